@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from quorate.timeline import SnapshotRegistry, TimelineDict, TimelineSet, TimelineValue
+from quorate.timeline import SnapshotRegistry, TimelineDict, TimelineValue
 
 KEYS = st.integers(0, 5)
 VALUES = st.none() | st.integers(0, 3)
@@ -21,7 +21,6 @@ class Copy:
     """The state as plain collections."""
 
     config: dict[int, int | None] = field(default_factory=dict)
-    brokers: set[int] = field(default_factory=set)
     epoch: int | None = 7
     topics: dict[int, dict[int, int | None]] = field(default_factory=dict)
 
@@ -31,7 +30,6 @@ class AgainstCopies(RuleBasedStateMachine):
         super().__init__()
         self.registry = SnapshotRegistry()
         self.config: TimelineDict[int, int | None] = TimelineDict(self.registry)
-        self.brokers: TimelineSet[int] = TimelineSet(self.registry)
         self.epoch: TimelineValue[int | None] = TimelineValue(self.registry, 7)
         self.topics: TimelineDict[int, TimelineDict[int, int | None]] = TimelineDict(self.registry)
         self.now = Copy()
@@ -58,22 +56,6 @@ class AgainstCopies(RuleBasedStateMachine):
     def clear(self) -> None:
         self.config.clear()
         self.now.config.clear()
-
-    @rule(member=KEYS)
-    def add(self, member: int) -> None:
-        self.brokers.add(member)
-        self.now.brokers.add(member)
-
-    @rule(member=KEYS)
-    def discard(self, member: int) -> None:
-        self.brokers.discard(member)
-        self.now.brokers.discard(member)
-
-    @rule(members=st.sets(KEYS))
-    def replace_members(self, members: set[int]) -> None:
-        self.brokers.clear()
-        self.brokers.update(members)
-        self.now.brokers = set(members)
 
     @rule(value=VALUES)
     def set_value(self, value: int | None) -> None:
@@ -148,8 +130,6 @@ class AgainstCopies(RuleBasedStateMachine):
     @invariant()
     def the_present_is_right(self) -> None:
         assert self.config == self.now.config
-        assert set(self.brokers) == self.now.brokers
-        assert len(self.brokers) == len(self.now.brokers)
         assert self.epoch.value == self.now.epoch
         assert self.topics == self.now.topics
 
@@ -165,7 +145,6 @@ class AgainstCopies(RuleBasedStateMachine):
                 key: copy.config.get(key, "none") for key in range(6)
             }
             assert [key in config for key in range(6)] == [key in copy.config for key in range(6)]
-            assert self.brokers.at(offset) == copy.brokers
             assert self.epoch.at(offset) == copy.epoch
             assert {topic: dict(inner.at(offset)) for topic, inner in self.topics.at(offset).items()} == copy.topics
 

@@ -1,10 +1,10 @@
 """The collections one by one: they read as plain ones, and go back."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 
 import pytest
 
-from quorate.timeline import SnapshotRegistry, TimelineDict, TimelineSet, TimelineValue
+from quorate.timeline import SnapshotRegistry, TimelineDict, TimelineValue
 
 
 @pytest.fixture
@@ -92,42 +92,16 @@ def test_an_iteration_over_the_past_outlives_changes_of_the_present(registry: Sn
 
 
 def test_order_is_that_of_insertion_and_a_deleted_key_returns_at_the_end(registry: SnapshotRegistry) -> None:
-    brokers: TimelineSet[int] = TimelineSet(registry)
-    brokers.update([30, 10, 20])
+    brokers: TimelineDict[int, str] = TimelineDict(registry)
+    brokers.update({30: "a", 10: "b", 20: "c"})
     registry.create(10)
-    brokers.remove(30)
+    del brokers[30]
 
     assert list(brokers) == [10, 20]
 
     registry.revert_to(10)
 
     assert list(brokers) == [10, 20, 30]
-
-
-def test_a_set_reads_as_a_set_now_and_then(registry: SnapshotRegistry) -> None:
-    brokers: TimelineSet[int] = TimelineSet(registry)
-    brokers.add(1)
-    brokers.add(2)
-    registry.create(10)
-    brokers.discard(1)
-    brokers.discard(9)
-    brokers.add(3)
-    brokers.add(3)
-    then = brokers.at(10)
-
-    assert isinstance(then, Set)
-    assert list(brokers) == [2, 3]
-    assert len(brokers) == 2
-    assert 1 not in brokers
-    assert then == {1, 2}
-    assert then & {2, 3} == {2}
-    with pytest.raises(KeyError):
-        brokers.remove(1)
-
-    brokers.clear()
-
-    assert len(brokers) == 0
-    assert brokers.at(10) == {1, 2}
 
 
 def test_a_value_goes_back(registry: SnapshotRegistry) -> None:
@@ -149,12 +123,9 @@ def test_a_value_goes_back(registry: SnapshotRegistry) -> None:
 
 def test_shows_its_contents(registry: SnapshotRegistry) -> None:
     leaders: TimelineDict[str, int] = TimelineDict(registry)
-    brokers: TimelineSet[int] = TimelineSet(registry)
     leaders["a"] = 1
-    brokers.add(1)
     registry.create(10)
 
     assert repr(leaders) == "TimelineDict({'a': 1})"
     assert repr(leaders.at(10)) == "<{'a': 1} at offset 10>"
-    assert repr(brokers) == "TimelineSet([1])"
     assert repr(TimelineValue(registry, 7)) == "TimelineValue(7)"

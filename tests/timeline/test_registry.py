@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from quorate.timeline import SnapshotRegistry, TimelineDict, TimelineSet, TimelineValue
+from quorate.timeline import SnapshotRegistry, TimelineDict, TimelineValue
 from quorate.timeline.registry import UNCHANGED
 
 
@@ -55,10 +55,9 @@ def test_an_offset_may_return_once_it_was_reverted_past(registry: SnapshotRegist
     assert registry.offsets == (3, 5)
 
 
-@pytest.mark.parametrize("misuse", ["revert_to", "delete", "dict.at", "value.at", "set.at"])
+@pytest.mark.parametrize("misuse", ["revert_to", "delete", "dict.at", "value.at"])
 def test_names_an_offset_that_is_not_live_and_those_that_are(registry: SnapshotRegistry, misuse: str) -> None:
     leaders: TimelineDict[str, int] = TimelineDict(registry)
-    brokers: TimelineSet[int] = TimelineSet(registry)
     epoch = TimelineValue(registry, 0)
     registry.create(3)
     registry.create(9)
@@ -67,7 +66,6 @@ def test_names_an_offset_that_is_not_live_and_those_that_are(registry: SnapshotR
         "delete": registry.delete,
         "dict.at": leaders.at,
         "value.at": epoch.at,
-        "set.at": brokers.at,
     }
 
     with pytest.raises(AssertionError, match=r"no snapshot at offset 7; there are \[3, 9\]"):
@@ -140,10 +138,8 @@ def test_goes_back_over_many_snapshots_at_once(registry: SnapshotRegistry, offse
 
 def test_reset_empties_every_collection_and_forgets_every_snapshot(registry: SnapshotRegistry) -> None:
     leaders: TimelineDict[str, int] = TimelineDict(registry)
-    brokers: TimelineSet[int] = TimelineSet(registry)
     epoch = TimelineValue(registry, 7)
     leaders["a"] = 1
-    brokers.add(1)
     epoch.value = 8
     registry.create(10)
 
@@ -151,7 +147,6 @@ def test_reset_empties_every_collection_and_forgets_every_snapshot(registry: Sna
 
     assert registry.offsets == ()
     assert leaders == {}
-    assert list(brokers) == []
     assert epoch.value == 7
 
     registry.create(0)  # offsets start anew

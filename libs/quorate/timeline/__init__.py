@@ -1,7 +1,7 @@
 """Collections with undo: the present is a plain dict, and each snapshot keeps only the values overwritten since then.
 
 registry      the snapshots by offset: create, revert to one, forget old ones
-collections   TimelineDict, TimelineSet, TimelineValue
+collections   TimelineDict, TimelineValue
 
 >>> registry = SnapshotRegistry()
 >>> leaders: TimelineDict[str, int] = TimelineDict(registry)
@@ -15,7 +15,7 @@ collections   TimelineDict, TimelineSet, TimelineValue
 1
 """
 
-from quorate.timeline.collections import TimelineDict, TimelineSet, TimelineValue
+from quorate.timeline.collections import TimelineDict, TimelineValue
 from quorate.timeline.registry import SnapshotRegistry
 
-__all__ = ["SnapshotRegistry", "TimelineDict", "TimelineSet", "TimelineValue"]
+__all__ = ["SnapshotRegistry", "TimelineDict", "TimelineValue"]

@@ -1,4 +1,4 @@
-"""A dict, a set and a value that can revert to the snapshots of their registry.
+"""A dict and a value that can revert to the snapshots of their registry.
 
 A read of the present is a read of a plain dict. `at(offset)` returns a view of a snapshot, not a copy. It stays correct
 while the present changes, and fails an assertion after its snapshot is forgotten.
@@ -9,7 +9,7 @@ a revert brought back: sort where the order matters.
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Set, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import Generic, TypeVar, overload
 
 from quorate.nouns import Offset
@@ -186,52 +186,6 @@ class _DictAt(Mapping[K, V]):
 
     def __repr__(self) -> str:
         return f"<{dict(self)!r} at offset {self._offset}>"
-
-
-class TimelineSet(Generic[T]):
-    """A set that can revert to a snapshot, iterated in order of insertion, which is the same on every replica."""
-
-    __slots__ = ("_members",)
-
-    def __init__(self, registry: SnapshotRegistry) -> None:
-        self._members: TimelineDict[T, None] = TimelineDict(registry)
-
-    def __contains__(self, member: object) -> bool:
-        return member in self._members
-
-    def __len__(self) -> int:
-        return len(self._members)
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self._members)
-
-    def __repr__(self) -> str:
-        return f"TimelineSet({list(self._members)!r})"
-
-    def at(self, offset: Offset) -> Set[T]:
-        """Returns a read-only view of the members at the snapshot at `offset`."""
-        return self._members.at(offset).keys()
-
-    def add(self, member: T) -> None:
-        """Adds `member` to the set, unless it is there."""
-        if member not in self._members:
-            self._members[member] = None
-
-    def update(self, members: Iterable[T], /) -> None:
-        """Adds many members to the set; fast while there is no snapshot."""
-        self._members.update((member, None) for member in members)
-
-    def remove(self, member: T) -> None:
-        """Removes `member`. Raises KeyError if it is not in the set."""
-        del self._members[member]
-
-    def discard(self, member: T) -> None:
-        """Removes `member` if it is in the set."""
-        self._members.pop(member, None)
-
-    def clear(self) -> None:
-        """Removes all members from the set."""
-        self._members.clear()
 
 
 class TimelineValue(Generic[T]):
