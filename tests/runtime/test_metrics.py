@@ -14,14 +14,13 @@ from quorate.runtime.metrics import (
     Metrics,
     counter,
     exported_metrics,
-    gauge,
     histogram,
     observed,
     start_metrics,
 )
 
 APPENDS = counter("kraft.test.append.count", "{append}", "Batches appended.")
-LAG = gauge("kraft.test.lag", "{record}", "Records behind.")
+LAG = observed("kraft.test.lag", "gauge", "{record}", "Records behind.")
 FLUSH = histogram("kraft.test.flush.duration", "s", "Flush time.", buckets=(0.001, 0.01))
 DEPTH = observed("kraft.test.depth", "gauge", "{message}", "Messages that wait.")
 SEEN = observed("kraft.test.seen", "counter", "{message}", "Messages that came.")
@@ -36,8 +35,7 @@ def running() -> Metrics:
 def test_values_stand_in_prometheus_text(running: Metrics) -> None:
     APPENDS.add(2, {"kraft.role": "leader"})
     APPENDS.add(1, {"kraft.role": 'a "b"\n\\'})
-    LAG.set(7)
-    LAG.set(5)
+    LAG.read_by(lambda: [(5, {})])
     for seconds in (0.0005, 0.002, 0.5):
         FLUSH.record(seconds)
 
@@ -87,7 +85,7 @@ async def test_a_scraper_that_speaks_no_http_does_no_harm(running: Metrics) -> N
 
 def test_a_name_is_declared_once() -> None:
     with pytest.raises(AssertionError, match=r"kraft\.test\.lag is declared twice"):
-        gauge("kraft.test.lag", "{record}", "Again.")
+        observed("kraft.test.lag", "gauge", "{record}", "Again.")
 
 
 def test_what_is_declared_can_be_listed() -> None:

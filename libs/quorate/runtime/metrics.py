@@ -43,7 +43,6 @@ __all__ = [
     "Observed",
     "counter",
     "exported_metrics",
-    "gauge",
     "histogram",
     "observed",
     "start_metrics",
@@ -87,12 +86,6 @@ def counter(name: str, unit: str, help: str) -> metrics.Counter:
     """Declares a counter, which only rises."""
     _declare(Declared(name, "counter", unit, help))
     return _METER.create_counter(name, unit, help)
-
-
-def gauge(name: str, unit: str, help: str) -> metrics._Gauge:
-    """Declares a gauge, which rises and falls."""
-    _declare(Declared(name, "gauge", unit, help))
-    return _METER.create_gauge(name, unit, help)
 
 
 def histogram(name: str, unit: str, help: str, *, buckets: Sequence[float] = SECONDS) -> metrics.Histogram:

@@ -16,12 +16,10 @@ from quorate.nouns import MIGRATING_DIRECTORY, uuid_text
 from services.pipeline.groups import NONE, Groups, different_lists, has_value, lengths, taken
 from services.pipeline.silver.stated import CHANGE, CLEAR, FULL, KEY, REMOVE, STATE, stated
 
-__all__ = ["CHANGED", "CHANGES", "SCHEMA", "histories"]
+__all__ = ["CHANGED", "SCHEMA", "histories"]
 
 CHANGED: Final = STATE[:-1]
 """Fields whose value before the change is kept; the partition epoch is left out because it was just one less."""
-CHANGES: Final = tuple(f"was_{name}" for name in CHANGED)
-"""Columns with the value before a state; null if that field did not change."""
 _IDS: Final = pa.list_(pa.int32())
 _TEXTS: Final = pa.list_(pa.string())
 _TIME: Final = pa.timestamp("us", tz="UTC")
