@@ -112,8 +112,7 @@ def test_topics_and_partitions(case: Case) -> None:
 def test_brokers(case: Case) -> None:
     ours = []
     for broker in replayed(case).brokers:
-        end_point = broker.end_point(LISTENER)
-        assert end_point is not None, broker
+        (end_point,) = (each for each in broker.end_points if each.name == LISTENER)
         where = {"host": end_point.host, "port": end_point.port}
         ours.append({"id": broker.id, **where, "rack": broker.rack, "fenced": broker.fenced})
 

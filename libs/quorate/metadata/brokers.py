@@ -60,10 +60,6 @@ class Broker(msgspec.Struct, frozen=True, gc=False, kw_only=True):
                 return declared.min_supported_version <= level <= declared.max_supported_version
         return level == 0
 
-    def end_point(self, listener: str) -> RegisterBrokerRecord.BrokerEndpoint | None:
-        """Returns the broker's end point for this listener name, or None."""
-        return next((end_point for end_point in self.end_points if end_point.name == listener), None)
-
 
 class Brokers:
     """The table of broker registrations by broker id, and of the owner of each log directory."""

@@ -67,7 +67,6 @@ def command(
     _: Cluster,
     request: DescribeClusterRequest,
     *,
-    listener: str | None = None,
     may: Sequence[AclOperation] | None = None,
 ) -> Command[Any]:
     """`may` is what the caller may do to the cluster; everything if it is not given."""
@@ -84,13 +83,12 @@ def command(
         request,
         cluster_id=CLUSTER_ID,
         controller_id=ACTIVE,
-        listener=listener,
         allows=allows,
         would_allow=would_allow,
     )
 
 
-SECOND, SECOND_ON_TLS = Node(2, "b2", 9092, "b"), Node(2, "b2", 9192, "b")
+SECOND = Node(2, "b2", 9092, "b")
 MAY = "AuthHelper.authorizedOperations"
 ANSWER = "AuthHelper.computeDescribeClusterResponse"
 LISTED = "KafkaApis.handleDescribeCluster"
@@ -114,38 +112,10 @@ TABLE = Table(
             answer=told(broker(1), SECOND, broker(3, fenced=True), broker(4)),
         ),
         Row(
-            case="brokers on a listener that all have",
-            rule=f"{LISTED}: where they are reached by who asks on that listener.",
-            request=DescribeClusterRequest(endpoint_type=BROKERS),
-            beside={"listener": "PLAINTEXT"},
-            answer=told(broker(1), SECOND, broker(4)),
-        ),
-        Row(
-            case="brokers on a listener that one has",
-            rule=f"{LISTED}: who does not listen there is left out.",
-            request=DescribeClusterRequest(endpoint_type=BROKERS, include_fenced_brokers=True),
-            beside={"listener": "TLS"},
-            answer=told(SECOND_ON_TLS),
-        ),
-        Row(
-            case="brokers on a listener that nobody has",
-            rule=f"{LISTED}: who does not listen there is left out.",
-            request=DescribeClusterRequest(endpoint_type=BROKERS),
-            beside={"listener": "SASL"},
-            answer=told(),
-        ),
-        Row(
             case="controllers",
             rule="ControllerRegistrationsPublisher.describeClusterControllers: all that are registered (KIP-919).",
             request=DescribeClusterRequest(endpoint_type=CONTROLLERS),
             answer=told(Node(3000, "c", 9093), Node(3001, "c", 9093), endpoint_type=CONTROLLERS),
-        ),
-        Row(
-            case="controllers on a listener that one has",
-            rule=f"{ANSWER}: Kafka names the active one only if it is among them; here it is named.",
-            request=DescribeClusterRequest(endpoint_type=CONTROLLERS),
-            beside={"listener": "TLS"},
-            answer=told(Node(3001, "c", 9193), endpoint_type=CONTROLLERS),
         ),
         Row(
             case="controllers, fenced brokers too",

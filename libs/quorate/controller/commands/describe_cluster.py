@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from enum import IntEnum
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -31,32 +31,18 @@ class _EndpointType(IntEnum):
 _Node: TypeAlias = DescribeClusterResponse.DescribeClusterBroker
 
 
-class _EndPoint(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-
-
-E = TypeVar("E", bound=_EndPoint)
-
-
 def describe_cluster(
     request: DescribeClusterRequest,
     *,
     cluster_id: str,
     controller_id: NodeId,
-    listener: str | None = None,
     allows: Allows = allows_all,
     would_allow: Allows = allows_all,
 ) -> Command[DescribeClusterResponse]:
-    """Returns the command that lists brokers (endpoint type 1) or controllers (2) with their addresses on `listener`.
+    """Returns the command that lists brokers (endpoint type 1) or controllers (2), each at its first listener by name.
 
-    Nodes without that listener are left out; None takes each node's first listener. Fenced brokers are listed only on
-    request. `controller_id` is the active controller, in either list. On request the response has the caller's
-    authorized operations on the cluster by `would_allow`: 0 if `allows` denies DESCRIBE.
+    Fenced brokers are listed only on request. `controller_id` is the active controller, in either list. On request the
+    response has the caller's authorized operations on the cluster by `would_allow`: 0 if `allows` denies DESCRIBE.
 
     Raises ApiError(UNSUPPORTED_ENDPOINT_TYPE).
     """
@@ -64,9 +50,9 @@ def describe_cluster(
     def command(state: ClusterState, _: Moment) -> Decision[DescribeClusterResponse]:
         match request.endpoint_type:
             case _EndpointType.BROKERS:
-                nodes = tuple(_brokers(state, listener, with_fenced=request.include_fenced_brokers))
+                nodes = tuple(_brokers(state, with_fenced=request.include_fenced_brokers))
             case _EndpointType.CONTROLLERS:
-                nodes = tuple(_controllers(state, listener))
+                nodes = tuple(_controllers(state))
             case other:
                 raise ApiError(
                     ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
@@ -88,21 +74,17 @@ def _operations(state: ClusterState, allows: Allows, would_allow: Allows) -> int
     return authorized_operations(state, would_allow, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def _brokers(state: ClusterState, listener: str | None, *, with_fenced: bool) -> Iterator[_Node]:
+def _brokers(state: ClusterState, *, with_fenced: bool) -> Iterator[_Node]:
     for broker in state.brokers:
-        end_point = _named(broker.end_points, listener)
-        if end_point is not None and (with_fenced or not broker.fenced):
+        if broker.end_points and (with_fenced or not broker.fenced):
+            first = broker.end_points[0]
             yield _Node(
-                broker_id=broker.id, host=end_point.host, port=end_point.port, rack=broker.rack, is_fenced=broker.fenced
+                broker_id=broker.id, host=first.host, port=first.port, rack=broker.rack, is_fenced=broker.fenced
             )
 
 
-def _controllers(state: ClusterState, listener: str | None) -> Iterator[_Node]:
+def _controllers(state: ClusterState) -> Iterator[_Node]:
     for controller in state.controllers:
-        end_point = _named(controller.end_points, listener)
-        if end_point is not None:
-            yield _Node(broker_id=controller.controller_id, host=end_point.host, port=end_point.port)
-
-
-def _named(end_points: Sequence[E], listener: str | None) -> E | None:
-    return next((end_point for end_point in end_points if listener in (None, end_point.name)), None)
+        if controller.end_points:
+            first = controller.end_points[0]
+            yield _Node(broker_id=controller.controller_id, host=first.host, port=first.port)
