@@ -259,18 +259,6 @@ TABLE = Table(
             answer=epoch(10),
         ),
         Row(
-            case="another process that cannot tell, with ELR",
-            rule="QuorumController.registerBroker: below version 3 no stop counts as unclean (KIP-966).",
-            given=two_with_elr,
-            request=registration(1, incarnation=1, previous_broker_epoch=-1),
-            beside={"tells_previous_epoch": False},
-            records=(
-                PartitionChangeRecord(0, T, isr=(2,), leader=2, eligible_leader_replicas=(1,)),
-                registered(1, 10, incarnation=1),
-            ),
-            answer=epoch(10),
-        ),
-        Row(
             case="another process after an unclean stop, in an ELR",
             rule=f"{SHUTDOWN}: out of every ELR, too (KIP-966).",
             given=eligible,

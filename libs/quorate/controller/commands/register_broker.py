@@ -38,12 +38,11 @@ def register_broker(
     session_epoch: int | None,
     kraft_version: int,
     settings: ControllerSettings,
-    tells_previous_epoch: bool = True,
 ) -> Command[BrokerRegistrationResponse]:
     """Returns the command that registers the broker of `request`; a new process stays fenced until it has caught up.
 
     `session_epoch` is the broker epoch whose session is valid, as the heartbeat service knows it; None if there is
-    none. `tells_previous_epoch`: whether the request has the epoch of the last clean shutdown (version 3 and later).
+    none.
 
     The broker epoch is the offset of the first record written here, so it is unique, even if other records come before
     the registration. A process that registers again keeps its epoch.
@@ -58,7 +57,7 @@ def register_broker(
 
         again = existing is not None and existing.incarnation_id == request.incarnation_id
         epoch = existing.epoch if existing is not None and again else moment.next_offset
-        was_clean = not tells_previous_epoch or _was_clean(request, existing)
+        was_clean = _was_clean(request, existing)
         cleaned = () if again else tuple(_cleaned(state, request.broker_id, settings, was_clean=was_clean))
         record = _record(state, request, epoch, existing if again else None)
         assert again or record.fenced, record  # I-66
