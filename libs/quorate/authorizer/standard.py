@@ -123,7 +123,7 @@ class StandardAuthorizer:
         """Returns whether `who` may do the operation on at least one resource of the type, existing or not.
 
         As in Kafka's authorizeByResourceType, an ALLOW includes no other operation here, and a name without entries
-        stands for all resources without entries.
+        stands for all resources without entries. Brokers ask it (InitProducerId); no service here does.
         """
         if self.allows(acls, who, operation, AclResource(resource_type, _NO_NAME)):
             return True
