@@ -18,6 +18,7 @@ from quorate.raft import (
     following,
     matrix,
     membership,
+    membership_faults,
     progress,
     quorum,
     role_entry,
@@ -146,9 +147,12 @@ PLANTS: dict[str, Plant] = {
         ((progress, "advance", count_self), (matrix, "PURSUITS", with_pursuit(progress.advance, count_self))),
     ),
     "M12 second change before the first commits": Plant(
-        ADD_AND_REMOVE, ((membership, "_uncommitted_fault", no_fault), (membership, "_pending_fault", no_fault))
+        ADD_AND_REMOVE,
+        ((membership_faults, "_uncommitted_fault", no_fault), (membership_faults, "_pending_fault", no_fault)),
     ),
-    "M13 change before a commit of its own": Plant(REMOVE, ((membership, "_commit_fault", no_fault),)),
+    "M13 change before a commit of its own": Plant(
+        REMOVE, ((membership_faults, "commit_fault", no_fault), (membership, "commit_fault", no_fault))
+    ),
     "M14 voters in force on commit only": Plant(REMOVE, ((StepContext, "voters", property(voters_when_committed)),)),
     "M15 voters stay when truncated": Plant(REMOVE, ((History, "truncate", keep_all),)),
     "votes twice": Plant(SMALL, ((voting, "_may_vote", lambda role, request: role.leader_id is None),)),

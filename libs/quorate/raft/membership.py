@@ -4,8 +4,9 @@ A change begins only when the last one, and a record of the leader's own epoch, 
 neighbouring voter sets differ by one voter (I-30), and any two majorities of them share a node: no two leaders can be
 elected.
 
-A refusal is an error code of Kafka's with a sentence. REQUEST_TIMED_OUT, as in Kafka: the change cannot begin now, or
-was not committed in time; in that case its record stays in the log and can still be committed.
+A refusal is an error code of Kafka's with a sentence. REQUEST_TIMED_OUT, as in Kafka: the change cannot begin now
+(`membership_faults`), or was not committed in time; in that case its record stays in the log and can still be
+committed.
 """
 
 from __future__ import annotations
@@ -13,13 +14,27 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from quorate.errors import ErrorCode
-from quorate.nouns import ZERO_UUID, Offset, ReplicaKey
+from quorate.nouns import Offset, ReplicaKey
 from quorate.raft import progress, role_entry
 from quorate.raft.log import VotersChange
+from quorate.raft.membership_faults import (
+    announcement_fault,
+    change_name,
+    commit_fault,
+    directory_fault,
+    duplicate_fault,
+    form_fault,
+    progress_fault,
+    range_fault,
+    removal_fault,
+    time_fault,
+    update_fault,
+    update_time_fault,
+    version_fault,
+)
 from quorate.raft.messages import (
     RESPONSES,
     AddRaftVoterRequest,
-    AlterQuorumRequest,
     AlterQuorumResponse,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -32,7 +47,7 @@ from quorate.raft.ready import Upgrade
 from quorate.raft.requests import RequestClass
 from quorate.raft.roles import Leader, PendingChange, Progress, Role, Walk, known_leader
 from quorate.raft.step_context import NO_FAULT, Refused, StepContext
-from quorate.raft.voters import SUPPORTED, Voter, VoterSet
+from quorate.raft.voters import VoterSet
 
 # Requests.
 
@@ -45,7 +60,7 @@ def add_voter(turn: StepContext, role: Leader, request: AddRaftVoterRequest) -> 
     covers the present kraft.version; it has caught up. Then KRaftVoters is appended, and the request is answered when
     that is committed by the new voter set, or at once without `ack_when_committed`.
     """
-    fault = form_fault(turn, request.voter) or time_fault(turn, role) or _duplicate_fault(turn, request.voter)
+    fault = form_fault(turn, request.voter) or time_fault(turn, role) or duplicate_fault(turn, request.voter)
     if request.timeout_ms < 0:
         fault = Refused(ErrorCode.INVALID_REQUEST, f"the timeout is {request.timeout_ms} ms; it must not be negative")
     if fault is not None:
@@ -56,7 +71,7 @@ def add_voter(turn: StepContext, role: Leader, request: AddRaftVoterRequest) -> 
 
 def remove_voter(turn: StepContext, role: Leader, request: RemoveRaftVoterRequest) -> None:
     """Appends the voter set without the voter. A leader may remove itself (I-33). KIP-853, "RemoveVoter"."""
-    fault = _directory_fault(request.voter) or time_fault(turn, role) or _removal_fault(turn, request.voter)
+    fault = directory_fault(request.voter) or time_fault(turn, role) or removal_fault(turn, request.voter)
     if fault is not None:
         answer(turn, role, request, fault)
         return
@@ -72,7 +87,7 @@ def update_voter(turn: StepContext, role: Leader, request: UpdateRaftVoterReques
     It answers without waiting for the commit, as Kafka does.
     """
     voter = request.voter
-    fault = form_fault(turn, voter) or _update_time_fault(turn, role) or _update_fault(turn, voter)
+    fault = form_fault(turn, voter) or update_time_fault(turn, role) or update_fault(turn, voter)
     if fault is None and turn.log.kraft_version == 0:
         role.announced_voters = (role.announced_voters or turn.voters).updated(voter)
     elif fault is None and voter not in turn.voters.voters:
@@ -90,7 +105,7 @@ def upgrade(turn: StepContext, role: Leader, version: int, *, validate_only: boo
     if version == turn.log.kraft_version:
         return Upgrade(end_offset=leo)
     announced = role.announced_voters or turn.voters
-    fault = _version_fault(turn, version) or _commit_fault(role) or _announcement_fault(announced, version)
+    fault = version_fault(turn, version) or commit_fault(role) or announcement_fault(announced, version)
     if fault is not None:
         return Upgrade(error=fault.error, message=fault.message, end_offset=leo)
     if not validate_only:
@@ -115,7 +130,7 @@ def take_kraft_versions(turn: StepContext, role: Leader, response: ApiVersionsRe
         turn.give_up(turn.flight)
         return
     voter = replace(request.voter, kraft_versions=response.kraft_versions)
-    fault = _range_fault(turn, voter) or progress_fault(turn, role, request)
+    fault = range_fault(turn, voter) or progress_fault(turn, role, request)
     if fault is not None:
         _end(turn, role, pending, fault)
         return
@@ -137,7 +152,7 @@ def finish_change(turn: StepContext, role: Leader) -> None:
         _end(turn, role, pending, NO_FAULT)
         return
     if turn.wait_until(pending.deadline_ms):
-        message = f"{_name(pending)} was not committed in time"
+        message = f"{change_name(pending)} was not committed in time"
         if isinstance(pending.request, AddRaftVoterRequest) and pending.end_offset is None:
             key = pending.request.voter.key
             message = f"voter {key} did not say in time with which kraft.version it works"
@@ -163,7 +178,7 @@ def release_change(turn: StepContext, role: Leader, after: Role) -> None:
     """Refuses the change under way because this node no longer leads; only the next leader knows its outcome."""
     pending, role.pending = role.pending, None
     if pending is not None and not pending.is_answered and not pending.is_of_walk:
-        message = f"{_name(pending)}: this node leads no more; the next leader knows what has become of it"
+        message = f"{change_name(pending)}: this node leads no more; the next leader knows what has become of it"
         answer(turn, after, pending.request, Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, message))
 
 
@@ -237,159 +252,3 @@ def answer(
     if isinstance(response, AlterQuorumResponse):
         response = replace(response, offset=None if end_offset is None else end_offset - 1)
     turn.answer(request, response)
-
-
-def _name(pending: PendingChange) -> str:
-    """Returns the change in words, for the reason of a refusal."""
-    match pending.request:
-        case AddRaftVoterRequest(voter=Voter(key=key)):
-            return f"the addition of voter {key}"
-        case RemoveRaftVoterRequest(voter=key):
-            return f"the removal of voter {key}"
-        case AlterQuorumRequest():
-            return "another target of the voter set"
-
-
-# Checks: each returns the refusal, or None.
-
-
-def form_fault(turn: StepContext, voter: Voter) -> Refused | None:
-    """Refuses a voter without a directory id, or without the listener by which its peers would reach it."""
-    if (fault := _directory_fault(voter.key)) is not None:
-        return fault
-    wanted = turn.settings.listener_name or turn.me.listener_name
-    if not voter.listens_on(wanted):
-        names = ", ".join(endpoint.name for endpoint in voter.endpoints) or "none"
-        message = f"voter {voter.key} has the listeners {names}; its peers need {wanted or 'any'}"
-        return Refused(ErrorCode.INVALID_REQUEST, message)
-    return None
-
-
-def _directory_fault(key: ReplicaKey) -> Refused | None:
-    """Refuses a voter without a directory id, at every kraft.version."""
-    if key.directory_id != ZERO_UUID:
-        return None
-    return Refused(ErrorCode.INVALID_REQUEST, f"voter {key} has no directory id; a voter is an id on a disk")
-
-
-def time_fault(turn: StepContext, role: Leader) -> Refused | None:
-    """Refuses a change that cannot begin now (I-31). The checks are in Kafka's order."""
-    return _pending_fault(role) or _commit_fault(role) or _static_fault(turn) or _uncommitted_fault(turn)
-
-
-def _update_time_fault(turn: StepContext, role: Leader) -> Refused | None:
-    """Refuses an update that cannot begin now. Unlike other changes it is allowed at kraft.version 0."""
-    return _pending_fault(role) or _commit_fault(role) or _uncommitted_fault(turn)
-
-
-def _pending_fault(role: Leader) -> Refused | None:
-    """Refuses a change while another one is under way."""
-    if role.pending is None:
-        return None
-    message = f"{_name(role.pending)} is under way; one voter changes at a time"
-    return Refused(ErrorCode.REQUEST_TIMED_OUT, message)
-
-
-def _commit_fault(role: Leader) -> Refused | None:
-    # Otherwise an uncommitted voter change of an older epoch could still be committed, and the two changes together
-    # would differ by more than one voter: Raft thesis 4.1 as corrected in 2015.
-    """Refuses a change before the leader has committed a record of its epoch (I-31)."""
-    if role.high_watermark is not None:
-        return None
-    message = f"the leader has committed nothing in epoch {role.epoch} yet; only then may voters change"
-    return Refused(ErrorCode.REQUEST_TIMED_OUT, message)
-
-
-def _static_fault(turn: StepContext) -> Refused | None:
-    """Refuses a change at kraft.version 0, where the voters are configured."""
-    if turn.log.kraft_version >= 1:
-        return None
-    message = "kraft.version is 0, where the voters are configured; from 1 on they can be changed"
-    return Refused(ErrorCode.UNSUPPORTED_VERSION, message)
-
-
-def _uncommitted_fault(turn: StepContext) -> Refused | None:
-    """Refuses a change while the voter set in force is not committed (I-31)."""
-    if turn.log.is_voter_change_committed:
-        return None
-    log = turn.log
-    message = (
-        f"the voters of offset {log.voters.latest_offset} are not committed; the log is up to {log.high_watermark}"
-    )
-    return Refused(ErrorCode.REQUEST_TIMED_OUT, message)
-
-
-def _duplicate_fault(turn: StepContext, voter: Voter) -> Refused | None:
-    """Refuses to add a voter whose id already votes, on whatever disk (I-34)."""
-    known = turn.voters.by_id(voter.key.id)
-    if known is None:
-        return None
-    message = f"voter {voter.key} cannot be added: {known.key} votes, and no two voters have one id"
-    return Refused(ErrorCode.DUPLICATE_VOTER, message)
-
-
-def _removal_fault(turn: StepContext, key: ReplicaKey) -> Refused | None:
-    """Refuses to remove a replica that is no voter, or the only voter (I-36)."""
-    if key not in turn.voters.keys:
-        known = ", ".join(map(str, turn.voters.keys))
-        return Refused(ErrorCode.VOTER_NOT_FOUND, f"{key} is no voter; these are: {known}")
-    if len(turn.voters.keys) == 1:
-        return Refused(ErrorCode.VOTER_NOT_FOUND, f"{key} is the only voter; there must be at least one")
-    return None
-
-
-def _update_fault(turn: StepContext, voter: Voter) -> Refused | None:
-    """Refuses an update of a replica that is no voter, or that does not support the present kraft.version."""
-    fault = _range_fault(turn, voter)
-    if fault is None and not turn.voters.has(voter.key):
-        known = ", ".join(map(str, turn.voters.keys))
-        return Refused(ErrorCode.VOTER_NOT_FOUND, f"{voter.key} is no voter; these are: {known}")
-    return fault
-
-
-def _range_fault(turn: StepContext, voter: Voter) -> Refused | None:
-    """Refuses a voter that does not support the present kraft.version."""
-    version = turn.log.kraft_version
-    if version in voter.kraft_versions:
-        return None
-    message = f"voter {voter.key} works with kraft.version {voter.kraft_versions}; the quorum is at {version}"
-    return Refused(ErrorCode.INVALID_REQUEST, message)
-
-
-def progress_fault(turn: StepContext, role: Leader, request: AddRaftVoterRequest) -> Refused | None:
-    """Refuses a new voter that was not at the leader's log end lately (I-35): commits would have to wait for it."""
-    replica = role.replicas.get(request.voter.key, Progress())
-    # Kafka requires that it has caught up once and fetched within the hour. A fetch may be held for half a second
-    # without news, so the period is never shorter than the fetch timeout.
-    since_at_ms = turn.now_ms - max(request.timeout_ms, turn.settings.fetch_timeout_ms)
-    if replica.last_caught_up_at_ms is not None and replica.last_caught_up_at_ms >= since_at_ms:
-        return None
-    reach = "has not fetched yet" if replica.leo is None else f"is at offset {replica.leo} of {turn.log.leo}"
-    message = f"voter {request.voter.key} {reach}; it cannot be added before it has caught up"
-    return Refused(ErrorCode.REQUEST_TIMED_OUT, message)
-
-
-def _version_fault(turn: StepContext, version: int) -> Refused | None:
-    """Refuses a kraft.version that is lower than the present one, or that this code does not support."""
-    current = turn.log.kraft_version
-    if version < current:
-        message = f"kraft.version is {current} and cannot be lowered to {version}"
-    elif version not in SUPPORTED:
-        message = f"kraft.version {version} is not supported; {SUPPORTED} is"
-    else:
-        return None
-    return Refused(ErrorCode.INVALID_UPDATE_VERSION, message)
-
-
-def _announcement_fault(announced: VoterSet, version: int) -> Refused | None:
-    """Refuses the upgrade while a voter's directory id or listeners are unknown, or if a voter does not support it."""
-    for voter in announced.voters:
-        if voter.key.directory_id == ZERO_UUID or not voter.endpoints:
-            missing = "directory id" if voter.key.directory_id == ZERO_UUID else "listeners"
-            message = f"voter {voter.key} has not announced its {missing} to the leader yet"
-        elif version not in voter.kraft_versions:
-            message = f"voter {voter.key} works with kraft.version {voter.kraft_versions}, not with {version}"
-        else:
-            continue
-        return Refused(ErrorCode.INVALID_UPDATE_VERSION, message)
-    return None

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from quorate.errors import ErrorCode
 from quorate.raft import quorum
-from quorate.raft.membership import answer, append, form_fault, note_step, progress_fault, time_fault
+from quorate.raft.membership import answer, append, note_step
+from quorate.raft.membership_faults import form_fault, progress_fault, time_fault
 from quorate.raft.messages import AddRaftVoterRequest, AlterQuorumRequest, RemoveRaftVoterRequest
 from quorate.raft.roles import Leader, PendingChange, Progress, Walk
 from quorate.raft.step_context import NO_FAULT, Refused, StepContext

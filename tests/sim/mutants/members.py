@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from quorate.nouns import Offset, ReplicaKey
-from quorate.raft import Voter, VoterSet, membership, progress, quorum
+from quorate.raft import Voter, VoterSet, membership, membership_faults, progress, quorum
 from quorate.raft.history import History
 from quorate.raft.roles import Leader
 from quorate.raft.step_context import StepContext
@@ -33,13 +33,14 @@ def _m11(patch: Patch) -> None:
 
 
 def _m12(patch: Patch) -> None:
-    patch.setattr(membership, "_uncommitted_fault", _nothing)
-    patch.setattr(membership, "_pending_fault", _nothing)
+    patch.setattr(membership_faults, "_uncommitted_fault", _nothing)
+    patch.setattr(membership_faults, "_pending_fault", _nothing)
 
 
 def _m13(patch: Patch) -> None:
-    patch.setattr(membership, "_commit_fault", _nothing)
-    patch.setattr(membership, "_uncommitted_fault", _nothing)
+    patch.setattr(membership_faults, "commit_fault", _nothing)
+    patch.setattr(membership, "commit_fault", _nothing)
+    patch.setattr(membership_faults, "_uncommitted_fault", _nothing)
 
 
 def _m14(patch: Patch) -> None:
@@ -67,7 +68,7 @@ def _m32(patch: Patch) -> None:
         object.__setattr__(twice, "_by_id", {voter.key.id: voter, **voters._by_id})
         return twice
 
-    patch.setattr(membership, "_duplicate_fault", _nothing)
+    patch.setattr(membership, "duplicate_fault", _nothing)
     patch.setattr(VoterSet, "with_voter", with_voter)
 
 
