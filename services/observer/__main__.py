@@ -104,12 +104,13 @@ async def main(life: ServiceLife) -> None:
     ):
         loops = [tasks.create_task(each) for each in (replica.run(), _be_ready(replica, server), transport.watch())]
         await life.stopping()
+        await telemetry.flush()  # this observer may be where its own spans go, and takes none once the server stops
+        await server.stop()
         for loop in loops:
             loop.cancel()
     if isinstance(reader, LogReader):
         await reader.close()
     await telemetry.close()
-    await server.stop()
     await store.close()
 
 

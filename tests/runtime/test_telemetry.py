@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
@@ -202,7 +202,22 @@ async def test_a_collector_that_is_gone_does_not_hold_up_the_stop() -> None:
     with telemetry.span("write"):
         pass
     async with asyncio.timeout(5):
+        await telemetry.flush(timeout_s=0.1)
         await telemetry.close(timeout_s=0.1)
+
+
+async def test_a_flush_exports_what_waits_for_a_batch_and_the_export_goes_on() -> None:
+    exporter = InMemorySpanExporter()
+    processor = BatchSpanProcessor(exporter, schedule_delay_millis=3_600_000)
+    telemetry = Telemetry.to(processor, service="observer", instance="observer-1")
+    exported = []
+    for name, export in (("before", telemetry.flush), ("after", telemetry.close)):
+        with telemetry.span(name):
+            pass
+        await export()
+        exported.append([span.name for span in exporter.get_finished_spans()])
+
+    assert [["before"], ["before", "after"]] == exported
 
 
 async def test_one_trace_goes_from_client_to_handler(recorded: Recorded) -> None:

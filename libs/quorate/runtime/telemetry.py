@@ -163,28 +163,27 @@ class Telemetry:
         self._end(made, above, name, SpanKind.INTERNAL, noted, error, start_ns, end_ns, linked)
         return format_traceparent(made)
 
+    async def flush(self, timeout_s: float = 3.0) -> None:
+        """Exports the waiting spans; those that cannot be sent within `timeout_s` go on waiting."""
+        if self._processor is not None:
+            with suppress(TimeoutError):
+                await _in_thread(self._processor.force_flush, timeout_s)
+
     async def close(self, timeout_s: float = 3.0) -> None:
         """Exports the waiting spans and stops. Spans that cannot be sent within `timeout_s` are lost."""
         if self._provider is None:
             return
-        loop, done = asyncio.get_running_loop(), asyncio.Event()
-        # The SDK's flush has no timeout and tries for 15 s if no collector listens. A daemon thread can be left
-        # running; a thread of the loop's executor would be waited for at exit.
-        threading.Thread(target=self._finish, args=(loop, done), daemon=True).start()
         try:
-            async with asyncio.timeout(timeout_s):
-                await done.wait()
+            await _in_thread(self._finish, timeout_s)
         except TimeoutError:
             log.warning("the last spans could not be sent and are lost", timeout_s=timeout_s)
             self._abandon()
 
-    def _finish(self, loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:
+    def _finish(self) -> None:
         assert self._processor is not None
         assert self._provider is not None
         self._processor.force_flush()
         self._provider.shutdown()
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(done.set)
 
     def _sampled(
         self, above: SpanContext | None, name: str, kind: SpanKind, attributes: Attributes | None
@@ -348,6 +347,24 @@ def parse_traceparent(text: bytes | None) -> SpanContext | None:
         return None
     made = SpanContext(int(match[2], 16), int(match[3], 16), True, TraceFlags(int(match[4], 16) & SAMPLED))
     return made if made.is_valid else None
+
+
+async def _in_thread(work: Callable[[], object], timeout_s: float) -> None:
+    """Waits for `work` in a thread of its own. Raises TimeoutError, and leaves the thread running.
+
+    The SDK's flush has no timeout and tries for 15 s if no collector listens. A daemon thread does not keep the process
+    from its end; a thread of the loop's executor would be waited for.
+    """
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+    def run() -> None:
+        work()
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(done.set)
+
+    threading.Thread(target=run, daemon=True).start()
+    async with asyncio.timeout(timeout_s):
+        await done.wait()
 
 
 def _current() -> SpanContext | None:
