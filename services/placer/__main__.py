@@ -8,9 +8,9 @@ import sys
 from typing import Final
 
 from kraft.service.placer_pb2_grpc import add_PlacerServicer_to_server
-from quorate.runtime.config import load
+from quorate.runtime.config import describe, load
 from quorate.runtime.guard import guard_of
-from quorate.runtime.logs import start_logs
+from quorate.runtime.logs import logger, start_logs
 from quorate.runtime.loop import ServiceLife, run
 from quorate.runtime.metrics import Export, exported_metrics
 from quorate.runtime.server import Server, ServerLimits
@@ -18,6 +18,8 @@ from quorate.runtime.telemetry import Telemetry
 from quorate.runtime.transport_settings import tell, transport_of
 from services.placer.config import PlacerConfig
 from services.placer.servicer import PlacerService
+
+log = logger(__name__)
 
 STREAMS_END_S: Final = 1.0
 """How long (s) a placer that stops goes on to answer: a controller keeps its stream open, and a request takes 1 ms."""
@@ -37,6 +39,7 @@ async def main(life: ServiceLife) -> None:
     server.add("kraft.service.Placer", add_PlacerServicer_to_server, PlacerService())
     life.at_end(server.abort)
     server.listen_as(config)
+    log.info("starting", **describe(config))
     tell(transport, config)
     export = Export.of(os.environ)
     await server.start()

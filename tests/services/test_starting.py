@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from quorate.runtime.config import ConfigError, describe, load
 from quorate.runtime.loop import ExitCode
 from services.observer.config import ObserverConfig
 
+ENVIRON = {name: value for name, value in os.environ.items() if not name.startswith(("QUORATE_", "OTEL_"))}
 SERVICES = ("quorum", "controller", "heartbeat", "placer", "observer")
 OBSERVER = {
     "node.id": "1",
@@ -25,6 +27,20 @@ KAFKAS = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
     "bootstrap.controllers": "127.0.0.1:1",
 }
+ALONE = {
+    "gateway": {
+        "quorum.endpoint": "127.0.0.1:1",
+        "controller.endpoint": "127.0.0.1:1",
+        "heartbeat.endpoint": "127.0.0.1:1",
+        "controller.quorum.voters": "7@127.0.0.1:1",
+        "health.listeners": "HEALTH://127.0.0.1:0",
+        "grpc.security.protocol": "PLAINTEXT",
+    },
+    "heartbeat": {"controller.quorum.bootstrap.servers": "127.0.0.1:1", "controller.endpoints": "127.0.0.1:1"},
+    "observer": {"controller.quorum.bootstrap.servers": "127.0.0.1:1"},
+    "placer": {},
+}
+"""What a service takes that starts without any other process and without a directory."""
 RULE = (
     "must be a URL of SQLite or PostgreSQL as SQLAlchemy spells it, sqlite:////path or "
     "postgresql+psycopg://user@host/name, with %40 for an @ in a password, and the driver that it names installed"
@@ -33,9 +49,8 @@ RULE = (
 
 def started(service: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A service's process, which ends by itself."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("QUORATE_", "OTEL_"))}
     command = [sys.executable, "-m", f"services.{service}", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, env=ENVIRON, timeout=120, check=False)
 
 
 def with_database(url: str) -> list[str]:
@@ -61,6 +76,25 @@ def test_an_option_that_there_is_not_is_one_line(service: str) -> None:
     assert (ExitCode.MISCONFIGURED, "", []) == (ended.returncode, ended.stdout, more)
     assert line.startswith("fatal: ")
     assert "argument '--hlep': only --config FILE, --set NAME=VALUE and --help are known" in line
+
+
+@pytest.mark.parametrize(("service", "needed"), ALONE.items())
+def test_a_service_logs_its_settings_and_ends_when_it_is_asked_to(service: str, needed: dict[str, str]) -> None:
+    settings = {"node.id": "7", "listeners": "PLAINTEXT://127.0.0.1:0", **needed}
+    process = subprocess.Popen(
+        [sys.executable, "-m", f"services.{service}", *(f"--set={key}={value}" for key, value in settings.items())],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRON,
+    )
+    assert process.stderr is not None
+    told = list(takewhile(lambda line: "event=listening" not in line, process.stderr))
+    process.terminate()
+    _, more = process.communicate(timeout=120)
+    (starting,) = [line for line in told if "event=starting" in line]
+
+    assert [] == [f"{key}={value}" for key, value in settings.items() if f" {key}={value}" not in starting]
+    assert ExitCode.STOPPED == process.returncode, more
 
 
 @pytest.mark.parametrize(
