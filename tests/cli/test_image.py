@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from quorate.records import (
     decode_record,
 )
 from quorate.storage.names import DURABLE_MARK
-from quorate.wire.batch import data_values, read_header
+from quorate.wire.batch import batches, data_values, read_header
 from tests.cli.directories import (
     END_OFFSET,
     KAFKA_NODES,
@@ -185,6 +186,39 @@ def test_refuses_an_offset_before_the_first_checkpoint(tmp_path: Path) -> None:
             *("image", "show", "--offline", partition / "00000000000000000007-0000000001.checkpoint", "--as-of", 5)
         ).err
     )
+
+
+def test_a_gap_between_checkpoint_and_log_is_named(directory: Path, partition: Path) -> None:
+    """As a copy has it that keeps old checkpoints and not the segments after them; a node refuses to start."""
+    data = (partition / LOG_NAME).read_bytes()
+    (partition / LOG_NAME).unlink()
+    (partition / "00000000000000000009.log").write_bytes(data[-len(a_history()[-1]) :])
+
+    for options in ([], ["--as-of", 8], ["--as-of", 10]):
+        ran = run("image", "show", "--offline", directory, *options)
+
+        assert (1, "") == (ran.code, ran.out)
+        assert f"{partition}: offsets 7 to 8 are missing: the checkpoint ends at 7, the log begins at 9" in ran.err
+    assert 7 == load(partition, as_of=7).as_of_offset
+
+
+def test_a_log_of_kafka_that_begins_anywhere_after_its_checkpoint_is_refused(tmp_path: Path) -> None:
+    """Wherever it begins: most records apply to a state that lacks those before them."""
+    whole = CONTROLLER / "__cluster_metadata-0" / LOG_NAME
+    (checkpoint,) = whole.parent.glob("*87-*.checkpoint")
+    shutil.copy(checkpoint, tmp_path)
+    end, data = int(checkpoint.name[:20]), whole.read_bytes()
+    later = [(position, header.base_offset) for position, header in batches(data) if header.base_offset > end]
+
+    assert len(later) > 10
+    for position, base in later:
+        segment = tmp_path / f"{base:020d}.log"
+        segment.write_bytes(data[position:])
+        ran = run("image", "show", "--offline", tmp_path)
+        segment.unlink()
+
+        assert (1, "") == (ran.code, ran.out)
+        assert f"offsets {end} to {base - 1} are missing: the checkpoint ends at {end}" in ran.err
 
 
 def test_damage_is_named_with_the_last_offset_before_it(directory: Path, partition: Path) -> None:

@@ -65,7 +65,7 @@ def load(path: Path, *, as_of: Offset | None = None, with_open_transaction: bool
     """Rebuilds the state from a directory, a checkpoint or a log, with all records below `as_of` (None: all records).
 
     Records of an open transaction are applied only `with_open_transaction`, as Kafka publishes them only at its end.
-    Raises Failed if the files do not reach `as_of`, Corrupt for damage before it, OSError.
+    Raises Failed if the files do not reach `as_of`, or lack offsets below it; Corrupt for damage before it; OSError.
     """
     found = Offline(path=path)
     if path.is_dir():
@@ -107,6 +107,11 @@ def _load_directory(partition: Path, found: Offline, as_of: Offset | None) -> No
     usable = [each for each in checkpoints if each != BOOTSTRAP_ID and (as_of is None or each.offset <= as_of)]
     base = max(usable, key=lambda each: each.offset, default=None)
     if base is not None:
+        if bases and bases[0] > base.offset and (as_of is None or as_of > base.offset):
+            raise Failed(
+                f"{partition}: offsets {base.offset} to {bases[0] - 1} are missing: "
+                f"the checkpoint ends at {base.offset}, the log begins at {bases[0]}"
+            )
         _load_checkpoint(checkpoint_file(partition, base), found)
         if lost := lost_credentials(partition, base, found.state):
             found.notes.append(f"the checkpoint lacks SCRAM credentials that the log before it has: {described(lost)}")
