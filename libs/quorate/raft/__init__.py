@@ -8,7 +8,8 @@ voting, quorum_epoch, quorum                  elections, the leader's epoch, maj
 following, serving, reading, parked_fetches   pull replication, snapshots, long poll
 progress                                      each replica's log end, and the high watermark
 follower_fetch, read_index                    reads of observers, linearizable reads
-membership, joining, walking, target_voters   voter changes
+membership, membership_faults                 voter changes, and what refuses them
+joining, walking, target_voters               auto-join, and the steps to a target of the voter set
 leadership_transfer, presence                 leadership transfer, controller presence
 requests, settings, invariants                requests in flight, limits, what holds after every step
 
