@@ -14,8 +14,7 @@ import kraft.control
 import kraft.metadata
 import kraft.protocol
 from kraft import Message
-from quorate.wire.compile import struct_class
-from quorate.wire.schema import Field, FieldType, Layout, layout_of
+from quorate.wire.schema import Field, FieldType, Layout, layout_of, struct_class
 
 _INTS = {
     FieldType.INT8: (7, True),

@@ -31,9 +31,8 @@ from quorate.runtime.caps import check_items
 from quorate.runtime.statuses import is_retriable
 from quorate.runtime.stream_requests import RequestContext, StreamContext, StreamRequests
 from quorate.runtime.telemetry import Span, SpanKind, Telemetry
-from quorate.wire.compile import struct_class
 from quorate.wire.protobuf import to_protobuf, to_struct
-from quorate.wire.schema import layout
+from quorate.wire.schema import layout, struct_class
 from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.authorizing import Caller

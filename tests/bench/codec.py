@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from kraft import Message
 from quorate.records import RECORDS, PartitionChangeRecord, PartitionRecord, decode_record, encode_record
-from quorate.wire.compile import struct_class
-from quorate.wire.schema import Field, FieldType, Layout, layout_of
+from quorate.wire.schema import Field, FieldType, Layout, layout_of, struct_class
 from tests.bench.measure import Table, cells, rate
 from tests.bench.synthetic import SEED, Shape, topics
 

@@ -27,8 +27,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
 from kraft import Message
-from quorate.wire.compile import struct_class
-from quorate.wire.schema import ZERO_UUID, Field, Layout, layout_of
+from quorate.wire.schema import ZERO_UUID, Field, Layout, layout_of, struct_class
 
 UNSAID: Final = object()
 """The judge leaves it open what stands in a field that is not set."""

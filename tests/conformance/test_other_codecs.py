@@ -18,8 +18,7 @@ from kraft.api.create_topics import CreateTopicsRequest
 from quorate.records import CONTROL_RECORDS, RECORDS, TRACE_TAG
 from quorate.wire.batch import ControlType, control_batch, data_batch, peek_header, records
 from quorate.wire.codec import decode, encode
-from quorate.wire.compile import struct_class
-from quorate.wire.schema import Field, Layout, layout_of
+from quorate.wire.schema import Field, Layout, default_of, layout_of
 from tests.conformance import judges
 from tests.conformance.judges import JUDGES, UNSAID, Judge, Kio, Their, paired
 from tests.strategies import all_messages, instance
@@ -215,6 +214,6 @@ def _differ(judge: Judge, ours: Field, their: Their, version: int) -> bool:
         return bool(ours.default != (None if their.default is None else tuple(their.default)))
     if ours.struct is None:
         return bool(ours.default != judge.take(their, their.default))
-    expected = struct_class(ours.struct)() if ours.default is ... else ours.default
+    expected = default_of(ours)
     found = their.default and judges.taken(judge, their.struct, ours.struct, their.default, version)
     return expected != found

@@ -38,10 +38,9 @@ from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_ID, CLIENT_PRINCIPAL,
 from quorate.runtime.setting_types import Endpoint
 from quorate.runtime.statuses import trailing_metadata
 from quorate.wire.codec import encode
-from quorate.wire.compile import struct_class
 from quorate.wire.fitting import fitted
 from quorate.wire.protobuf import json_form, to_protobuf
-from quorate.wire.schema import FieldType, Layout, layout_of
+from quorate.wire.schema import FieldType, Layout, layout_of, struct_class
 from services.gateway.apis import FORWARDABLE, ROUTES, SERVED, Backend
 from services.gateway.features import ApiVersionsCache
 from services.gateway.handler import Gateway

@@ -19,9 +19,8 @@ from quorate.nouns import Offset, uuid_text
 from quorate.records import CONTROL_RECORDS, UnknownRecord, decode_record, frame_of
 from quorate.wire.batch import BatchHeader, ControlType, RawRecord, records
 from quorate.wire.codec import decode
-from quorate.wire.compile import struct_class
 from quorate.wire.json_names import json_name, type_name
-from quorate.wire.schema import Field, FieldType, Layout, layout_of
+from quorate.wire.schema import Field, FieldType, Layout, default_of, layout_of
 
 __all__ = ["RecordDocument", "control_of", "shown_records"]
 
@@ -122,7 +121,7 @@ def _message(layout: Layout, message: Message, version: int) -> Json:
     shown: Json = {}
     for field, name, in_json in _fields(layout, version):
         value = getattr(message, field.name)
-        if field.tag is None or value != _default(field):
+        if field.tag is None or value != default_of(field):
             shown[name] = value if in_json is None or value is None else in_json(value)
     return shown
 
@@ -157,7 +156,3 @@ def _one(field: Field, version: int) -> Callable[[Any], Any] | None:
             return Double
         case _:
             return None
-
-
-def _default(field: Field) -> Any:
-    return struct_class(field.struct)() if field.default is ... else field.default

@@ -17,9 +17,8 @@ from typing import Any, Final
 from kraft import Message
 from quorate.doubles import double_json
 from quorate.nouns import parse_uuid, uuid_text
-from quorate.wire.compile import struct_class
 from quorate.wire.json_names import json_name
-from quorate.wire.schema import Field, FieldType, Layout, layout_of
+from quorate.wire.schema import Field, FieldType, Layout, default_of, layout_of, struct_class
 
 __all__ = ["KEPT_MAX", "base64_text", "from_document", "writer"]
 
@@ -83,7 +82,7 @@ def _writer(layout: Layout, version: int) -> Callable[[Message], str]:
     lines = ["def write(m):", f"    text = f'{shown}'"]
     for field in present:
         if field.tag is not None:
-            default = _named(names, _default(field))
+            default = _named(names, default_of(field))
             lines += [f"    if m.{field.name} != {default}:", f"        text += f'{_member(field, version, names)}'"]
     lines += ["    return '{' + text[1:] + '}'"]
     exec(compile("\n".join(lines), f"<JSON of {layout.name} v{version}>", "exec"), names)
@@ -148,10 +147,6 @@ def _named(names: dict[str, Any], value: Any) -> str:
     found = f"_{len(names)}"
     names[found] = value
     return found
-
-
-def _default(field: Field) -> Any:
-    return struct_class(field.struct)() if field.default is ... else field.default
 
 
 def _struct(layout: Layout, version: int, document: Mapping[str, Any]) -> Message:

@@ -13,17 +13,14 @@ so is every length in a version without tags (before KIP-482).
 
 from __future__ import annotations
 
-import importlib
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import groupby
 from typing import Any, Final
 
-import kraft
-from kraft import Message
 from quorate.wire.primitives import read_uvarint, uvarint
-from quorate.wire.schema import STRING_MAX, Field, FieldType, Layout
+from quorate.wire.schema import STRING_MAX, Field, FieldType, Layout, default_of, struct_class
 
 FIXED: Final = {
     FieldType.BOOL: "?",
@@ -177,8 +174,7 @@ class _DecoderSource(_CodecSource):
         return lines
 
     def _default(self, field: Field) -> str:
-        value = struct_class(field.struct)() if field.struct and field.default is ... else field.default
-        return self.name(value, "default")
+        return self.name(default_of(field), "default")
 
     def _fixed(self, fields: list[Field]) -> list[str]:
         layout = struct.Struct(">" + "".join(FIXED[f.kind] for f in fields))
@@ -312,8 +308,7 @@ class _EncoderSource(_CodecSource):
     def _differs(self, field: Field, value: str) -> str:
         if field.default is None:
             return f"{value} is not None"
-        default = struct_class(field.struct)() if field.struct and field.default is ... else field.default
-        return f"{value} != {self.name(default, 'default')}"
+        return f"{value} != {self.name(default_of(field), 'default')}"
 
     def _fixed(self, fields: list[Field]) -> list[str]:
         pack = self.name(struct.Struct(">" + "".join(FIXED[f.kind] for f in fields)).pack, "pack")
@@ -400,16 +395,3 @@ def _write_tags(tags: list[tuple[int, bytes]], w: Callable[[bytes], None]) -> No
             raise Short
         last = tag
         w(uvarint(tag) + uvarint(len(value)) + value)
-
-
-@cache
-def struct_class(layout: Layout | None) -> type[Message]:
-    """Returns the generated struct class of this layout."""
-    assert layout is not None
-    # Relative to the package `kraft`, wherever it is: in the wheel pyspark-kraft it lies in another package.
-    found: Any = importlib.import_module(layout.module.removeprefix("kraft"), kraft.__name__)
-    for part in layout.name.split("."):
-        found = getattr(found, part)
-    assert isinstance(found, type)
-    assert issubclass(found, Message), found
-    return found

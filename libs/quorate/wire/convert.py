@@ -14,8 +14,7 @@ from google.protobuf.message import Message as ProtobufMessage
 
 from kraft import Message
 from quorate.nouns import parse_uuid, uuid_text
-from quorate.wire.compile import struct_class
-from quorate.wire.schema import STRING_MAX, Field, FieldType, Layout
+from quorate.wire.schema import STRING_MAX, Field, FieldType, Layout, struct_class
 from quorate.wire.shared import Shared
 
 __all__ = ["RANGES", "reader", "writer"]

@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from kraft import Message
-from quorate.wire.compile import struct_class
-from quorate.wire.schema import Field, Layout, layout_of
+from quorate.wire.schema import Layout, default_of, layout_of
 
 __all__ = ["fitted"]
 
@@ -33,7 +32,7 @@ def fitted(message: M, version: int) -> M:
 @cache
 def _fitter(layout: Layout, version: int) -> Fit | None:
     """Returns the function that fits a struct of this layout; None if `version` has all of its fields."""
-    absent = {field.name: _default(field) for field in layout.fields if not field.in_version(version)}
+    absent = {field.name: default_of(field) for field in layout.fields if not field.in_version(version)}
     inside = {}
     for field in layout.fields:
         if field.name not in absent and field.struct is not None:
@@ -54,10 +53,3 @@ def _fitter(layout: Layout, version: int) -> Fit | None:
 
 def _each(fit: Fit) -> Fit:
     return lambda items: None if items is None else tuple(map(fit, items))
-
-
-def _default(field: Field) -> Any:
-    if field.default is ...:
-        assert field.struct is not None, field
-        return struct_class(field.struct)()
-    return field.default

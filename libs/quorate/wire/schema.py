@@ -133,6 +133,24 @@ def layout(protobuf: type[ProtobufMessage]) -> Layout:
     )
 
 
+@cache
+def struct_class(layout: Layout | None) -> type[kraft.Message]:
+    """Returns the generated struct class of this layout."""
+    assert layout is not None
+    # Relative to the package `kraft`, wherever it is: in the wheel pyspark-kraft it lies in another package.
+    found: Any = importlib.import_module(layout.module.removeprefix("kraft"), kraft.__name__)
+    for part in layout.name.split("."):
+        found = getattr(found, part)
+    assert isinstance(found, type)
+    assert issubclass(found, kraft.Message), found
+    return found
+
+
+def default_of(field: Field) -> Any:
+    """Returns the value of an absent field in a struct: `Field.default`, or for `...` a struct of defaults."""
+    return struct_class(field.struct)() if field.default is ... else field.default
+
+
 def _read(protobuf: type[ProtobufMessage], *, key: int | None, first: int, last: int, flexible: int) -> Layout:
     descriptor = protobuf.DESCRIPTOR
 

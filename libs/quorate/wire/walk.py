@@ -10,9 +10,9 @@ from typing import Any
 
 from kraft import Message
 from quorate.errors import ApiError, Corrupt, ErrorCode
-from quorate.wire.compile import FIXED, old_length, struct_class
+from quorate.wire.compile import FIXED, old_length
 from quorate.wire.primitives import read_uvarint, uvarint
-from quorate.wire.schema import STRING_MAX, Field, FieldType, Layout
+from quorate.wire.schema import STRING_MAX, Field, FieldType, Layout, default_of, struct_class
 
 _STRING_RULE = f"a string has at most {STRING_MAX}"
 
@@ -168,9 +168,7 @@ def _message(layout: Layout, version: int, message: Message, path: str) -> bytes
 
 
 def _at_default(field: Field, value: Any) -> bool:
-    if field.default is ...:
-        return bool(value == struct_class(field.struct)())
-    return bool(value == field.default)
+    return bool(value == default_of(field))
 
 
 def _field(field: Field, version: int, value: Any, path: str, *, flexible: bool) -> bytes:
