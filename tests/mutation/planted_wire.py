@@ -56,7 +56,7 @@ WIRE_BUGS: Final = (
     Planted(
         number="W6",
         what="a length before KIP-482 is not compared with the bytes that there are",
-        file="libs/quorate/wire/compile.py",
+        file="libs/quorate/wire/decoder_source.py",
         right="return [] if self.flexible else",
         wrong="return [] if True else",
         test="tests/wire/test_codec.py::test_before_flexible_versions_a_last_field_that_is_cut_short_is_seen",

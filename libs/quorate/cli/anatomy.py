@@ -18,7 +18,7 @@ from quorate.errors import Corrupt
 from quorate.nouns import uuid_text
 from quorate.records import CONTROL_RECORDS, RECORDS, REQUEST_TAG, TARGET_TAG, TRACE_TAG
 from quorate.wire.batch import COMPRESSION, CONTROL, BatchHeader, ControlType
-from quorate.wire.compile import FIXED
+from quorate.wire.codec_source import FIXED
 from quorate.wire.json_names import json_name
 from quorate.wire.primitives import read_uvarint, read_varint
 from quorate.wire.schema import Field, FieldType, Layout, layout_of

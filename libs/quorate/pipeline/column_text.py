@@ -21,7 +21,7 @@ from quorate.pipeline.json_text import KEPT_MAX
 from quorate.pipeline.payload_text import HEAD_BYTES, MISFITS, field_texts, parted, rest_texts
 from quorate.pipeline.record_shapes import marks_of
 from quorate.pipeline.record_spans import Array
-from quorate.wire.compile import FIXED
+from quorate.wire.codec_source import FIXED
 from quorate.wire.json_names import json_name
 from quorate.wire.schema import Field, FieldType, layout_of
 

@@ -21,7 +21,7 @@ from quorate.errors import Corrupt
 from quorate.nouns import uuid_text
 from quorate.pipeline.json_text import KEPT_MAX, base64_text, writer
 from quorate.wire.codec import decode, encode
-from quorate.wire.compile import FIXED, TOO_LONG, Short
+from quorate.wire.codec_source import FIXED, TOO_LONG, Short
 from quorate.wire.json_names import json_name
 from quorate.wire.primitives import read_uvarint, uvarint
 from quorate.wire.schema import Field, FieldType, layout_of

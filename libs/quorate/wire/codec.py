@@ -14,11 +14,12 @@ from typing import TypeVar
 from kraft import Message
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.wire import compile, walk
+from quorate.wire.codec_source import Short
 from quorate.wire.schema import Layout, layout_of
 
 M = TypeVar("M", bound=Message)
 
-_MISFITS = (compile.Short, IndexError, struct.error, UnicodeError, TypeError, AttributeError, Corrupt)
+_MISFITS = (Short, IndexError, struct.error, UnicodeError, TypeError, AttributeError, Corrupt)
 """Errors that the generated code raises for unfit bytes or values; `walk` then finds the error text."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from kraft import Message
 from quorate.errors import ApiError, Corrupt, ErrorCode
-from quorate.wire.compile import FIXED, old_length
+from quorate.wire.codec_source import FIXED, old_length
 from quorate.wire.primitives import read_uvarint, uvarint
 from quorate.wire.schema import STRING_MAX, Field, FieldType, Layout, default_of, struct_class
 
