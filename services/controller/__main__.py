@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import grpc
 
@@ -19,18 +19,15 @@ from quorate.controller.engine.engine import Engine
 from quorate.metadata.features import supported_features
 from quorate.metadata.state import ClusterState
 from quorate.runtime import cluster_metrics
-from quorate.runtime.call_login import LogIn
 from quorate.runtime.claims import node_ids_of, warn_of_any
 from quorate.runtime.client import Client, open_channel
 from quorate.runtime.clock import SystemClock
-from quorate.runtime.config import describe, load
-from quorate.runtime.logs import logger, start_logs
 from quorate.runtime.loop import ServiceLife, run
-from quorate.runtime.metrics import Export, exported_metrics
-from quorate.runtime.server import Server, ServerLimits
+from quorate.runtime.process import ServiceProcess, Work, configured
+from quorate.runtime.server import Server
 from quorate.runtime.telemetry import Telemetry
 from quorate.runtime.transport import Transport
-from quorate.runtime.transport_settings import tell, transport_of
+from quorate.runtime.transport_settings import transport_of
 from quorate.storage.bootstrap import read_bootstrap
 from quorate.storage.failpoints import set_from_environment
 from quorate.storage.meta_properties import check_owner
@@ -51,8 +48,6 @@ from services.controller.sessions import SessionLookup
 from services.controller.settings import authorizer_of, intervals_of, performance_log_of, settings_of
 from services.controller.snapshots import Snapshots
 
-log = logger(__name__)
-
 LOGGED_REFUSALS: Final = (
     "kraft.service.Controller/BrokerRegistration",
     "kraft.service.Controller/ControllerRegistration",
@@ -62,14 +57,12 @@ LOGGED_REFUSALS: Final = (
 
 async def main(life: ServiceLife) -> None:
     """Builds the controller from its configuration and runs it until it is asked to stop."""
-    start_logs(os.environ)
+    config = configured(ControllerConfig, others=NAMES)
     set_from_environment(os.environ)
-    config = load(ControllerConfig, sys.argv[1:], os.environ, others=NAMES)
     meta = check_owner(config.metadata_log_dir, node_id=config.node_id)
     bootstrap = read_bootstrap(config.metadata_log_dir)
-    transport = transport_of(config)
-    name = f"controller-{config.node_id}"
-    telemetry = Telemetry.start(service="controller", instance=name, environ=os.environ, transport=transport)
+    process = ServiceProcess(life, "controller", config, transport_of(config))
+    transport, telemetry = process.transport, process.telemetry
     settings = settings_of(config, static_configs(sys.argv[1:], os.environ))
     channel = open_channel(str(config.quorum), transport)
     engine = Engine(ClusterState(supported_features()))
@@ -96,51 +89,21 @@ async def main(life: ServiceLife) -> None:
         nodes=node_ids_of(config.node_rules),
         transport=transport,
     )
-    servicer = ControllerService(apis, forwarding, AdminDoor(apis, forwarding, telemetry))
     log_in = CallLogins(apis.logins, config.sasl_mechanisms)
-    server, ports = _server(life, config, telemetry, transport, servicer, log_in)
-    work = _work(config, settings, driver, channel, performance, ports, transport)
-    log.info("starting", cluster_id=meta.cluster_id, **describe(config))
-    tell(transport, config)
+    server = process.server(config, logged_refusals=LOGGED_REFUSALS, log_in=log_in)
+    servicer = ControllerService(apis, forwarding, AdminDoor(apis, forwarding, telemetry))
+    server.add("kraft.service.Controller", add_to_server, servicer)
+    server.multiplex()
     warn_of_any(is_authorized=config.authorizer is not None, rules=config.node_rules)
     _watch(driver, engine, settings)
     watch_isr_updates(apis.isr_updates)
-    export = Export.of(os.environ)
-    await server.start()
-    async with asyncio.TaskGroup() as tasks, exported_metrics(tasks, export, service="controller", instance=name):
-        loops = [tasks.create_task(each) for each in (*work, _be_ready(driver, server), transport.watch())]
-        await life.stopping()
-        await server.stop()
-        for loop in loops:
-            loop.cancel()
-    await forwarding.close()
-    await asked.close()
-    await channel.close()
-    await telemetry.close()
-
-
-def _server(
-    life: ServiceLife,
-    config: ControllerConfig,
-    telemetry: Telemetry,
-    transport: Transport,
-    servicer: ControllerService,
-    log_in: LogIn,
-) -> tuple[Server, list[int]]:
-    """Returns the server, which listens, and its ports. Raises CannotListen."""
-    limits = ServerLimits(calls=config.call_limits)
-    server = Server(
-        telemetry=telemetry,
-        limits=limits,
-        logged_refusals=LOGGED_REFUSALS,
-        on_fatal=life.fail,
-        transport=transport,
-        log_in=log_in,
+    await process.serve(
+        server,
+        *_work(config, settings, driver, channel, performance, server.ports, transport),
+        partial(_be_ready, driver, server),
+        closing=(forwarding.close, asked.close, channel.close),
+        about={"cluster_id": meta.cluster_id},
     )
-    server.add("kraft.service.Controller", add_to_server, servicer)
-    server.multiplex()
-    life.at_end(server.abort)
-    return server, server.listen_as(config)
 
 
 def _watch(driver: ControllerDriver, engine: Engine, settings: ControllerSettings) -> None:
@@ -167,8 +130,8 @@ def _work(
     performance: PerformanceLog,
     ports: Sequence[int],
     transport: Transport,
-) -> tuple[Coroutine[Any, Any, None], ...]:
-    """Returns the background tasks: driver, registration, performance log, periodic tasks, and snapshots."""
+) -> tuple[Work, ...]:
+    """Returns the background work: driver, registration, performance log, periodic tasks, and snapshots."""
     snapshots = Snapshots(
         driver,
         channel,
@@ -185,11 +148,11 @@ def _work(
         transport=transport,
     )
     return (
-        driver.run(),
-        registration.run(),
-        performance.run(lambda: driver.is_active),
-        PeriodicTasks(driver, settings, intervals_of(config)).run(),
-        snapshots.run(),
+        driver.run,
+        registration.run,
+        partial(performance.run, lambda: driver.is_active),
+        PeriodicTasks(driver, settings, intervals_of(config)).run,
+        snapshots.run,
     )
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
@@ -13,11 +11,11 @@ from quorate.network.connections import ConnectionCounts
 from quorate.network.server import ConnectedClient, KafkaServer, Listening, serving
 from quorate.runtime.claims import node_ids_of, warn_of_any
 from quorate.runtime.client import open_channel
-from quorate.runtime.config import ConfigError, describe, load
-from quorate.runtime.logs import logger, start_logs
+from quorate.runtime.config import ConfigError
+from quorate.runtime.logs import logger
 from quorate.runtime.loop import CannotListen, ServiceLife, run
-from quorate.runtime.metrics import Export, exported_metrics
 from quorate.runtime.multiplexed_channel import MultiplexedChannel
+from quorate.runtime.process import ServiceProcess, configured
 from quorate.runtime.server import Server
 from quorate.runtime.setting_types import Endpoint, ListenerAddress
 from quorate.runtime.telemetry import Telemetry
@@ -41,37 +39,25 @@ GRACE_S: Final = 2.0
 
 async def main(life: ServiceLife) -> None:
     """Serves Kafka's wire, once the controller beside it has answered, until asked to stop."""
-    start_logs(os.environ)
-    config = load(GatewayConfig, sys.argv[1:], os.environ, others=OF_QUORUM_NODE)
+    config = configured(GatewayConfig, others=OF_QUORUM_NODE)
     security = _security(config)
-    name = f"gateway-{config.node_id}"
-    transport = _transport(config)
-    telemetry = Telemetry.start(service="gateway", instance=name, environ=os.environ, transport=transport)
-    health = Server(telemetry=telemetry, on_fatal=life.fail)
+    process = ServiceProcess(life, "gateway", config, _transport(config))
+    health = Server(telemetry=process.telemetry, on_fatal=life.fail)
     life.at_end(health.abort)
     health.listen_for_probes(config.health_listeners)
-    log.info("starting", **describe(config))
-    if transport.is_plain:
+    if process.transport.is_plain:
         log.warning("speaks to the services in the clear", setting="grpc.security.protocol")
     warn_of_any(is_authorized=config.authorizer is not None, rules=config.node_rules)
-    export = Export.of(os.environ)
-    await health.start()
-    async with (
-        asyncio.TaskGroup() as tasks,
-        exported_metrics(tasks, export, service="gateway", instance=name),
-        _gateway(config, telemetry, transport) as gateway,
-    ):
-        refreshing = tasks.create_task(gateway.features.run())
-        watching = tasks.create_task(transport.watch())
+    async with process.running() as tasks, _gateway(config, process.telemetry, process.transport) as gateway:
+        await health.start()
         of_listeners = [each.tls for each in security.values() if each.tls is not None]
-        watching_files = tasks.create_task(watch_files(of_listeners))
+        running = [tasks.create_task(each) for each in (gateway.features.run(), watch_files(of_listeners))]
         opening = tasks.create_task(_open(config, security, gateway, health, life))
         await life.stopping()
         await health.stop()
         await asyncio.wait([opening], timeout=GRACE_S + 1)
-        for task in (opening, refreshing, watching, watching_files):
+        for task in (opening, *running):
             task.cancel()
-    await telemetry.close()
 
 
 @asynccontextmanager

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -18,24 +15,19 @@ from quorate.metadata.acls import AclOperation
 from quorate.runtime import cluster_metrics
 from quorate.runtime.client import open_channel
 from quorate.runtime.clock import SystemClock
-from quorate.runtime.config import describe, load
 from quorate.runtime.entry_guard import entry_guard_of
 from quorate.runtime.log_reader import LogReader
-from quorate.runtime.logs import logger, start_logs
 from quorate.runtime.loop import ServiceLife, run
-from quorate.runtime.metrics import Export, exported_metrics
+from quorate.runtime.process import ServiceProcess, configured
 from quorate.runtime.replica import Replica
-from quorate.runtime.server import Server, ServerLimits
-from quorate.runtime.telemetry import Telemetry
-from quorate.runtime.transport_settings import tell, transport_of
+from quorate.runtime.server import ServerLimits
+from quorate.runtime.transport_settings import transport_of
 from services.observer.config import ObserverConfig
 from services.observer.database import open_store
 from services.observer.kafka_log import KafkaLog
 from services.observer.otlp import TRACE_SERVICE, TraceServicer
 from services.observer.relay import ObserverLogService
 from services.observer.servicer import ObserverService
-
-log = logger(__name__)
 
 QUORUM: Final = "kraft.service.Quorum"
 QUIET: Final = ("kraft.service.Observer/GetTrace", "kraft.service.Observer/ListTraces", QUORUM)
@@ -55,27 +47,18 @@ The others take CLUSTER_ACTION: spans come from the cluster's own processes, and
 
 async def main(life: ServiceLife) -> None:
     """Replays the log, stores spans and answers reads until asked to stop."""
-    start_logs(os.environ)
-    config = load(ObserverConfig, sys.argv[1:], os.environ)
-    transport = transport_of(config)
+    config = configured(ObserverConfig)
     store = open_store(config.database)
-    name = f"observer-{config.node_id}"
-    telemetry = Telemetry.start(service="observer", instance=name, environ=os.environ, transport=transport)
+    process = ServiceProcess(life, "observer", config, transport_of(config))
+    transport = process.transport
     connect = partial(open_channel, transport=transport)
     reader = _reader(config, connect)
-    replica = Replica(reader, SystemClock(), telemetry)
-    limits = ServerLimits(calls=config.call_limits, connection_age_max_ms=config.connection_age_max_ms or None)
+    replica = Replica(reader, SystemClock(), process.telemetry)
     guard = entry_guard_of(
         config, transport, replica, OPERATIONS, is_open_without_entries=config.is_open_without_entries
     )
-    server = Server(
-        telemetry=telemetry,
-        limits=limits,
-        on_fatal=life.fail,
-        quiet=QUIET,
-        transport=transport,
-        guard=guard,
-    )
+    limits = ServerLimits(calls=config.call_limits, connection_age_max_ms=config.connection_age_max_ms or None)
+    server = process.server(config, limits=limits, quiet=QUIET, guard=guard)
     server.add("kraft.service.Observer", add_ObserverServicer_to_server, ObserverService(replica, store, guard))
     server.add(TRACE_SERVICE, trace_service_pb2_grpc.add_TraceServiceServicer_to_server, TraceServicer(store))
     if config.serves_log:
@@ -83,10 +66,20 @@ async def main(life: ServiceLife) -> None:
         relay = ObserverLogService(reader, _servers(config), connect, node_id=config.node_id)  # type: ignore[abstract]  # the rest: UNIMPLEMENTED
         server.add(QUORUM, add_QuorumServicer_to_server, relay)
         life.at_end(relay.close)
-    life.at_end(server.abort)
-    server.listen_as(config)
-    log.info("starting", **describe(config))
-    tell(transport, config)
+    _watch(replica)
+
+    async def stop() -> None:
+        # This observer may be where its own spans go, and takes none once the server stops.
+        await process.telemetry.flush()
+        await server.stop()
+
+    ready = partial(server.ready_after, replica.caught_up)
+    closing = (reader.close, store.close) if isinstance(reader, LogReader) else (store.close,)
+    await process.serve(server, replica.run, ready, stop=stop, closing=closing)
+
+
+def _watch(replica: Replica) -> None:
+    """Binds the metrics of the cluster to the state of this process's replica."""
     cluster_metrics.watch(
         cluster_metrics.Applied(
             state=lambda: replica.state,
@@ -96,22 +89,6 @@ async def main(life: ServiceLife) -> None:
             now_ms=SystemClock().wall_ms,
         )
     )
-    export = Export.of(os.environ)
-    await server.start()
-    async with (
-        asyncio.TaskGroup() as tasks,
-        exported_metrics(tasks, export, service="observer", instance=name),
-    ):
-        loops = [tasks.create_task(each) for each in (replica.run(), _be_ready(replica, server), transport.watch())]
-        await life.stopping()
-        await telemetry.flush()  # this observer may be where its own spans go, and takes none once the server stops
-        await server.stop()
-        for loop in loops:
-            loop.cancel()
-    if isinstance(reader, LogReader):
-        await reader.close()
-    await telemetry.close()
-    await store.close()
 
 
 def _reader(config: ObserverConfig, connect: Callable[[str], grpc.aio.Channel]) -> LogReader | KafkaLog:
@@ -125,14 +102,6 @@ def _reader(config: ObserverConfig, connect: Callable[[str], grpc.aio.Channel]) 
 
 def _servers(config: ObserverConfig) -> list[str]:
     return [str(server) for server in config.quorum]
-
-
-async def _be_ready(replica: Replica, server: Server) -> None:
-    """Reports ready once the log is applied up to the high watermark."""
-    async for applied in replica.changes():
-        if applied and applied >= replica.high_watermark:
-            await server.set_ready(True)
-            return
 
 
 if __name__ == "__main__":

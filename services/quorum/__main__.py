@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import sys
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server, add_RaftClientServicer_to_server
@@ -19,15 +19,14 @@ from quorate.raft.voters import ListenerEndpoint as RaftEndpoint
 from quorate.raft.voters import VoterSet
 from quorate.runtime.claims import claims_of, warn_of_any
 from quorate.runtime.clock import SystemClock
-from quorate.runtime.config import ConfigError, describe, load
+from quorate.runtime.config import ConfigError
 from quorate.runtime.guard import guard_of
-from quorate.runtime.logs import logger, start_logs
+from quorate.runtime.logs import logger
 from quorate.runtime.loop import ServiceLife, run
-from quorate.runtime.metrics import Export, exported_metrics
+from quorate.runtime.process import ServiceProcess, configured
 from quorate.runtime.server import Server, ServerLimits
-from quorate.runtime.telemetry import Telemetry
 from quorate.runtime.transport import Transport
-from quorate.runtime.transport_settings import tell, transport_of
+from quorate.runtime.transport_settings import transport_of
 from quorate.storage.failpoints import set_from_environment
 from quorate.storage.lock import DirectoryLock, Locked
 from quorate.storage.meta_properties import MetaProperties, check_owner
@@ -63,9 +62,8 @@ QUIET: Final = ("kraft.service.Quorum", "kraft.service.RaftClient")
 
 async def main(life: ServiceLife) -> None:
     """Locks and opens the log directory, and serves until asked to stop."""
-    start_logs(os.environ)
+    config = configured(QuorumConfig)
     set_from_environment(os.environ)
-    config = load(QuorumConfig, sys.argv[1:], os.environ)
     meta = check_owner(config.metadata_log_dir, node_id=config.node_id)
     lock = DirectoryLock(config.metadata_log_dir)
     try:
@@ -80,19 +78,20 @@ async def main(life: ServiceLife) -> None:
 
 async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -> None:
     """Runs the node from its start to its stop; the caller holds the directory's lock."""
-    clock, export, transport = SystemClock(), Export.of(os.environ), transport_of(config)
-    name = f"quorum-{config.node_id}"
-    telemetry = Telemetry.start(service="quorum", instance=name, environ=os.environ, transport=transport)
-    server = _server(life, config, telemetry, transport)
+    clock, process = SystemClock(), ServiceProcess(life, "quorum", config, transport_of(config))
     kafka = _kafka_wires(config)
-    server.listen_as(config)  # before the disk: a start that fails here has changed nothing
+    server = _server(process, config)  # before the disk: a start that fails here has changed nothing
     static = static_voters(config.voters)
     disk = _open(config, static)
     view = disk.view()
     endpoints = NodeEndpoints(config.voters, config.bootstrap_servers, view.voters, config.listener_protocols)
     core = _core(config, meta, disk, view, bootstrap=endpoints.bootstrap, now_ms=clock.monotonic_ms())
     driver = QuorumDriver(
-        core, disk, clock, AppendTracer(telemetry, node_id=config.node_id), append_linger_ms=config.append_linger_ms
+        core,
+        disk,
+        clock,
+        AppendTracer(process.telemetry, node_id=config.node_id),
+        append_linger_ms=config.append_linger_ms,
     )
     watch(
         MeasuredNode(
@@ -107,19 +106,18 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
         end=handing_over.end,
     )
     client = RaftClientService(driver, presence, end=handing_over.end)
-    peer = _peer(config, meta, driver, endpoints, handing_over, transport)
+    peer = _peer(config, meta, driver, endpoints, handing_over, process.transport)
     server.add("kraft.service.Quorum", add_QuorumServicer_to_server, peer)
     server.add("kraft.service.RaftClient", add_RaftClientServicer_to_server, client)
     server.multiplex()
-    log.info("starting", leo=view.leo, start=view.start, cluster_id=meta.cluster_id, **describe(config))
-    tell(transport, config)
     warn_of_any(is_authorized=config.authorizer is not None, rules=config.node_rules)
-    async with asyncio.TaskGroup() as tasks, exported_metrics(tasks, export, service="quorum", instance=name):
-        peers = _peers(config, driver, endpoints, tasks, transport, kafka)
+    about = {"leo": view.leo, "start": view.start, "cluster_id": meta.cluster_id}
+    async with process.running(partial(asyncio.to_thread, disk.close), **about) as tasks:
+        peers = _peers(config, driver, endpoints, tasks, process.transport, kafka)
         await server.start()
         driver.start(peers, life.fail)
         readiness = Readiness(core, clock, lag_max_ms=config.fetch_timeout_ms, joins=config.auto_join)
-        work = (presence.run(), Cleaner(driver, config.cleaning).run(), transport.watch(), readiness.run(server))
+        work = (presence.run(), Cleaner(driver, config.cleaning).run(), readiness.run(server))
         running = [tasks.create_task(each) for each in work]
         await life.stopping()
         for task in running:
@@ -131,22 +129,16 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
         await driver.stopped()
         await peers.close()
         await peer.close()
-    await asyncio.to_thread(disk.close)
-    await telemetry.close()
 
 
-def _server(life: ServiceLife, config: QuorumConfig, telemetry: Telemetry, transport: Transport) -> Server:
-    server = Server(
-        telemetry=telemetry,
+def _server(process: ServiceProcess, config: QuorumConfig) -> Server:
+    return process.server(
+        config,
         limits=ServerLimits(receive_bytes_max=RECEIVE_BYTES_MAX, calls=config.call_limits),
         quiet=QUIET,
-        on_fatal=life.fail,
-        transport=transport,
-        guard=guard_of(config, transport),
-        claims=claims_of(config, transport, node_id=config.node_id),
+        guard=guard_of(config, process.transport),
+        claims=claims_of(config, process.transport, node_id=config.node_id),
     )
-    life.at_end(server.abort)
-    return server
 
 
 def _peer(

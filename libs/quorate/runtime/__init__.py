@@ -1,6 +1,7 @@
 """The runtime that every service shares: event loop, gRPC server and client, configuration, logs, metrics, traces.
 
-loop, daemon_threads, memory, clock      the process from start to exit code; its threads; its memory; its clocks
+process, loop                            a service's process: what it consists of; from its start to its exit code
+daemon_threads, memory, clock            its threads, its memory, its clocks
 config, setting_types, call_settings     configuration
 server, wrapped_server, door, guard, entry_guard, audit, claims, admission, caps, decoding
                                          a gRPC server, the wrapper of its handlers, who may call, limits, requests

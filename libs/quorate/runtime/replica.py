@@ -115,6 +115,12 @@ class Replica:
         while self.applied < offset:
             await self._moved.wait()
 
+    async def caught_up(self) -> None:
+        """Waits until something is applied, and no record below the high watermark, as last reported, is missing."""
+        async for replayed in self.changes():
+            if replayed and replayed >= self.high_watermark:
+                return
+
     async def _apply(self, batch: CommittedBatch) -> None:
         """Decodes a batch in turns and applies it at once: so nobody reads a state with half of it."""
         started = self._clock.wall_ns()

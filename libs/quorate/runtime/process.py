@@ -1,0 +1,137 @@
+"""The shell of a service's process: settings, telemetry, server and tasks, in one order from the start to the stop.
+
+async def main(life: ServiceLife) -> None:
+    config = configured(Config)
+    process = ServiceProcess(life, "placer", config, transport_of(config))
+    server = process.server(config)
+    ...add services...
+    await process.serve(server, partial(server.set_ready, True))
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from quorate.nouns import NodeId
+from quorate.runtime.call_login import LogIn
+from quorate.runtime.config import describe, load
+from quorate.runtime.door import Claims, Guard
+from quorate.runtime.logs import logger, start_logs
+from quorate.runtime.loop import ServiceLife
+from quorate.runtime.metrics import Export, exported_metrics
+from quorate.runtime.server import Server, ServerLimits
+from quorate.runtime.telemetry import Telemetry
+from quorate.runtime.transport import Transport
+from quorate.runtime.transport_settings import TransportSettings, tell
+
+__all__ = ["ServiceProcess", "Work", "configured"]
+
+log = logger(__name__)
+
+C = TypeVar("C")
+Close: TypeAlias = Callable[[], Awaitable[object]]
+Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+
+
+class _Settings(Protocol):
+    """A service's configuration."""
+
+    @property
+    def node_id(self) -> NodeId: ...
+
+
+def configured(cls: type[C], *, others: Collection[str] = ()) -> C:
+    """Starts the logs, and returns the configuration of this process, as `load`. Raises ConfigError and HelpAsked."""
+    start_logs(os.environ)
+    return load(cls, sys.argv[1:], os.environ, others=others)
+
+
+class ServiceProcess:
+    """What every process of a service has. Traces and metrics name it by `service` and node id: "placer-1"."""
+
+    def __init__(self, life: ServiceLife, service: str, settings: _Settings, transport: Transport) -> None:
+        self._life = life
+        self._settings = settings
+        self._service, self._instance = service, f"{service}-{settings.node_id}"
+        self.transport = transport
+        self.telemetry = Telemetry.start(
+            service=service, instance=self._instance, environ=os.environ, transport=transport
+        )
+
+    def server(
+        self,
+        settings: TransportSettings,
+        *,
+        limits: ServerLimits | None = None,
+        quiet: Collection[str] = (),
+        logged_refusals: Collection[str] = (),
+        guard: Guard | None = None,
+        claims: Claims | None = None,
+        log_in: LogIn | None = None,
+    ) -> Server:
+        """Returns the process's server, which has bound the listeners of `settings`, and ends with the process.
+
+        The options are those of `Server`, the limits by default those of `settings`. Raises CannotListen.
+        """
+        server = Server(
+            telemetry=self.telemetry,
+            limits=limits or ServerLimits(calls=settings.call_limits),
+            quiet=quiet,
+            logged_refusals=logged_refusals,
+            on_fatal=self._life.fail,
+            transport=self.transport,
+            guard=guard,
+            claims=claims,
+            log_in=log_in,
+        )
+        self._life.at_end(server.abort)
+        server.listen_as(settings)
+        tell(self.transport, settings)
+        return server
+
+    @asynccontextmanager
+    async def running(self, *closing: Close, **about: object) -> AsyncIterator[asyncio.TaskGroup]:
+        """Logs the settings, after the fields `about`, and gives the group of the process's tasks.
+
+        In the block metrics are exported, and certificates are taken again when their files change. After it the tasks
+        have ended: `closing` are called in their order, and the telemetry is closed. Raises ConfigError and
+        CannotListen for the export of metrics, and what a task raises.
+        """
+        log.info("starting", **about, **describe(self._settings))
+        export = Export.of(os.environ)
+        async with (
+            asyncio.TaskGroup() as tasks,
+            exported_metrics(tasks, export, service=self._service, instance=self._instance),
+        ):
+            watching = tasks.create_task(self.transport.watch())
+            yield tasks
+            watching.cancel()
+        for close in closing:
+            await close()
+        await self.telemetry.close()
+
+    async def serve(
+        self,
+        server: Server,
+        *work: Work,
+        stop: Close | None = None,
+        closing: Sequence[Close] = (),
+        about: Mapping[str, object] | None = None,
+    ) -> None:
+        """Serves calls, with `work` beside it, until the process is asked to stop; otherwise as `running`.
+
+        At the stop, calls under way end first, by `server.stop` or what `stop` does instead. The work goes on for them,
+        and is cancelled then. The telemetry is closed last: it exports the spans of the last calls, too.
+        """
+        async with self.running(*closing, **(about or {})) as tasks:
+            await server.start()
+            running = [tasks.create_task(each()) for each in work]
+            await self._life.stopping()
+            await (stop or server.stop)()
+            for task in running:
+                task.cancel()
