@@ -25,6 +25,7 @@ from quorate.records import (
     decode_record,
     encode_record,
 )
+from quorate.storage.disk_log import DiskLog
 from quorate.storage.meta_properties import read_meta_properties, write_meta_properties
 from quorate.storage.names import DURABLE_MARK, LEADER_EPOCHS, PARTITION_METADATA, QUORUM_STATE
 from quorate.storage.snapshots import SnapshotReader
@@ -280,6 +281,34 @@ def test_a_log_that_begins_late_needs_a_checkpoint(tmp_path: Path) -> None:
     write_checkpoint(partition, state_at(7), OffsetAndEpoch(epoch=1, offset=7))
     assert 7 == first
     assert [] == failing(tmp_path)
+
+
+def test_a_segment_may_begin_with_an_epoch(tmp_path: Path) -> None:
+    """An election after `segment.ms` begins one; its epoch goes on in the checkpoint, and a node starts."""
+    partition = write_log(tmp_path, a_history(), segment_bytes=250)
+    segment = partition / "00000000000000000007.log"
+    assert [] == failing(tmp_path) + failing(segment)
+
+    for path in [each for each in partition.glob("0*.*") if int(each.stem) < 7]:
+        path.unlink()
+    write_checkpoint(partition, state_at(9), OffsetAndEpoch(epoch=2, offset=9))
+
+    assert [] == failing(tmp_path) + failing(segment)
+    log = DiskLog(tmp_path)
+    assert (9, END_OFFSET) == (log.start, log.leo)
+    log.close()
+
+
+def test_a_second_leader_change_after_the_checkpoint_is_found(tmp_path: Path) -> None:
+    """Where the log goes on right at the checkpoint, the epoch before its first batch is known."""
+    partition = write_log(tmp_path, [*a_history()[:5], leader_change(1, 7)], epoch=1, segment_bytes=1)
+    for path in [each for each in partition.glob("0*.*") if int(each.stem) < 7]:
+        path.unlink()
+    write_checkpoint(partition, state_at(7), OffsetAndEpoch(epoch=1, offset=7))
+
+    (finding,) = failing(tmp_path)
+
+    assert "a second LeaderChange in epoch 1; an epoch has one leader" == finding.reason
 
 
 def a_log_with(tmp_path: Path, *records: tuple[Message, int]) -> Path:

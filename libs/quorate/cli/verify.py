@@ -16,7 +16,6 @@ from quorate.cli.reading import (
     check_regular,
     files_below,
     kind_of,
-    map_file,
     metadata_directory,
 )
 from quorate.cli.verify_log import LogCheck, LogProblem, Said, Severity, check_leader_epochs, parse_leader_epochs
@@ -45,7 +44,7 @@ from quorate.storage.names import (
     segment_file,
 )
 from quorate.storage.snapshots import SnapshotReader
-from quorate.wire.batch import ControlType, batches
+from quorate.wire.batch import ControlType
 from quorate.wire.codec import decode
 
 __all__ = ["Report", "verify", "verify_path"]
@@ -247,9 +246,7 @@ def _check_log(partition: Path, said: dict[OffsetAndEpoch, Said], report: Report
     """Checks all segments of a partition, or only the one with base offset `only`."""
     bases = segment_bases(partition)
     floor, state = BOOTSTRAP_ID, ClusterState() if only in (None, 0) else None
-    if only is not None:
-        floor = OffsetAndEpoch(epoch=_first_epoch(partition, only), offset=only)
-    elif bases and bases[0] > 0:
+    if only is None and bases and bases[0] > 0:
         floor, state = _floor(partition, bases[0], report)
     log = LogCheck(found=report.findings.append, floor=floor, state=state, checkpoints=said)
     wanted = bases if only is None else [only]
@@ -267,12 +264,6 @@ def _check_log(partition: Path, said: dict[OffsetAndEpoch, Said], report: Report
     return log
 
 
-def _first_epoch(partition: Path, base: Offset) -> int:
-    """Returns the epoch of a segment's first batch; 0 for base offset 0 or an empty segment."""
-    first = next(batches(map_file(partition / f"{base:020d}.log")), None) if base else None
-    return first[1].epoch if first else 0
-
-
 def _floor(partition: Path, start: Offset, report: Report) -> tuple[OffsetAndEpoch, ClusterState | None]:
     """Returns the checkpoint that a log beginning at `start` continues, with its state, None if it is damaged.
 
@@ -285,7 +276,7 @@ def _floor(partition: Path, start: Offset, report: Report) -> tuple[OffsetAndEpo
     report.find(
         "damage", partition, f"the log begins at offset {start}, and there is no checkpoint of what lies before"
     )
-    return OffsetAndEpoch(epoch=_first_epoch(partition, start), offset=start), None
+    return BOOTSTRAP_ID, None
 
 
 def _check_companions(partition: Path, log: LogCheck, report: Report) -> None:

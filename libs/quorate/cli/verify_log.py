@@ -147,9 +147,9 @@ class LogCheck:
     def _epoch(self, header: BatchHeader, *, is_leader_change: bool) -> None:
         """Checks that each epoch begins with a LeaderChange and has only one; the checksum does not cover the epoch."""
         before = self.epochs[-1][0] if self.epochs else self.floor.epoch
-        if not self.epochs and header.base_offset < self.floor.offset:
-            before = header.epoch  # a batch from before the checkpoint; the epoch before it is not known
         begins = header.epoch != before or header.base_offset == 0
+        if not self.epochs and header.base_offset != self.floor.offset:
+            begins = is_leader_change  # the batch before it is not there: it may begin an epoch, or continue one
         if begins and not is_leader_change:
             reason = f"epoch {header.epoch} follows epoch {before} without the LeaderChange that begins an epoch"
             self._find("damage", reason, position=self._position, offset=header.base_offset)
