@@ -28,6 +28,7 @@ from services.observer.kafka_log import KafkaLog
 from services.observer.otlp import TRACE_SERVICE, TraceServicer
 from services.observer.relay import ObserverLogService
 from services.observer.servicer import ObserverService
+from services.observer.spans import SpanStore
 
 QUORUM: Final = "kraft.service.Quorum"
 QUIET: Final = ("kraft.service.Observer/GetTrace", "kraft.service.Observer/ListTraces", QUORUM)
@@ -48,7 +49,7 @@ The others take CLUSTER_ACTION: spans come from the cluster's own processes, and
 async def main(life: ServiceLife) -> None:
     """Replays the log, stores spans and answers reads until asked to stop."""
     config = configured(ObserverConfig)
-    store = open_store(config.database)
+    store = SpanStore(config.database)
     process = ServiceProcess(life, "observer", config, transport_of(config))
     transport = process.transport
     connect = partial(open_channel, transport=transport)
@@ -75,7 +76,8 @@ async def main(life: ServiceLife) -> None:
 
     ready = partial(server.ready_after, replica.caught_up)
     closing = (reader.close, store.close) if isinstance(reader, LogReader) else (store.close,)
-    await process.serve(server, replica.run, ready, stop=stop, closing=closing)
+    opening = partial(open_store, store, config.database)
+    await process.serve(server, replica.run, ready, opening, stop=stop, closing=closing)
 
 
 def _watch(replica: Replica) -> None:

@@ -1,4 +1,4 @@
-"""The database of the span store, set by an SQLAlchemy URL: checks the URL, and explains what is wrong with it."""
+"""The database of the span store, set by an SQLAlchemy URL: checks the URL, opens it, and says what is wrong."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Final
 import sqlalchemy as sa
 
 from quorate.runtime.config import ConfigError
-from quorate.runtime.logs import redact
+from quorate.runtime.logs import logger, redact
 from quorate.runtime.setting_types import SettingType
-from services.observer.spans import SpanStore
+from services.observer.spans import AWAY, SpanStore
 
 __all__ = ["database_url", "open_store"]
+
+log = logger(__name__)
 
 SETTING: Final = "observer.database.url"
 BACKENDS: Final = ("sqlite", "postgresql")
@@ -40,10 +42,16 @@ def database_url() -> SettingType[str]:
     return SettingType(RULE, parse)
 
 
-def open_store(url: str) -> SpanStore:
-    """Opens the span store at a URL that `database_url` accepted. Raises ConfigError if the database refuses access."""
+async def open_store(store: SpanStore, url: str) -> None:
+    """Opens the span store of a URL. Raises ConfigError if the database refuses access.
+
+    A server that is away is a warning, as the store tries again with each batch of spans; a file never is away.
+    """
     try:
-        return SpanStore(url)
+        await store.open()
     except sa.exc.DBAPIError as error:
         reason = " ".join(str(error.orig).split())
+        if isinstance(error, AWAY) and sa.make_url(url).get_backend_name() != "sqlite":
+            log.warning("the database of spans is away; until it answers, spans are lost", reason=reason)
+            return
         raise ConfigError([f"{SETTING} = {redact('url', url)}: must be a database that we may use: {reason}"]) from None

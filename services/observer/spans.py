@@ -17,7 +17,7 @@ from quorate.runtime.daemon_threads import DaemonThreads
 from quorate.runtime.logs import logger
 from quorate.traces import SpanData
 
-__all__ = ["ROWS_MAX", "SPANS", "SpanStore", "TraceSummary"]
+__all__ = ["AWAY", "ROWS_MAX", "SPANS", "SpanStore", "TraceSummary"]
 
 log = logger(__name__)
 
@@ -39,6 +39,13 @@ ROWS_AT_ONCE: Final = 100
 """Rows that are read from the database before their bytes are counted."""
 LIST_DEFAULT: Final = 20
 LIST_MAX: Final = 1_000
+
+CONNECT_TIMEOUT_S: Final = 10
+"""How long (s) a connection to PostgreSQL may take; psycopg waits 130 s by itself, and others for ever."""
+LIBPQ: Final = ("psycopg", "psycopg2")
+"""Drivers that know `connect_timeout`."""
+SCHEMA_LOCK: Final = 0x7370616E73
+"""The number of PostgreSQL's advisory lock under which the table is created: "spans" in ASCII."""
 
 AWAY: Final = (sa.exc.OperationalError, sa.exc.InterfaceError)
 """Errors of a database that takes no span, whichever it is."""
@@ -89,6 +96,7 @@ class SpanStore:
     """Stores spans in a database by its SQLAlchemy URL: `sqlite://` (in memory), `sqlite:////path`, or PostgreSQL.
 
     `offer` never blocks, as a thread of the store writes. Queries see every span that was offered before a `flush`.
+    The database is opened by that thread: at `open`, or with the first spans or query, until an attempt succeeds.
     """
 
     def __init__(self, url: str = "sqlite://", *, rows_max: int = ROWS_MAX, bytes_max: int = BYTES_MAX) -> None:
@@ -105,9 +113,14 @@ class SpanStore:
         self._pending: deque[tuple[SpanData, int]] = deque()
         self._pending_bytes = 0
         self._draining = False
-        METADATA.create_all(self._engine)
-        self._sizes: deque[tuple[int, int]] = deque(self._stored_sizes())
+        self._is_open = False
+        self._sizes: deque[tuple[int, int]] = deque()
         """The bytes of the spans that are kept, piece by piece: the last row number of each piece, and its bytes."""
+
+    async def open(self) -> None:
+        """Connects, and creates the table if there is none. Raises sqlalchemy.exc.DBAPIError."""
+        if not self._is_open:
+            await self._run(self._writer, self._open)
 
     def offer(self, spans: Sequence[SpanData]) -> int:
         """Queues spans and returns how many; the rest is refused for lack of room. A duplicate is stored once."""
@@ -128,7 +141,8 @@ class SpanStore:
 
     async def flush(self) -> None:
         """Waits until all offered spans are written, or lost with a line in the log."""
-        await self._run(self._writer, self._drain)
+        if self._draining:
+            await self._run(self._writer, self._drain)
 
     async def trace(self, trace_id: str, *, skip: int = 0, bytes_max: int = BYTES_MAX) -> tuple[SpanData, ...]:
         """Returns a trace's spans by start without the first `skip`, at most `TRACE_MAX`; an unknown trace has none.
@@ -144,12 +158,12 @@ class SpanStore:
             raise ApiError(ErrorCode.INVALID_REQUEST, message, {"field": "skip", "skip": str(skip)})
         found = sa.select(SPANS).where(SPANS.c.trace_id == trace_id).order_by(SPANS.c.start_ns, SPANS.c.seq)
         page = found.offset(skip).limit(TRACE_MAX)
-        return await self._run(self._reader, lambda: self._up_to(page, bytes_max))
+        return await self._read(lambda: self._up_to(page, bytes_max))
 
     async def span_count(self, trace_id: str) -> int:
         """Returns how many spans of a trace are stored."""
         count = sa.select(sa.func.count()).where(SPANS.c.trace_id == trace_id)
-        return await self._run(self._reader, lambda: int(self._all(count)[0][0]))
+        return await self._read(lambda: int(self._all(count)[0][0]))
 
     async def traces(self, span_name: str = "", limit: int = 0) -> tuple[TraceSummary, ...]:
         """Returns summaries of the latest traces, newest first; with `span_name` only traces that have such a span.
@@ -159,7 +173,7 @@ class SpanStore:
         if limit < 0:
             message = f"limit {limit} is negative; it takes the number of traces to list, or 0 for {LIST_DEFAULT}"
             raise ApiError(ErrorCode.INVALID_REQUEST, message, {"field": "limit", "limit": str(limit)})
-        return await self._run(self._reader, lambda: self._summaries(span_name, min(limit or LIST_DEFAULT, LIST_MAX)))
+        return await self._read(lambda: self._summaries(span_name, min(limit or LIST_DEFAULT, LIST_MAX)))
 
     async def close(self) -> None:
         """Writes the queued spans, then closes the database."""
@@ -168,8 +182,24 @@ class SpanStore:
         finally:
             self._engine.dispose()
 
+    async def _read(self, work: Callable[[], T]) -> T:
+        await self.open()
+        return await self._run(self._reader, work)
+
     async def _run(self, executor: DaemonThreads, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(executor, work)
+
+    def _open(self) -> None:
+        """Opens the database unless it is open. Runs only in the writer's thread."""
+        if self._is_open:
+            return
+        with self._engine.begin() as connection:
+            if self._engine.dialect.name == "postgresql":
+                # CREATE TABLE IF NOT EXISTS fails, too, if another observer creates the table at the same time.
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(SCHEMA_LOCK)))
+            METADATA.create_all(connection)
+        self._sizes.extend(self._stored_sizes())
+        self._is_open = True
 
     def _drain(self) -> None:
         """Writes the queued spans in batches until the queue is empty. Runs only in the writer's thread."""
@@ -179,11 +209,12 @@ class SpanStore:
     def _write(self, batch: Sequence[tuple[SpanData, int]]) -> None:
         """Writes spans in one transaction, so that one that the database does not take costs no other."""
         try:
+            self._open()
             with self._engine.begin() as connection:
                 connection.execute(self._insert(), [_row(span) for span, _ in batch])
                 self._drop_oldest(connection, sum(size for _, size in batch))
         except Exception as error:  # of a driver, too: some refuse a text with an error of their own
-            if len(batch) > 1 and not isinstance(error, AWAY):
+            if self._is_open and len(batch) > 1 and not isinstance(error, AWAY):
                 self._write(batch[: len(batch) // 2])
                 self._write(batch[len(batch) // 2 :])
                 return
@@ -256,7 +287,9 @@ class SpanStore:
 def _engine(url: str) -> sa.Engine:
     parsed = sa.make_url(url)
     if parsed.get_backend_name() != "sqlite":
-        return sa.create_engine(parsed, pool_pre_ping=True)
+        has_default = parsed.get_driver_name() in LIBPQ and "connect_timeout" not in parsed.query
+        limit = {"connect_timeout": CONNECT_TIMEOUT_S} if has_default else {}
+        return sa.create_engine(parsed, pool_pre_ping=True, connect_args=limit)
     if parsed.database in (None, "", ":memory:"):
         return sa.create_engine(parsed, poolclass=sa.StaticPool, connect_args={"check_same_thread": False})
     engine = sa.create_engine(parsed)

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import io
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -231,6 +232,7 @@ async def test_a_database_that_fails_loses_a_batch_and_goes_on(tmp_path: Path) -
     start_logs({}, log)
     url = f"sqlite:///{tmp_path}/spans.db"
     store = SpanStore(url)
+    await store.open()
     aside = sa.create_engine(url)
     with aside.begin() as connection:
         connection.execute(sa.text("ALTER TABLE spans RENAME TO hidden"))
@@ -244,6 +246,46 @@ async def test_a_database_that_fails_loses_a_batch_and_goes_on(tmp_path: Path) -
     await store.close()
 
     assert [(), (span(2, 1),)] == found
+
+
+async def test_a_database_that_is_away_is_opened_with_the_next_spans(tmp_path: Path) -> None:
+    log = io.StringIO()
+    start_logs({}, log)
+    directory = tmp_path / "away"
+    store = SpanStore(f"sqlite:///{directory}/spans.db")
+    with pytest.raises(sa.exc.OperationalError):
+        await store.open()
+    await kept(store, span(1, 1))
+    assert "spans could not be written and are lost" in log.getvalue()
+    directory.mkdir()
+    await kept(store, span(2, 1))
+    found = [await store.trace(span(trace, 1).trace_id) for trace in (1, 2)]
+    await store.close()
+
+    assert [(), (span(2, 1),)] == found
+
+
+async def test_stores_that_begin_together_on_an_empty_postgresql_all_open() -> None:
+    if (missing := absent()) is not None:
+        pytest.skip(missing)
+    with tempfile.TemporaryDirectory(prefix="quorate-postgres-") as place, postgres(Path(place)) as url:
+        stores = [SpanStore(url) for _ in range(8)]
+        await asyncio.gather(*(store.open() for store in stores))
+        await kept(stores[0], span(1, 1))
+        found = await stores[-1].trace(span(1, 1).trace_id)
+        for store in stores:
+            await store.close()
+
+    assert (span(1, 1),) == found
+
+
+async def test_a_connection_that_hangs_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hung:
+        store = SpanStore(f"postgresql+psycopg://me@127.0.0.1:{hung.getsockname()[1]}/spans")
+        with pytest.raises(sa.exc.OperationalError, match="timeout"):
+            async with asyncio.timeout(WITHIN_S):
+                await store.open()
+        await store.close()
 
 
 PROGRAM = """

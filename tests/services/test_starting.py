@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
 import subprocess
 import sys
+from asyncio.subprocess import PIPE
 from itertools import takewhile
 from pathlib import Path
 
+import grpc
 import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from deploy.local.ports import free_ports
+from kraft.service.observer_pb2 import ListTracesRequest
+from kraft.service.observer_pb2_grpc import ObserverStub
+from quorate.runtime.client import open_channel
 from quorate.runtime.config import ConfigError, describe, load
+from quorate.runtime.health import STARTUP
 from quorate.runtime.loop import ExitCode
 from services.observer.config import ObserverConfig
+from tests.services.scripted import WITHIN_S
 
 ENVIRON = {name: value for name, value in os.environ.items() if not name.startswith(("QUORATE_", "OTEL_"))}
 SERVICES = ("quorum", "controller", "heartbeat", "placer", "observer")
@@ -125,27 +136,50 @@ def test_an_observer_takes_what_it_can_open_and_tells_no_password() -> None:
     assert [] == [config for config in taken if "hunter2" in repr(config)]
 
 
-def test_an_observer_whose_database_does_not_answer_says_which_in_one_line() -> None:
-    (nobody,) = free_ports(1)
-    ended = started("observer", *with_database(f"postgresql+psycopg://me:hunter2@127.0.0.1:{nobody}/spans"))
-    (line,) = ended.stderr.splitlines()
+@pytest.mark.parametrize("is_hung", [True, False], ids=["hung", "refused"])
+async def test_an_observer_starts_and_stops_while_its_database_is_away(is_hung: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hung:
+        nobody, port = free_ports(2)
+        url = f"postgresql+psycopg://me:hunter2@127.0.0.1:{hung.getsockname()[1] if is_hung else nobody}/spans"
+        settings = ("--set", f"listeners=PLAINTEXT://127.0.0.1:{port}")
+        environ = {name: value for name, value in os.environ.items() if not name.startswith(("QUORATE_", "OTEL_"))}
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "services.observer", *with_database(url), *settings), stderr=PIPE, env=environ
+        )
+        try:
+            async with asyncio.timeout(WITHIN_S), open_channel(f"127.0.0.1:{port}") as channel:
+                asked = HealthCheckRequest(service=STARTUP)
+                answer = await HealthStub(channel).Check(asked, wait_for_ready=True)
+                spans = ListTracesRequest(limit=-1)
+                with pytest.raises(grpc.aio.AioRpcError, match="limit -1 is negative"):
+                    await ObserverStub(channel).ListTraces(spans)
+                assert process.stderr is not None
+                told = b""
+                while not is_hung and b"the database of spans is away" not in told:
+                    told = await process.stderr.readline()
+                    assert told, "it ended"
+                process.terminate()  # for the one that hangs: while it hangs
+                ended = await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
 
-    assert ExitCode.MISCONFIGURED == ended.returncode
-    assert line.startswith(
-        f"fatal: 1 problem in the configuration: observer.database.url = postgresql+psycopg://me:***@127.0.0.1:{nobody}"
-        "/spans: must be a database that we may use: "
-    )
-    assert "hunter2" not in line
+    assert (HealthCheckResponse.SERVING, ExitCode.STOPPED) == (answer.status, ended)
+    assert is_hung or b"level=warning" in told
+    assert b"hunter2" not in told
 
 
-def test_an_observer_whose_file_is_no_database_says_so_too(tmp_path: Path) -> None:
+def test_an_observer_whose_file_is_no_database_says_so_and_ends(tmp_path: Path) -> None:
     file = tmp_path / "spans.db"
     file.write_text("a letter to a friend, and longer than a database's header is: " + 100 * "so long, ")
-    ended = started("observer", *with_database(f"sqlite:///{file}"))
-    (line,) = ended.stderr.splitlines()
+    refused = [started("observer", *with_database(f"sqlite:///{each}")) for each in (file, tmp_path / "none" / "a.db")]
+    lines = [ended.stderr.splitlines()[-1] for ended in refused]
 
-    assert ExitCode.MISCONFIGURED == ended.returncode
-    assert f"observer.database.url = sqlite:///{file}: must be a database that we may use: " in line
+    assert [ExitCode.MISCONFIGURED] * 2 == [ended.returncode for ended in refused]
+    for each, line in zip((file, tmp_path / "none" / "a.db"), lines, strict=True):
+        start = f"fatal: 1 problem in the configuration: observer.database.url = sqlite:///{each}: "
+        assert line.startswith(start + "must be a database that we may use: ")
 
 
 @pytest.mark.parametrize(
