@@ -9,7 +9,6 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +41,7 @@ from tests.e2e.calls import DEADLINE_MS, WITHIN_S, call_with_retries, eventually
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane, topics_request
 from tests.e2e.secured import PATIENCE
 from tests.network.certificates import Authority, authority
-from tests.services.test_all_is_heeded import SERVICES
+from tests.services.rpcs import services
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -283,12 +282,10 @@ def _form(is_stream: bool) -> str:
 
 
 def rpcs() -> Iterator[Rpc]:
-    for module, names in SERVICES.items():
-        for name in names:
-            if name == "Multiplexed":
-                continue  # it is open, as each call in it is judged by itself: see below
-            described = import_module(f"kraft.service.{module}").DESCRIPTOR.services_by_name[name]
-            yield from (Rpc(described.full_name, method) for method in described.methods)
+    for service in services():
+        if service.name == "Multiplexed":
+            continue  # it is open, as each call in it is judged by itself: see below
+        yield from (Rpc(service.full_name, method) for method in service.methods)
     traces = trace_service_pb2.DESCRIPTOR.services_by_name["TraceService"]
     yield from (Rpc(traces.full_name, method) for method in traces.methods)
 

@@ -67,7 +67,7 @@ BUGS: Final = (
         file=f"{CONTROLLER}/handlers/kinds.py",
         right="        await apis.quorum.confirm(apis.driver.leader_epoch)\n",
         wrong="",
-        test="tests/services/test_reading.py::test_who_is_not_confirmed_tells_nothing",
+        test="tests/services/controller/test_reading.py::test_who_is_not_confirmed_tells_nothing",
     ),
     Planted(
         number="G1e",
@@ -83,7 +83,7 @@ BUGS: Final = (
         file=f"{CONTROLLER}/forwarding.py",
         right="                if is_forwarded(context):\n                    raise",
         wrong="                if False:\n                    raise",
-        test="tests/services/test_forwarding.py::test_what_was_passed_on_is_not_passed_on_again",
+        test="tests/services/controller/test_forwarding.py::test_what_was_passed_on_is_not_passed_on_again",
     ),
     Planted(
         number="G2m",
@@ -91,7 +91,7 @@ BUGS: Final = (
         file=f"{CONTROLLER}/forwarding.py",
         right='metadata=((FORWARDED, "1"), *self._caller(context),',
         wrong="metadata=(*self._caller(context),",
-        test="tests/services/test_forwarding.py::test_what_is_handed_over_says_so",
+        test="tests/services/controller/test_forwarding.py::test_what_is_handed_over_says_so",
     ),
     Planted(
         number="G3",
@@ -99,7 +99,7 @@ BUGS: Final = (
         file=f"{CONTROLLER}/quorum_link.py",
         right="        self._void_up_to = self._sent\n",
         wrong="",
-        test="tests/services/test_controller_streams.py::test_an_answer_to_what_was_voided_is_not_heard",
+        test="tests/services/controller/test_streams.py::test_an_answer_to_what_was_voided_is_not_heard",
     ),
     Planted(
         number="G4",
@@ -107,7 +107,7 @@ BUGS: Final = (
         file=f"{CONTROLLER}/driver.py",
         right="            self._link.drop()\n            self.engine.renounce()\n",
         wrong="            self.engine.renounce()\n",
-        test="tests/services/test_controller_streams.py::test_what_waits_when_leadership_ends_never_leaves",
+        test="tests/services/controller/test_streams.py::test_what_waits_when_leadership_ends_never_leaves",
     ),
     Planted(
         number="G5",
@@ -116,7 +116,7 @@ BUGS: Final = (
         right="        appended = [self._appendable(batch) for batch in ready.append]\n",
         wrong="        for send in ready.requests:\n            self._peers.send(send)\n"
         "        appended = [self._appendable(batch) for batch in ready.append]\n",
-        test="tests/services/test_turn_order.py::test_an_epoch_is_not_begun_whose_first_record_could_not_be_written",
+        test="tests/services/quorum/test_turn_order.py::test_an_epoch_is_not_begun_whose_first_record_could_not_be_written",
     ),
     Planted(
         number="G5v",
@@ -125,7 +125,7 @@ BUGS: Final = (
         right="        if ready.election is not None:\n",
         wrong="        for send in ready.requests:\n            self._peers.send(send)\n"
         "        if ready.election is not None:\n",
-        test="tests/services/test_turn_order.py::test_no_vote_is_asked_for_in_an_epoch_that_could_not_be_written",
+        test="tests/services/quorum/test_turn_order.py::test_no_vote_is_asked_for_in_an_epoch_that_could_not_be_written",
     ),
     Planted(
         number="G6",
@@ -133,7 +133,7 @@ BUGS: Final = (
         file=f"{CONTROLLER}/periodic_tasks.py",
         right="if not self._driver.is_active or not chore.is_due",
         wrong="if not chore.is_due",
-        test="tests/services/test_chores.py::test_who_stands_by_does_none_of_them",
+        test="tests/services/controller/test_chores.py::test_who_stands_by_does_none_of_them",
     ),
     Planted(
         number="G7",
@@ -141,7 +141,7 @@ BUGS: Final = (
         file=f"{CONTROLLER}/forwarding.py",
         right="deadline_ms=max(1, int((ends - asyncio.get_running_loop().time()) * 1000)),",
         wrong="deadline_ms=DEADLINE_MS,",
-        test="tests/services/test_forwarding.py::test_what_is_handed_over_ends_with_its_callers_patience",
+        test="tests/services/controller/test_forwarding.py::test_what_is_handed_over_ends_with_its_callers_patience",
     ),
     Planted(
         number="G8",
@@ -149,7 +149,7 @@ BUGS: Final = (
         file="services/heartbeat/driver.py",
         right="                    self.sessions.unwatch(broker.id)\n",
         wrong="                    pass\n",
-        test="tests/services/test_tracker.py::test_who_is_fenced_is_watched_no_more",
+        test="tests/services/heartbeat/test_tracker.py::test_who_is_fenced_is_watched_no_more",
     ),
     Planted(
         number="G9",
@@ -157,7 +157,7 @@ BUGS: Final = (
         file="services/heartbeat/driver.py",
         right="offset=self.replica.applied - 1)",
         wrong="offset=self.replica.applied)",
-        test="tests/services/test_tracker.py::"
+        test="tests/services/heartbeat/test_tracker.py::"
         "test_who_shuts_down_waits_for_the_last_record_of_its_shutdown_and_no_more",
     ),
     Planted(
@@ -166,7 +166,7 @@ BUGS: Final = (
         file="services/heartbeat/driver.py",
         right="offset=self.replica.applied - 1)",
         wrong="offset=self.replica.applied - 2)",
-        test="tests/services/test_tracker.py::"
+        test="tests/services/heartbeat/test_tracker.py::"
         "test_who_shuts_down_waits_for_the_last_record_of_its_shutdown_and_no_more",
     ),
     Planted(
@@ -175,7 +175,7 @@ BUGS: Final = (
         file=f"{CONTROLLER}/pages.py",
         right="        self._engine.state.registry.release(offset)\n",
         wrong="",
-        test="tests/services/test_held_states.py::test_a_state_is_let_go_of_once_nobody_has_read_on",
+        test="tests/services/across/test_held_states.py::test_a_state_is_let_go_of_once_nobody_has_read_on",
     ),
     Planted(
         number="G10m",
@@ -183,7 +183,7 @@ BUGS: Final = (
         file=f"{CONTROLLER}/pages.py",
         right="            if len(self._kept) >= KEPT_MAX:\n",
         wrong="            if False:\n",
-        test="tests/services/test_held_states.py::test_the_state_that_was_read_longest_ago_makes_room",
+        test="tests/services/across/test_held_states.py::test_the_state_that_was_read_longest_ago_makes_room",
     ),
     Planted(
         number="G11",
@@ -191,7 +191,7 @@ BUGS: Final = (
         file=f"{CONTROLLER}/snapshots.py",
         right="            engine.state.registry.release(offset)\n",
         wrong="            pass\n",
-        test="tests/services/test_held_states.py::test_a_checkpoint_lets_go_of_its_state_when_it_is_made",
+        test="tests/services/across/test_held_states.py::test_a_checkpoint_lets_go_of_its_state_when_it_is_made",
     ),
     Planted(
         number="G12",
@@ -199,7 +199,7 @@ BUGS: Final = (
         file=f"{CONTROLLER}/snapshots.py",
         right="bool(size and self._interval_ms and age_ms >= self._interval_ms)",
         wrong="False",
-        test="tests/services/test_held_states.py::test_a_checkpoint_is_made_when_its_time_has_come",
+        test="tests/services/across/test_held_states.py::test_a_checkpoint_is_made_when_its_time_has_come",
     ),
     Planted(
         number="G13",
@@ -216,7 +216,7 @@ BUGS: Final = (
         file=f"{CONTROLLER}/decision_queue.py",
         right="        self._turn = asyncio.Lock()\n",
         wrong="        self._turn = asyncio.Semaphore(1_000)\n",
-        test="tests/services/test_decision_queue.py::test_a_decision_is_made_once_however_many_writes_come_meanwhile",
+        test="tests/services/controller/test_decision_queue.py::test_a_decision_is_made_once_however_many_writes_come_meanwhile",
     ),
     Planted(
         number="G13e",
@@ -224,7 +224,7 @@ BUGS: Final = (
         file=f"{CONTROLLER}/decision_queue.py",
         right="        if self._engine.epoch != epoch:\n",
         wrong="        if False:\n",
-        test="tests/services/test_decision_queue.py::test_who_loses_leadership_refuses_it_and_who_waits",
+        test="tests/services/controller/test_decision_queue.py::test_who_loses_leadership_refuses_it_and_who_waits",
     ),
 )
 """The twelve that a review planted and that no test saw, in its order, and what could go wrong since; a letter behind

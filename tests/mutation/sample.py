@@ -16,7 +16,7 @@ from tests.mutation.tree import ROOT, TIMED_OUT, Tree, copied
 MUTATED: Final = ("services/*/*.py", "services/controller/handlers/*.py", "libs/quorate/runtime/*.py")
 NOT_MUTATED: Final = ("services/pipeline/", "/__init__.py", "/__main__.py")
 """Spark's, what is empty, and wiring, which only real processes run (tests/e2e)."""
-JUDGES: Final = ("tests/services/test_*.py", "tests/runtime/test_*.py")
+JUDGES: Final = ("tests/services/*/test_*.py", "tests/runtime/test_*.py")
 KILLED, LIVES, UNREACHED = "killed", "lives", "not reached"
 PATIENCE: Final = 5
 """A test that takes so many times as long as it should hangs: that is seen, too."""

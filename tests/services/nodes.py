@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from kraft.service.quorum_pb2 import CreateSnapshotRequest
 from quorate.nouns import Offset, ReplicaKey
 from quorate.raft.core import Raft
 from quorate.raft.voters import ListenerEndpoint, VoterSet
 from quorate.records import NoOpRecord, encode_record
 from quorate.runtime.clock import Clock, SystemClock
 from quorate.runtime.telemetry import OFF
+from quorate.storage.failpoints import set_failpoint
+from quorate.storage.names import PARTITION_DIRECTORY, checkpoint_ids
 from services.quorum.disk import Disk
 from services.quorum.driver import QuorumDriver
+from services.quorum.snapshot_upload import take_snapshot
 from services.quorum.tracing import AppendTracer
 
 NODE = ReplicaKey(1)
@@ -27,6 +32,16 @@ class NoPeers:
 
     def send(self, send: Any) -> None:
         raise AssertionError(send)
+
+    def stop_fetching(self, *, unless_from: int | None) -> None:
+        """Nothing to stop."""
+
+
+class Silent:
+    """Peers that nobody reaches."""
+
+    def send(self, send: Any) -> None:
+        """Lost on the way."""
 
     def stop_fetching(self, *, unless_from: int | None) -> None:
         """Nothing to stop."""
@@ -103,3 +118,51 @@ async def write(driver: QuorumDriver, *, count: int = 1, size: int | None = None
     assert result.error == 0, result
     await committed(driver, result.end_offset)
     return result.end_offset
+
+
+class HeldDisk:
+    """Each flush waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.flush_count = 0
+        self.under_way = threading.Event()
+        self._go = threading.Event()
+        self.error: OSError | None = None
+
+    def __call__(self) -> None:
+        self.flush_count += 1
+        self.under_way.set()
+        assert self._go.wait(120)
+        if self.error is not None:
+            raise self.error
+
+    def let_go(self) -> None:
+        self._go.set()
+
+
+@contextmanager
+def held_disk() -> Iterator[HeldDisk]:
+    disk = HeldDisk()
+    set_failpoint("log.before_fsync", disk)
+    try:
+        yield disk
+    finally:
+        set_failpoint("log.before_fsync", None)
+        disk.let_go()
+
+
+async def snapshot(driver: QuorumDriver, offset: Offset) -> None:
+    async def pieces() -> AsyncIterator[CreateSnapshotRequest]:
+        yield CreateSnapshotRequest(end_offset=offset, epoch=driver.core.role.epoch, values=[RECORD])
+        yield CreateSnapshotRequest()
+
+    await take_snapshot(driver, pieces())
+
+
+def kept(node: QuorumDriver, directory: Path) -> list[Offset]:
+    """Where the snapshots end, on which the core and the disk agree; the log begins at the first, or at 0."""
+    on_disk = [each.offset for each in checkpoint_ids(directory / PARTITION_DIRECTORY)]
+    assert on_disk == sorted(each.offset for each in node.core.log.snapshots)
+    assert node.core.log.start == node.disk.log.start
+    assert node.core.log.start in (0, on_disk[0])
+    return on_disk

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import grpc
+
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from kraft.service.controller_pb2 import ChangeBrokerStateRequest, ChangeBrokerStateResponse
 from kraft.service.controller_pb2_grpc import ControllerServicer, add_ControllerServicer_to_server
@@ -23,6 +25,7 @@ from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset
 from quorate.runtime.server import Server
 
+LOOPBACK = "127.0.0.1"
 WITHIN_S = 120
 """A bound against hanging."""
 
@@ -149,3 +152,7 @@ async def listening(server: Server) -> AsyncIterator[str]:
         yield f"127.0.0.1:{port}"
     finally:
         await server.stop(grace_s=0)
+
+
+def failed(status: grpc.StatusCode, trailing: Any = (), details: str = "") -> grpc.aio.AioRpcError:
+    return grpc.aio.AioRpcError(status, grpc.aio.Metadata(), grpc.aio.Metadata(*trailing), details)

@@ -24,9 +24,8 @@ from services.controller import call_logins
 from services.controller.call_logins import HASHED_AT_ONCE, CallLogins
 from services.controller.config import ControllerConfig
 from tests.protocol.test_sasl import PASSWORD, USER, credential
+from tests.services.engines import TOKEN, TOKENS, active, commit, logins, standing_by, write
 from tests.services.scripted import WITHIN_S
-from tests.services.test_committed_rights import active, commit, standing_by, write
-from tests.services.test_logins import TOKEN, TOKENS, logins
 
 NAMES = tuple(MECHANISMS.values())
 HMAC = base64.b64encode(token_hmac(TOKENS, "t1")).decode()

@@ -15,7 +15,6 @@ from kraft.api.describe_cluster_pb2 import DescribeClusterRequest
 from kraft.api.elect_leaders_pb2 import ElectLeadersRequest
 from kraft.api.incremental_alter_configs_pb2 import IncrementalAlterConfigsRequest
 from kraft.service.admin_pb2 import AdminRequest, AdminRequests
-from kraft.service.placer_pb2 import PlaceRequest
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.engine import Engine
 from quorate.errors import ApiError, ErrorCode
@@ -23,7 +22,6 @@ from quorate.runtime.statuses import error_from_call
 from tests.controller.clusters import Cluster
 from tests.services.controllers import InProcess, controller
 from tests.services.scripted import WITHIN_S, quorum_at_work
-from tests.services.test_placer import SIX_BROKERS, serving
 
 _Configs = IncrementalAlterConfigsRequest.AlterConfigsResource
 _Replaced = AlterConfigsRequest.AlterConfigsResource
@@ -113,26 +111,3 @@ async def test_a_request_of_a_stream_with_too_many_items_is_refused_alone(active
     assert ErrorCode.POLICY_VIOLATION == answers[1].error.error_code
     assert says in answers[1].error.message
     assert (False, "describe_cluster") == (answers[2].HasField("error"), answers[2].WhichOneof("response"))
-
-
-@pytest.mark.parametrize(
-    ("partitions", "replicas", "says"),
-    [
-        (2**31 - 1, 1, "2147483647 partitions; a request places at most 10000"),
-        (10_001, 1, "10001 partitions"),
-        (10_000, 2**31 - 1, "replicas; a request places at most 100000"),
-    ],
-)
-async def test_a_placer_refuses_a_topic_that_is_too_large_and_places_the_others(
-    partitions: int, replicas: int, says: str
-) -> None:
-    topics = [
-        PlaceRequest.Topic(partition_count=partitions, replication_factor=replicas),
-        PlaceRequest.Topic(partition_count=2, replication_factor=2),
-    ]
-    async with serving() as placer:
-        answer = await placer.Place(PlaceRequest(brokers=SIX_BROKERS, topics=topics))
-
-    assert (ErrorCode.POLICY_VIOLATION, ErrorCode.NONE) == tuple(topic.error_code for topic in answer.topics)
-    assert says in answer.topics[0].error_message
-    assert 2 == len(answer.topics[1].partitions)

@@ -32,7 +32,7 @@ from services.gateway.apis import ROUTES, SERVED, Backend
 from services.gateway.guard import ClusterActionGuard
 from services.gateway.handler import Gateway
 from tests.services.controllers import NOWHERE, controller
-from tests.services.test_gateway import LOOPBACK, failed
+from tests.services.scripted import LOOPBACK, failed
 
 ALICE = Principal("User", "alice")
 SUPER = {"User:root"}

@@ -25,9 +25,9 @@ from quorate.runtime.loop import ExitCode
 from quorate.runtime.server import Server
 from services.observer.otlp import TRACE_SERVICE, TraceServicer
 from services.observer.spans import SpanStore
+from tests.runtime.test_log_reader import node
 from tests.services.nodes import write
 from tests.services.scripted import WITHIN_S, listening
-from tests.services.test_log_reader import node
 
 METHOD = "kraft.service.Observer/DescribeTopicPartitions"
 READS = 40

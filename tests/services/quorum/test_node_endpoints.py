@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,7 +24,7 @@ from services.quorum.listeners import ListenerProtocols
 from services.quorum.servicer import PeerServicer
 from services.quorum.translate import Address
 from services.quorum.translate.asking import to_begin, to_end
-from tests.services.nodes import driver_of, open_disk
+from tests.services.nodes import Silent, driver_of, open_disk
 
 
 def at(port: int) -> VoterSet:
@@ -85,16 +84,6 @@ def test_a_leader_says_where_it_listens() -> None:
     (told,) = to_begin(request, at(1).voters[0].endpoints).leader_endpoints
 
     assert ("CONTROLLER", "one", 1) == (told.name, told.host, told.port)
-
-
-class Silent:
-    """Peers that nobody reaches."""
-
-    def send(self, send: Any) -> None:
-        """Lost on the way."""
-
-    def stop_fetching(self, *, unless_from: int | None) -> None:
-        """Nothing to stop."""
 
 
 @pytest.mark.parametrize("cluster_id", ["c", "another"])

@@ -32,7 +32,7 @@ from services.quorum.metrics import ROWS, markdown
 from services.quorum.recorder import Recorder
 from tests.bench.quorum_nodes import Writer, caught_up, find, value
 
-README = Path(__file__).parents[2] / "services" / "quorum" / "README.md"
+README = Path(__file__).parents[3] / "services" / "quorum" / "README.md"
 COMMITS = 7
 WITHIN_S = 120
 PATIENT = {"controller.absence.timeout.ms": "0", "controller.quorum.fetch.timeout.ms": "600000"}

@@ -24,9 +24,8 @@ from services.quorum.endpoints import NodeEndpoints
 from services.quorum.servicer import PeerServicer, RaftClientService
 from tests.controller.clusters import uuid
 from tests.services.controllers import InProcess, controller
-from tests.services.nodes import committed, sole_leader
+from tests.services.nodes import committed, held_disk, sole_leader
 from tests.services.scripted import WITHIN_S, listening
-from tests.services.test_driver import held_disk
 
 RAISE = UpdateFeaturesRequest(
     feature_updates=[

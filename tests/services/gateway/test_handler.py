@@ -47,8 +47,8 @@ from services.gateway.handler import Gateway
 from services.gateway.metrics import ROWS
 from services.gateway.older import answered_in, as_newest
 from services.gateway.refusals import refused
+from tests.services.scripted import LOOPBACK, failed
 
-LOOPBACK: Final = "127.0.0.1"
 ELSEWHERE: Final = "grpc.example"
 GATEWAYS: Final = {
     "KAFKA": {1: Endpoint("one.example", 9093), 2: Endpoint("two.example", 9093)},
@@ -102,10 +102,6 @@ class Services:
             return to_protobuf(answer)
 
         return method
-
-
-def failed(status: grpc.StatusCode, trailing: Any = (), details: str = "") -> grpc.aio.AioRpcError:
-    return grpc.aio.AioRpcError(status, grpc.aio.Metadata(), grpc.aio.Metadata(*trailing), details)
 
 
 @asynccontextmanager

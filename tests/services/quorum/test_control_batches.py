@@ -17,7 +17,7 @@ from quorate.wire.batch import ControlType, batches, check_batch, control_batch
 from quorate.wire.codec import encode
 from services.quorum.batches import control_batch_of, parse_batches, voters_record
 
-FIXTURE = Path(__file__).parents[1] / "interop/fixtures/three-dynamic/controller-3/__cluster_metadata-0"
+FIXTURE = Path(__file__).parents[2] / "interop/fixtures/three-dynamic/controller-3/__cluster_metadata-0"
 DISK = Uuid(bytes(15) + b"\xaa")
 VOTERS = VoterSet(
     (

@@ -26,8 +26,8 @@ from quorate.raft.voters import ListenerEndpoint, VersionRange, Voter
 from services.quorum import translate
 from services.quorum.translate.envelope import VOTERS_MAX
 from services.quorum.translate.membership import SEQUENCE_MAX
-from tests.services import test_translate as others
-from tests.services.test_translate import (
+from tests.services.quorum import core_messages as others
+from tests.services.quorum.core_messages import (
     ENDPOINTS,
     REPLY_TO,
     clusters,
@@ -38,6 +38,7 @@ from tests.services.test_translate import (
     named,
     replies,
     sent,
+    sizes,
 )
 
 names = st.text(min_size=1, max_size=12)
@@ -62,7 +63,7 @@ REQUESTS: Final[dict[type[Any], tuple[st.SearchStrategy[Any], Callable[..., Any]
         st.builds(
             raft.AddRaftVoterRequest,
             voter=newcomers,
-            timeout_ms=others.sizes,
+            timeout_ms=sizes,
             ack_when_committed=st.booleans(),
             cluster_id=clusters,
             reply_to=replies,

@@ -9,7 +9,6 @@ import pytest
 from kraft import Message
 from quorate.authorizer import StandardAuthorizer
 from quorate.controller.engine.committed import Committed
-from quorate.controller.engine.decision import Decision
 from quorate.controller.engine.engine import Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
@@ -29,6 +28,7 @@ from services.controller.api import Api
 from services.controller.authorizing import Authorizing, Caller
 from services.controller.handlers import APIS
 from tests.controller.clusters import uuid
+from tests.services.engines import active, commit, standing_by, write
 
 ALICE = Caller(Principal("User", "alice"), "10.1.2.3")
 GRANT = AccessControlEntryRecord(
@@ -44,33 +44,6 @@ GRANT = AccessControlEntryRecord(
 REMOVAL = RemoveAccessControlEntryRecord(uuid(1))
 AT_THE_QUORUM = APIS["AddRaftVoter"]
 """Its answer waits for no commit of the controller's: only its right stands between a caller and the quorum."""
-
-
-def standing_by(*records: Message) -> Engine:
-    """A controller that has replayed these."""
-    engine = Engine(ClusterState())
-    begun = (FeatureLevelRecord(METADATA_VERSION, LATEST), *records)
-    engine.replay(begun, base_offset=0, end_offset=len(begun))
-    return engine
-
-
-def active(*records: Message) -> Engine:
-    """A controller that is active after these."""
-    engine = standing_by(*records)
-    engine.claim(1, engine.next_offset)
-    return engine
-
-
-def write(engine: Engine, *records: Message) -> None:
-    """Decided, applied, on its way."""
-    engine.write("test", lambda _state, _moment: Decision(None, records), now_ms=0)
-
-
-def commit(engine: Engine, offset: int | None = None) -> None:
-    """A majority has all below `offset`."""
-    end = engine.next_offset if offset is None else offset
-    engine.took(end)
-    engine.commit(end)
 
 
 def may(engine: Engine) -> bool:

@@ -19,19 +19,12 @@ import pytest
 from quorate.controller.access.delegation_tokens import TokenSettings
 from quorate.controller.configs.settings import ControllerSettings as ControllerSettings
 from quorate.raft.settings import RaftSettings as RaftSettings
+from tests.services.rpcs import services
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[3]
 CODE: Final = ("services", "libs/quorate", "deploy/local")
 
 CONFIGS: Final = ("quorum", "controller", "heartbeat", "placer", "observer")
-SERVICES: Final = {
-    "quorum_pb2": ("Quorum", "RaftClient"),
-    "controller_pb2": ("Controller",),
-    "heartbeat_pb2": ("Heartbeat",),
-    "placer_pb2": ("Placer",),
-    "observer_pb2": ("Observer",),
-    "multiplexed_pb2": ("Multiplexed",),
-}
 BASES: Final = (
     "libs/quorate/runtime/call_settings.py",
     "libs/quorate/runtime/transport_settings.py",
@@ -158,11 +151,9 @@ def of_message(message: Any, seen: dict[str, Any]) -> dict[str, Any]:
 
 def requests() -> Iterator[Any]:
     """Every message of a request of every service."""
-    for module, services in SERVICES.items():
-        for service in services:
-            described = import_module(f"kraft.service.{module}").DESCRIPTOR.services_by_name[service]
-            for method in described.methods:
-                yield from of_message(method.input_type, {}).values()
+    for service in services():
+        for method in service.methods:
+            yield from of_message(method.input_type, {}).values()
 
 
 def outermost(message: Any) -> str:

@@ -10,7 +10,7 @@ from quorate.runtime.config import settings_table
 from services.controller.config import ControllerConfig as ControllerConfig
 from services.quorum.config import QuorumConfig as QuorumConfig
 
-README = Path(__file__).parents[2] / "services" / "quorum" / "README.md"
+README = Path(__file__).parents[3] / "services" / "quorum" / "README.md"
 ROW = re.compile(r"\| `([a-z.]+)` \| (\S+) \| (\S+) \| (.*)\|")
 DEFAULT = re.compile(r"^([a-z.]+)  \[(\S+)(?: \S+)?\]  ", re.MULTILINE)
 NONE = "–"

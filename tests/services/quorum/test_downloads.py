@@ -19,8 +19,7 @@ from services.quorum.driver import QuorumDriver
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.servicer import PeerServicer
 from tests.services.clocks import MovedClock
-from tests.services.nodes import sole_leader, write
-from tests.services.test_cleaner import kept, snapshot
+from tests.services.nodes import kept, snapshot, sole_leader, write
 
 OLDEST = OffsetAndEpoch(epoch=1, offset=2)
 NOTHING_MORE_THAN_MUST_BE = RetentionLimits(retention_bytes=0, retention_ms=-1, interval_ms=60_000, delete_delay_ms=0)

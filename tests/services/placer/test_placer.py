@@ -478,3 +478,26 @@ async def test_requests_do_not_mix() -> None:
         answers = await asyncio.gather(*(placer.Place(request) for request in asked))
 
     assert [(node_id,) for node_id in range(20)] == [replicas(answer.topics[0])[0] for answer in answers]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "replicas", "says"),
+    [
+        (2**31 - 1, 1, "2147483647 partitions; a request places at most 10000"),
+        (10_001, 1, "10001 partitions"),
+        (10_000, 2**31 - 1, "replicas; a request places at most 100000"),
+    ],
+)
+async def test_a_placer_refuses_a_topic_that_is_too_large_and_places_the_others(
+    partitions: int, replicas: int, says: str
+) -> None:
+    topics = [
+        PlaceRequest.Topic(partition_count=partitions, replication_factor=replicas),
+        PlaceRequest.Topic(partition_count=2, replication_factor=2),
+    ]
+    async with serving() as placer:
+        answer = await placer.Place(PlaceRequest(brokers=SIX_BROKERS, topics=topics))
+
+    assert (ErrorCode.POLICY_VIOLATION, ErrorCode.NONE) == tuple(topic.error_code for topic in answer.topics)
+    assert says in answer.topics[0].error_message
+    assert 2 == len(answer.topics[1].partitions)

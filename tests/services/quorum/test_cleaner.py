@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from kraft.service.quorum_pb2 import CreateSnapshotRequest
 from quorate.nouns import Offset, OffsetAndEpoch
 from quorate.raft.messages import SnapshotRead
-from quorate.storage.names import DELETED, PARTITION_DIRECTORY, checkpoint_ids, segment_bases
+from quorate.storage.names import DELETED, PARTITION_DIRECTORY, segment_bases
 from services.quorum.cleaner import Cleaner, RetentionLimits
 from services.quorum.driver import QuorumDriver
-from services.quorum.snapshot_upload import take_snapshot
-from tests.services.nodes import RECORD, open_disk, sole_leader, write
+from tests.services.nodes import kept, open_disk, snapshot, sole_leader, write
 
 UNLIMITED = -1
 DAY_MS = 24 * 3600 * 1000
@@ -31,26 +29,9 @@ async def node(tmp_path: Path) -> AsyncIterator[QuorumDriver]:
         yield driver
 
 
-async def snapshot(driver: QuorumDriver, offset: Offset) -> None:
-    async def pieces() -> AsyncIterator[CreateSnapshotRequest]:
-        yield CreateSnapshotRequest(end_offset=offset, epoch=driver.core.role.epoch, values=[RECORD])
-        yield CreateSnapshotRequest()
-
-    await take_snapshot(driver, pieces())
-
-
 def cleaner(node: QuorumDriver, *, size: int = UNLIMITED, age_ms: int = UNLIMITED, delay_ms: int = 0) -> Cleaner:
     limits = RetentionLimits(retention_bytes=size, retention_ms=age_ms, interval_ms=60_000, delete_delay_ms=delay_ms)
     return Cleaner(node, limits)
-
-
-def kept(node: QuorumDriver, directory: Path) -> list[Offset]:
-    """Where the snapshots end, on which the core and the disk agree; the log begins at the first, or at 0."""
-    on_disk = [each.offset for each in checkpoint_ids(directory / PARTITION_DIRECTORY)]
-    assert on_disk == sorted(each.offset for each in node.core.log.snapshots)
-    assert node.core.log.start == node.disk.log.start
-    assert node.core.log.start in (0, on_disk[0])
-    return on_disk
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,44 +23,13 @@ from services.quorum import driver
 from services.quorum.controller_events import ControllerEvents
 from services.quorum.driver import QuorumDriver
 from services.quorum.tracing import AppendTracer
-from tests.services.nodes import NODE, NoPeers, committed, driver_of, open_disk, sole_leader
+from tests.services.nodes import NODE, HeldDisk, NoPeers, committed, driver_of, held_disk, open_disk, sole_leader
 from tests.storage.logs import batch
 
 OBSERVER = 100
 EVERYTHING = (1 << 31) - 1
 WITHIN_S = 120
 """A bound against hanging."""
-
-
-class HeldDisk:
-    """Each flush waits until it is let go."""
-
-    def __init__(self) -> None:
-        self.flush_count = 0
-        self.under_way = threading.Event()
-        self._go = threading.Event()
-        self.error: OSError | None = None
-
-    def __call__(self) -> None:
-        self.flush_count += 1
-        self.under_way.set()
-        assert self._go.wait(120)
-        if self.error is not None:
-            raise self.error
-
-    def let_go(self) -> None:
-        self._go.set()
-
-
-@contextmanager
-def held_disk() -> Iterator[HeldDisk]:
-    disk = HeldDisk()
-    set_failpoint("log.before_fsync", disk)
-    try:
-        yield disk
-    finally:
-        set_failpoint("log.before_fsync", None)
-        disk.let_go()
 
 
 @pytest.fixture

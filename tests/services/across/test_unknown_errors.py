@@ -39,9 +39,8 @@ from services.quorum.alter_quorum import Alteration, LeaderFinder
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.servicer import PeerServicer
 from services.quorum.translate.asking import to_begin
-from tests.services.nodes import driver_of, open_disk
-from tests.services.test_node_endpoints import Silent
-from tests.services.test_quorum_link import batch, linked
+from tests.services.links import batch, linked
+from tests.services.nodes import Silent, driver_of, open_disk
 
 LATER: Final = 31_999
 

@@ -10,8 +10,8 @@ from quorate.records import NoOpRecord
 from quorate.runtime.client import open_channel
 from services.controller.quorum_link import QuorumLink
 from tests.services.controllers import controller
+from tests.services.links import Told
 from tests.services.scripted import WITHIN_S, end_of, quorum_at_work
-from tests.services.test_quorum_link import Told
 
 EPOCH = 1
 

@@ -35,7 +35,7 @@ from services.quorum.servicer import PeerServicer
 from services.quorum.translate import Address
 from services.quorum.translate.asking import to_begin
 from tests.network.certificates import authority
-from tests.services.nodes import driver_of, open_disk
+from tests.services.nodes import Silent, driver_of, open_disk
 
 BOTH: Final = {
     "node.id": "1",
@@ -145,16 +145,6 @@ def test_a_peer_is_called_at_the_listener_of_the_name_and_never_in_another_secur
     assert Address("two", 2) == moving("ANOTHER", "SECURE")[2]
     assert Address("two", 1) == moving("ANOTHER")[2]
     assert 2 not in moving("CONTROLLER")
-
-
-class Silent:
-    """Peers that nobody reaches."""
-
-    def send(self, send: Any) -> None:
-        """Lost on the way."""
-
-    def stop_fetching(self, *, unless_from: int | None) -> None:
-        """Nothing to stop."""
 
 
 @asynccontextmanager

@@ -14,22 +14,13 @@ from quorate.metadata.state import ClusterState
 from quorate.nouns import Principal
 from quorate.protocol.sasl.mechanism import Login, SaslError
 from quorate.protocol.sasl.scram import ScramClient
-from quorate.records import DelegationTokenRecord, RemoveUserScramCredentialRecord
+from quorate.records import RemoveUserScramCredentialRecord
 from services.controller.logins import Logins
 from tests.protocol.pair import nonce
 from tests.protocol.test_sasl import PASSWORD, USER, credential
-from tests.services.test_committed_rights import active, commit, standing_by, write
+from tests.services.engines import NOW_MS, TOKEN, TOKENS, active, commit, logins, standing_by, write
 
-NOW_MS = 5_000
-TOKENS = TokenSettings(secret_key="of the cluster")
-TOKEN = DelegationTokenRecord(
-    owner="User:ow:ner", requester="User:x", token_id="t1", expiration_timestamp=6_000, max_timestamp=9_000
-)
 both = pytest.mark.parametrize("mechanism", MECHANISMS)
-
-
-def logins(engine: Engine, tokens: TokenSettings = TOKENS, now_ms: int = NOW_MS) -> Logins:
-    return Logins(engine, tokens, lambda: now_ms)
 
 
 def user(mechanism: int = 1, password: str = PASSWORD, name: str = USER) -> ScramClient:
