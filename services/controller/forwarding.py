@@ -16,7 +16,7 @@ from quorate.nouns import ANONYMOUS
 from quorate.records import RegisterControllerRecord
 from quorate.runtime import passing_on
 from quorate.runtime.call_login import caller_of, login_of_call
-from quorate.runtime.client import call, open_channel
+from quorate.runtime.client import Channels, call, open_channel
 from quorate.runtime.passing_on import (
     CLIENT_HOST,
     CLIENT_ID,
@@ -68,7 +68,7 @@ class Forwarding:
         self._transport = transport
         self._telemetry = telemetry
         self._listener = listener
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels = Channels(lambda address: open_channel(address, transport))
 
     async def serve(self, api: Api, request: ProtobufMessage, context: Any, here: Callable[[], Awaitable[T]]) -> T:
         """Returns the answer of `here` if this controller is active, else forwards the call to the active one.
@@ -108,12 +108,11 @@ class Forwarding:
 
     async def close(self) -> None:
         """Closes the connections to the other controllers."""
-        for channel in self._channels.values():
-            await channel.close()
+        await self._channels.close()
 
     async def _hand_over(self, address: str, rpc: str, request: ProtobufMessage, context: Any, ends: float) -> Any:
         return await call(
-            getattr(ControllerStub(self._channel(address)), rpc),
+            getattr(ControllerStub(self._channels[address]), rpc),
             request,
             deadline_ms=max(1, int((ends - asyncio.get_running_loop().time()) * 1000)),
             telemetry=self._telemetry,
@@ -124,7 +123,7 @@ class Forwarding:
 
     async def _reaches(self, address: str, changed: asyncio.Event) -> bool:
         """Waits for a connection before anything is sent; False if it fails or the driver's state changes meanwhile."""
-        channel = self._channel(address)
+        channel = self._channels[address]
         while (state := channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
             await _either(changed.wait(), channel.wait_for_state_change(state), asyncio.sleep(LOOK_AGAIN_S))
             if changed.is_set() or state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
@@ -162,11 +161,6 @@ class Forwarding:
                 UNTOUCHED: "true",
             },
         )
-
-    def _channel(self, address: str) -> grpc.aio.Channel:
-        if address not in self._channels:
-            self._channels[address] = open_channel(address, self._transport)
-        return self._channels[address]
 
 
 def active_address(driver: ControllerDriver, listener: str | None = None) -> str | None:

@@ -26,6 +26,7 @@ from kraft.service.quorum_pb2_grpc import QuorumServicer, QuorumStub
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import NodeId, uuid_text
 from quorate.random_uuid import random_uuid
+from quorate.runtime.client import Channels
 from quorate.runtime.log_reader import DEADLINE_S, SILENT_MS_MAX, LogReader
 
 __all__ = ["ObserverLogService"]
@@ -51,8 +52,7 @@ class ObserverLogService(QuorumServicer):
         self._node_id = node_id
         self._servers = servers
         self._reader = reader
-        self._connect = connect
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels = Channels(connect)
 
     async def FindQuorum(self, request: FindQuorumRequest, context: Any) -> FindQuorumResponse:
         """Returns the leader and the voters as one quorum node knows them. Raises ApiError if no node answers."""
@@ -96,9 +96,7 @@ class ObserverLogService(QuorumServicer):
 
     async def close(self) -> None:
         """Closes the channels to the quorum nodes."""
-        for channel in self._channels.values():
-            await channel.close()
-        self._channels.clear()
+        await self._channels.close()
 
     async def _asked(self, ask: Callable[[str], Awaitable[T | None]], is_good: Callable[[T], bool]) -> T:
         """Asks the quorum node that this observer reads, then the others in turn, until an answer satisfies `is_good`.
@@ -123,8 +121,6 @@ class ObserverLogService(QuorumServicer):
         raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"no quorum node answers; the last asked was {why}")
 
     def _stub(self, server: str) -> QuorumStub:
-        if server not in self._channels:
-            self._channels[server] = self._connect(server)
         return QuorumStub(self._channels[server])
 
 

@@ -11,8 +11,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import Final
 
-import grpc
-
 from kraft.service.quorum_pb2 import AlterQuorumRequest, AlterQuorumResponse, FindQuorumRequest, FindQuorumResponse
 from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.errors import ApiError, ErrorCode, error_name, refusal_of
@@ -20,14 +18,14 @@ from quorate.nouns import NodeId, Offset, ReplicaKey, uuid_text
 from quorate.raft.roles import known_leader
 from quorate.raft.target_voters import Add, Step, steps_between
 from quorate.raft.voters import VoterSet
-from quorate.runtime.client import call, open_channel
+from quorate.runtime.client import Channels, call, open_channel
 from quorate.runtime.statuses import is_retriable
 from quorate.runtime.transport import PLAIN, Transport
 from services.quorum import translate
 from services.quorum.describe import announced_voters
 from services.quorum.driver import QuorumDriver
 from services.quorum.endpoints import NodeEndpoints
-from services.quorum.translate import Address, Endpoints
+from services.quorum.translate import Endpoints
 
 SET_TIMEOUT_MS: Final = 5_000
 """Deadline of SetTargetVoters: above `controller.quorum.request.timeout.ms`, in which a live leader answers."""
@@ -46,23 +44,18 @@ class LeaderFinder:
     def __init__(self, driver: QuorumDriver, endpoints: Endpoints, transport: Transport = PLAIN) -> None:
         self._driver = driver
         self._endpoints = endpoints
-        self._transport = transport
-        self._channels: dict[Address, grpc.aio.Channel] = {}
+        self._channels = Channels(lambda address: open_channel(address, transport))
 
     async def leader(self) -> tuple[NodeId, QuorumStub] | None:
         """Returns the leader's id and stub; None while no leader or no address of it is known."""
         leader_id = known_leader(self._driver.core.role)
         if leader_id is None or leader_id not in self._endpoints:
             return None
-        address = self._endpoints[leader_id]
-        if address not in self._channels:
-            self._channels[address] = open_channel(str(address), self._transport)
-        return leader_id, QuorumStub(self._channels[address])
+        return leader_id, QuorumStub(self._channels[str(self._endpoints[leader_id])])
 
     async def close(self) -> None:
         """Closes the channels."""
-        for channel in self._channels.values():
-            await channel.close()
+        await self._channels.close()
 
 
 class Alteration:

@@ -10,7 +10,7 @@ from google.protobuf.message import Message as ProtobufMessage
 
 from kraft.api.fetch_pb2 import FetchRequest, FetchResponse
 from kraft.service.quorum_pb2_grpc import QuorumStub
-from quorate.runtime.client import open_channel
+from quorate.runtime.client import Channels, open_channel
 from quorate.runtime.decoding import parsed
 from quorate.runtime.transport import PLAIN, Transport
 from services.quorum.translate import Address
@@ -56,8 +56,7 @@ class GrpcWire:
     """Carries requests to our own nodes, over one channel for each address."""
 
     def __init__(self, transport: Transport = PLAIN) -> None:
-        self._transport = transport
-        self._channels: dict[Address, grpc.aio.Channel] = {}
+        self._channels = Channels(lambda address: open_channel(address, transport))
         self._stubs: dict[Address, QuorumStub] = {}
 
     async def call(self, at: Address, request: ProtobufMessage, *, timeout_s: float) -> Any:
@@ -73,13 +72,11 @@ class GrpcWire:
 
     async def close(self) -> None:
         """As `PeerWire`."""
-        for channel in self._channels.values():
-            await channel.close()
+        await self._channels.close()
 
     def _stub(self, at: Address) -> QuorumStub:
         if at not in self._stubs:
-            self._channels[at] = open_channel(str(at), self._transport)
-            self._stubs[at] = QuorumStub(self._channels[at])
+            self._stubs[at] = QuorumStub(self._channels[str(at)])
         return self._stubs[at]
 
 

@@ -19,7 +19,7 @@ from quorate.runtime.statuses import error_from_call, is_retriable
 from quorate.runtime.telemetry import OFF, SpanKind, Telemetry
 from quorate.runtime.transport import PLAIN, Transport
 
-__all__ = ["LEADER_ENDPOINT", "Client", "call", "open_channel"]
+__all__ = ["LEADER_ENDPOINT", "Channels", "Client", "call", "open_channel"]
 
 LEADER_ENDPOINT: Final = "leader_endpoint"
 """The metadata key of a refusal in which a follower names the leader's address, as host:port."""
@@ -89,6 +89,25 @@ def open_channel(
     return transport.open_channel(address, options)
 
 
+class Channels:
+    """The channels to several servers by address; `connect` opens each when it is first needed."""
+
+    def __init__(self, connect: Callable[[str], grpc.aio.Channel]) -> None:
+        self._connect = connect
+        self._opened: dict[str, grpc.aio.Channel] = {}
+
+    def __getitem__(self, address: str) -> grpc.aio.Channel:
+        if address not in self._opened:
+            self._opened[address] = self._connect(address)
+        return self._opened[address]
+
+    async def close(self) -> None:
+        """Closes and forgets every channel, and cancels the calls in progress."""
+        opened, self._opened = self._opened, {}
+        for channel in opened.values():
+            await channel.close()
+
+
 async def call(
     method: Unary[Request, Response],
     request: Request,
@@ -145,11 +164,11 @@ class Client(Generic[Stub]):
         transport: Transport = PLAIN,
     ) -> None:
         assert addresses
-        self._transport = transport
+        self._channels = Channels(lambda address: open_channel(address, transport))
         self._addresses = tuple(addresses)
         self._make_stub = stub
         self._telemetry = telemetry
-        self._opened: dict[str, tuple[grpc.aio.Channel, Stub]] = {}
+        self._stubs: dict[str, Stub] = {}
         self._at = self._addresses[0]
 
     @property
@@ -160,10 +179,9 @@ class Client(Generic[Stub]):
     def stub(self, address: str | None = None) -> Stub:
         """Returns the stub for `address`, by default that of the next call; for streams, which the caller manages."""
         target = address or self._at
-        if target not in self._opened:
-            channel = open_channel(target, self._transport)
-            self._opened[target] = (channel, self._make_stub(channel))
-        return self._opened[target][1]
+        if target not in self._stubs:
+            self._stubs[target] = self._make_stub(self._channels[target])
+        return self._stubs[target]
 
     async def call(
         self,
@@ -209,9 +227,8 @@ class Client(Generic[Stub]):
 
     async def close(self) -> None:
         """Closes every connection and cancels the calls in progress."""
-        opened, self._opened = self._opened, {}
-        for channel, _ in opened.values():
-            await channel.close()
+        self._stubs.clear()
+        await self._channels.close()
 
     def turn_from(self, address: str) -> None:
         """Makes the next call to the address after this one, unless another caller has turned from it already."""

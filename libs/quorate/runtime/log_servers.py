@@ -10,6 +10,7 @@ import grpc
 
 from kraft.service.quorum_pb2 import FindQuorumResponse
 from kraft.service.quorum_pb2_grpc import QuorumStub
+from quorate.runtime.client import Channels
 
 __all__ = ["LogServers"]
 
@@ -23,8 +24,7 @@ class LogServers:
     def __init__(self, servers: Sequence[str], connect: Callable[[str], grpc.aio.Channel], *, from_any: bool) -> None:
         assert servers
         self._servers = deque(sample(servers, len(servers)) if from_any else servers)
-        self._connect = connect
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels = Channels(connect)
         self._from_any = from_any
         self._left = 0
         """How many servers were left in a row, for want of an answer or as they lead."""
@@ -43,10 +43,7 @@ class LogServers:
 
     def stub(self, server: str | None = None) -> QuorumStub:
         """Returns the stub of a server, by default of the present one."""
-        address = server or self.at
-        if address not in self._channels:
-            self._channels[address] = self._connect(address)
-        return QuorumStub(self._channels[address])
+        return QuorumStub(self._channels[server or self.at])
 
     def turn_to(self, server: str) -> None:
         """Names the next server, as the leader's address was reported."""
@@ -78,6 +75,4 @@ class LogServers:
 
     async def close(self) -> None:
         """Closes every channel."""
-        for channel in self._channels.values():
-            await channel.close()
-        self._channels.clear()
+        await self._channels.close()
