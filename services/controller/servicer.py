@@ -30,7 +30,7 @@ from quorate.controller.api_versions import api_versions
 from quorate.controller.commands.change_broker_state import change_in_turns
 from quorate.controller.engine.engine import Answer, QueueLimit
 from quorate.errors import ApiError, ErrorCode
-from quorate.liveness import ControlState
+from quorate.liveness import CONTROL_STATE_NUMBERS
 from quorate.nouns import parse_uuid
 from quorate.protocol.sasl.mechanism import SaslError
 from quorate.runtime.caps import check_items
@@ -117,7 +117,7 @@ class ControllerService:
             log.debug("a broker's state", broker=request.broker_id, target=request.target, reason=request.reason)
             answer = await self._driver.write_in_turns(CHANGE_BROKER_STATE.name, turns, lane=CHANGE_BROKER_STATE.lane)
             self._set_position(answer, context)
-            return ChangeBrokerStateResponse(state=_NUMBERS[answer.response.state], offset=answer.offset)  # type: ignore[arg-type]
+            return ChangeBrokerStateResponse(state=CONTROL_STATE_NUMBERS[answer.response.state], offset=answer.offset)  # type: ignore[arg-type]
 
         return await self._forwarding.serve(CHANGE_BROKER_STATE, request, context, change)
 
@@ -281,11 +281,4 @@ def _ids(field: str, texts: Iterable[str]) -> tuple[Uuid, ...]:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{field}: {problem}", {"field": field}) from None
 
 
-_STATES: Final = {
-    1: ControlState.FENCED,
-    2: ControlState.UNFENCED,
-    3: ControlState.CONTROLLED_SHUTDOWN,
-    4: ControlState.SHUTDOWN_NOW,
-}
-"""Control state by its number in the proto, where 0 is unspecified."""
-_NUMBERS: Final = {state: number for number, state in _STATES.items()}
+_STATES: Final = {number: state for state, number in CONTROL_STATE_NUMBERS.items()}

@@ -13,7 +13,7 @@ from kraft.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatRe
 from kraft.service.controller_pb2 import ChangeBrokerStateRequest, ChangeBrokerStateResponse, LogDirectories
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.errors import ApiError, ErrorCode
-from quorate.liveness import BrokerTransition, ControlState, RegisteredBroker, Sessions, decide
+from quorate.liveness import CONTROL_STATE_NUMBERS, BrokerTransition, ControlState, RegisteredBroker, Sessions, decide
 from quorate.metadata.brokers import Broker
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import CORDONED_DIRECTORIES, DIRECTORIES
@@ -30,14 +30,6 @@ CHECK_S: Final = 0.1
 DEADLINE_MS: Final = 5_000
 APPLIED_WITHIN_MS: Final = 5_000
 """How long a heartbeat waits until this service has applied the log up to what the heartbeat rests on."""
-
-_NUMBERS: Final = {
-    ControlState.FENCED: 1,
-    ControlState.UNFENCED: 2,
-    ControlState.CONTROLLED_SHUTDOWN: 3,
-    ControlState.SHUTDOWN_NOW: 4,
-}
-"""The number of each control state in the proto enum kraft.service.BrokerControlState."""
 
 
 class HeartbeatDriver:
@@ -146,7 +138,7 @@ class HeartbeatDriver:
         request = ChangeBrokerStateRequest(
             broker_id=broker_id,
             broker_epoch=broker_epoch,
-            target=_NUMBERS[target],  # type: ignore[arg-type]  # the stubs' enum type
+            target=CONTROL_STATE_NUMBERS[target],  # type: ignore[arg-type]  # the stubs' enum type
             reason=reason,
             offline_log_dirs=[] if transition is None else map(uuid_text, transition.offline_log_dirs),
             cordoned_log_dirs=None if cordoned is None else LogDirectories(items=map(uuid_text, cordoned)),

@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 
 from kraft import Uuid
 from kraft.api.broker_heartbeat import BrokerHeartbeatRequest
+from kraft.service.controller_pb2 import BrokerControlState
 from quorate.errors import ApiError, ErrorCode
-from quorate.liveness import BrokerTransition, ControlState, RegisteredBroker, check_epoch, decide
+from quorate.liveness import (
+    CONTROL_STATE_NUMBERS,
+    BrokerTransition,
+    ControlState,
+    RegisteredBroker,
+    check_epoch,
+    decide,
+)
 
 FENCED, UNFENCED = ControlState.FENCED, ControlState.UNFENCED
 SHUTTING_DOWN, NOW = ControlState.CONTROLLED_SHUTDOWN, ControlState.SHUTDOWN_NOW
@@ -227,3 +235,9 @@ def test_laws(
         assert lowest is None or lowest >= shutdown_offset
     if after is NOW and state is UNFENCED:
         assert not leads or wants == "fence, shut down"
+
+
+def test_the_numbers_are_those_of_the_proto() -> None:
+    numbers = {f"BROKER_CONTROL_STATE_{state.name}": number for state, number in CONTROL_STATE_NUMBERS.items()}
+
+    assert dict(BrokerControlState.items()) == {"BROKER_CONTROL_STATE_UNSPECIFIED": 0} | numbers

@@ -4,7 +4,14 @@ sessions        broker sessions: the last contact with each broker, and which se
 control_state   fenced, unfenced, controlled shutdown: what a heartbeat changes (KIP-631)
 """
 
-from quorate.liveness.control_state import BrokerTransition, ControlState, RegisteredBroker, check_epoch, decide
+from quorate.liveness.control_state import (
+    CONTROL_STATE_NUMBERS,
+    BrokerTransition,
+    ControlState,
+    RegisteredBroker,
+    check_epoch,
+    decide,
+)
 from quorate.liveness.sessions import (
     SESSION_TIMEOUT_MS,
     UNKNOWN_OFFSET,
@@ -13,6 +20,7 @@ from quorate.liveness.sessions import (
 )
 
 __all__ = [
+    "CONTROL_STATE_NUMBERS",
     "SESSION_TIMEOUT_MS",
     "UNKNOWN_OFFSET",
     "BrokerTransition",

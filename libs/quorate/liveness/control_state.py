@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import assert_never
+from typing import Final, assert_never
 
 from kraft import Uuid
 from kraft.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -42,6 +42,15 @@ class ControlState(Enum):
     def is_active(self) -> bool:
         """Whether the broker may become a leader."""
         return self is ControlState.UNFENCED
+
+
+CONTROL_STATE_NUMBERS: Final = {
+    ControlState.FENCED: 1,
+    ControlState.UNFENCED: 2,
+    ControlState.CONTROLLED_SHUTDOWN: 3,
+    ControlState.SHUTDOWN_NOW: 4,
+}
+"""The number of each control state in the proto enum kraft.service.BrokerControlState, where 0 is unspecified."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
