@@ -23,6 +23,9 @@ Offset: TypeAlias = int
 NodeId: TypeAlias = int
 """The `node.id` of a broker or controller; not negative."""
 
+NOBODY: Final[NodeId] = -1
+"""What files, messages and metrics have in place of a node id where there is no such node."""
+
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = Uuid(bytes(15) + b"\x01")
 METADATA_PARTITION: Final = 0

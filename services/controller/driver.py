@@ -20,7 +20,7 @@ from quorate.controller.engine.engine import Answer, Engine, QueueLimit
 from quorate.controller.engine.failures import Consequence, Fault, Where, row_for, told_to_caller
 from quorate.controller.engine.preparation import Undecided
 from quorate.errors import ApiError, Corrupt, ErrorCode
-from quorate.nouns import Epoch, NodeId, Offset
+from quorate.nouns import NOBODY, Epoch, NodeId, Offset
 from quorate.runtime.clock import Clock
 from quorate.runtime.logs import logger
 from quorate.runtime.telemetry import Telemetry
@@ -41,7 +41,6 @@ from services.controller.tracing import WriteTracer
 log = logger(__name__)
 
 T = TypeVar("T")
-NOBODY: Final = -1
 TURNS_UNDER_WAY_MAX: Final = 4
 """Chunks of one chunked change that wait for their commit: the next is decided while these are replicated."""
 

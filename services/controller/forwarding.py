@@ -12,7 +12,7 @@ from google.protobuf.message import Message as ProtobufMessage
 
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.errors import ApiError, ErrorCode
-from quorate.nouns import ANONYMOUS
+from quorate.nouns import ANONYMOUS, NOBODY
 from quorate.records import RegisterControllerRecord
 from quorate.runtime import passing_on
 from quorate.runtime.call_login import caller_of, login_of_call
@@ -31,7 +31,7 @@ from quorate.runtime.statuses import BARE
 from quorate.runtime.telemetry import Telemetry
 from quorate.runtime.transport import PLAIN, Transport
 from services.controller.api import Api
-from services.controller.driver import NOBODY, ControllerDriver
+from services.controller.driver import ControllerDriver
 from services.controller.quorum_node import UNTOUCHED
 
 T = TypeVar("T")

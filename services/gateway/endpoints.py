@@ -12,7 +12,7 @@ from kraft.api.describe_cluster import DescribeClusterResponse
 from kraft.api.describe_quorum import DescribeQuorumResponse
 from kraft.api.fetch import FetchResponse
 from kraft.api.update_raft_voter import UpdateRaftVoterResponse
-from quorate.nouns import NodeId
+from quorate.nouns import NOBODY, NodeId
 from quorate.runtime.passing_on import LISTENER
 from quorate.runtime.setting_types import Endpoint
 
@@ -22,7 +22,6 @@ M = TypeVar("M", bound=Message)
 
 NODES: Final = "node_endpoints"
 """The field of a raft answer that says where the leader is. KIP-853."""
-NOBODY: Final = -1
 CONTROLLERS: Final = 2
 """The endpoint type of DescribeCluster for controllers. KIP-919."""
 

@@ -14,7 +14,7 @@ from typing import Final
 from kraft.service.quorum_pb2 import AlterQuorumRequest, AlterQuorumResponse, FindQuorumRequest, FindQuorumResponse
 from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.errors import ApiError, ErrorCode, error_name, refusal_of
-from quorate.nouns import NodeId, Offset, ReplicaKey, uuid_text
+from quorate.nouns import NOBODY, NodeId, Offset, ReplicaKey, uuid_text
 from quorate.raft.roles import known_leader
 from quorate.raft.target_voters import Add, Step, steps_between
 from quorate.raft.voters import VoterSet
@@ -33,7 +33,6 @@ LOOK_TIMEOUT_MS: Final = 1_000
 """Deadline of the query for the leader's failed step; short, as it is only for the report."""
 PAUSE_S: Final = 0.2
 """Pause (s) between two attempts to set the target, and between two queries for the leader's failed step."""
-NOBODY: Final = -1
 
 _Report = AlterQuorumResponse
 

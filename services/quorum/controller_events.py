@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Final
 
 from kraft.service.quorum_pb2 import ListenResponse
-from quorate.nouns import Epoch, Offset
+from quorate.nouns import NOBODY, Epoch, Offset
 from quorate.raft.ready import Leadership
 from quorate.wire.batch import batches
 from services.quorum.driver import QuorumDriver
@@ -23,7 +23,6 @@ EVENT_BYTES_MAX: Final = 1024 * 1024
 STANDBY_PAUSE_S: Final = 0.01
 """Pause after an event for a standby: what is committed meanwhile comes in one event, as no caller waits for it."""
 
-NOBODY: Final = -1
 NOTHING_SENT: Final = Leadership(epoch=-1, leader_id=None)
 
 

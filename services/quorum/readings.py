@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.nouns import ZERO_UUID, NodeId, uuid_text
+from quorate.nouns import NOBODY, ZERO_UUID, NodeId, uuid_text
 from quorate.raft.core import Raft
 from quorate.raft.roles import Follower, Leader, Unattached, known_leader
 from quorate.raft.voters import VoterSet
@@ -15,7 +15,6 @@ from quorate.runtime.clock import Clock
 from quorate.runtime.metrics import Value
 from services.quorum.disk import Disk
 
-NOBODY: Final = -1
 STATES: Final = ("leader", "candidate", "prospective", "follower", "unattached", "resigned", "observer")
 """Kafka's names of the states. A node that is no voter is an observer, whether it knows a leader or not."""
 

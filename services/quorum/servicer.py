@@ -32,7 +32,7 @@ from kraft.service.quorum_pb2 import (
 )
 from kraft.service.quorum_pb2_grpc import RaftClientServicer
 from quorate.errors import ApiError, ErrorCode
-from quorate.nouns import Epoch, NodeId, Offset
+from quorate.nouns import NOBODY, Epoch, NodeId, Offset
 from quorate.raft import messages as raft
 from quorate.raft.roles import Leader
 from quorate.runtime.logs import logger
@@ -54,7 +54,6 @@ from services.quorum.translate import Endpoints
 
 log = logger(__name__)
 
-NOBODY: Final = -1
 OFFSET_MAX: Final = 2**62
 """Highest offset that a request may have: far beyond any log, and additions to it stay within an int64."""
 

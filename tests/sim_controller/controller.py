@@ -18,7 +18,7 @@ from quorate.controller.partitions.new_partitions import StalePlacement, usable_
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.features import supported_features
 from quorate.metadata.state import ClusterState
-from quorate.nouns import Epoch, NodeId, Offset
+from quorate.nouns import NOBODY, Epoch, NodeId, Offset
 from quorate.placement import Racks, place
 from quorate.raft import BatchInfo
 from quorate.raft.messages import ConfirmLeadershipRequest, ConfirmLeadershipResponse, Response
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from tests.sim_controller.beside import Beside
     from tests.sim_controller.world import ControllerWorld
 
-NOBODY: Final = -1
 FOR_NOW: Final = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REQUEST_TIMED_OUT})
 PLACEMENTS_TRIED_MAX: Final = 3
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from kraft import Message, Uuid
-from quorate.nouns import NodeId, Offset
+from quorate.nouns import NOBODY, NodeId, Offset
 from quorate.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -31,7 +31,6 @@ from quorate.records import (
 )
 from tests.sim.invariants.base import require
 
-NOBODY: Final = -1
 UNTOLD: Final = -2
 RECOVERING: Final = 1
 ELR_FEATURE: Final = "eligible.leader.replicas.version"

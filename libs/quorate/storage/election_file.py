@@ -15,11 +15,10 @@ from typing import Any, Final
 from crc32c import crc32c
 
 from quorate.errors import Corrupt
-from quorate.nouns import EPOCHS_END, ZERO_UUID, Epoch, NodeId, ReplicaKey, parse_uuid, uuid_text
+from quorate.nouns import EPOCHS_END, NOBODY, ZERO_UUID, Epoch, NodeId, ReplicaKey, parse_uuid, uuid_text
 from quorate.storage.files import replace_whole
 from quorate.storage.names import ELECTION_MARK, QUORUM_STATE
 
-NOBODY: Final = -1
 _SUM: Final = b"crc32c "
 _RESET: Final = "no other can follow it. Stop every voter, and go on in another epoch by `quorate storage reset-epoch`"
 _AGAIN: Final = (

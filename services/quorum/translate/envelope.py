@@ -11,6 +11,7 @@ from quorate.nouns import (
     METADATA_PARTITION,
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
+    NOBODY,
     NodeId,
     ReplicaKey,
     parse_uuid,
@@ -18,7 +19,6 @@ from quorate.nouns import (
 )
 from quorate.raft.voters import ListenerEndpoint
 
-NOBODY: Final = -1
 TOPIC_ID: Final = uuid_text(METADATA_TOPIC_ID)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from quorate.nouns import NOBODY
 from quorate.raft import messages as raft
 from services.quorum.batches import data_batches
-from services.quorum.controller_events import NOBODY, ControllerEvents
+from services.quorum.controller_events import ControllerEvents
 from services.quorum.driver import QuorumDriver
 from tests.services.nodes import RECORD, driver_of, open_disk
 

@@ -14,11 +14,11 @@ from kraft.api.broker_registration import BrokerRegistrationRequest
 from kraft.api.create_partitions import CreatePartitionsRequest
 from kraft.api.create_topics import CreateTopicsRequest
 from kraft.api.elect_leaders import ElectLeadersRequest
-from quorate.nouns import NodeId, Offset
+from quorate.nouns import NOBODY, NodeId, Offset
 from quorate.records import PartitionRecord, RegisterBrokerRecord
 from tests.sim.invariants.base import require
 from tests.sim_controller.invariants.partitions import is_unclean, joined
-from tests.sim_controller.model import NOBODY, Model, Step
+from tests.sim_controller.model import Model, Step
 
 UNCLEAN_ELECTION = 1
 ANY_EPOCH = -1

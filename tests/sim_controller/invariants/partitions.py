@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from quorate.nouns import NodeId
+from quorate.nouns import NOBODY, NodeId
 from tests.sim.invariants.base import require
-from tests.sim_controller.model import NOBODY, RECOVERING, Key, Model, Part, Step
+from tests.sim_controller.model import RECOVERING, Key, Model, Part, Step
 
 BUMPS_ON_SHRINK_BELOW = 12
 """Below 3.6-IV0 a shrinking ISR raises the leader epoch. KAFKA-15021."""
