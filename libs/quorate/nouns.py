@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final, TypeAlias
 
 import msgspec
@@ -25,6 +26,14 @@ NodeId: TypeAlias = int
 
 NOBODY: Final[NodeId] = -1
 """What files, messages and metrics have in place of a node id where there is no such node."""
+
+
+class EndpointType(IntEnum):
+    """Whom DescribeCluster asks for. KIP-919."""
+
+    BROKERS = 1
+    CONTROLLERS = 2
+
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = Uuid(bytes(15) + b"\x01")

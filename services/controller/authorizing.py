@@ -27,7 +27,7 @@ from quorate.controller.engine.decision import Proposal
 from quorate.controller.engine.engine import Answer, Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
-from quorate.nouns import ANONYMOUS, Principal
+from quorate.nouns import ANONYMOUS, EndpointType, Principal
 from quorate.runtime import audit, passing_on
 from quorate.runtime.call_login import login_of_call
 from quorate.runtime.claims import CLAIMS, check_claim
@@ -58,8 +58,6 @@ ABOUT_TOKENS: Final = frozenset(
 )
 PASSED_ON: Final = "Envelope"
 """Kafka's request name for a forwarded request, for the audit log. KIP-590."""
-CONTROLLERS: Final = 2
-"""The endpoint type of DescribeCluster that asks for controllers; it needs ALTER on the cluster. KIP-919."""
 
 
 class Caller(NamedTuple):
@@ -265,7 +263,7 @@ def _refusal(caller: Caller, operation: AclOperation, what: str) -> ApiError:
 
 
 def _asks_for_controllers(call: Call) -> bool:
-    return call.api.name == "DescribeCluster" and call.asked.endpoint_type == CONTROLLERS
+    return call.api.name == "DescribeCluster" and call.asked.endpoint_type == EndpointType.CONTROLLERS
 
 
 def _asks_for_all(call: Call) -> bool:

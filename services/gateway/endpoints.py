@@ -12,7 +12,7 @@ from kraft.api.describe_cluster import DescribeClusterResponse
 from kraft.api.describe_quorum import DescribeQuorumResponse
 from kraft.api.fetch import FetchResponse
 from kraft.api.update_raft_voter import UpdateRaftVoterResponse
-from quorate.nouns import NOBODY, NodeId
+from quorate.nouns import NOBODY, EndpointType, NodeId
 from quorate.runtime.passing_on import LISTENER
 from quorate.runtime.setting_types import Endpoint
 
@@ -22,8 +22,6 @@ M = TypeVar("M", bound=Message)
 
 NODES: Final = "node_endpoints"
 """The field of a raft answer that says where the leader is. KIP-853."""
-CONTROLLERS: Final = 2
-"""The endpoint type of DescribeCluster for controllers. KIP-919."""
 
 
 class Endpoints:
@@ -55,7 +53,7 @@ class Endpoints:
         return response
 
     def _cluster(self, response: DescribeClusterResponse) -> DescribeClusterResponse:
-        if response.endpoint_type != CONTROLLERS:
+        if response.endpoint_type != EndpointType.CONTROLLERS:
             return response
         known = ((each, self._gateways.get(each.broker_id)) for each in response.brokers)
         nodes = tuple(replace(each, host=at.host, port=at.port) for each, at in known if at is not None)

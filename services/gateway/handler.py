@@ -14,7 +14,7 @@ from kraft.api.envelope import EnvelopeRequest, EnvelopeResponse
 from kraft.api.update_features import UpdateFeaturesRequest
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.server import ConnectedClient, Unanswerable
-from quorate.nouns import ANONYMOUS, NodeId, Principal
+from quorate.nouns import ANONYMOUS, EndpointType, NodeId, Principal
 from quorate.protocol import ApiMessageType, Request
 from quorate.runtime.claims import CLAIMS, check_claim
 from quorate.runtime.client import call
@@ -53,8 +53,6 @@ MARGIN_MS: Final = 5_000
 """How much longer than the request's own limit (timeout_ms, max_wait_ms) a call may take."""
 DEADLINE_MS_MAX: Final = 120_000
 ASK_MS: Final = 5_000
-BROKERS: Final = 1
-"""The endpoint type of DescribeCluster for brokers. KIP-919."""
 
 ABOUT_TOKENS: Final = frozenset(
     {"CreateDelegationToken", "DescribeDelegationToken", "ExpireDelegationToken", "RenewDelegationToken"}
@@ -236,7 +234,7 @@ def _check_token_request(api: ApiMessageType, *, is_token: bool) -> None:
 
 def _check_endpoint_type(request: DescribeClusterRequest, version: int) -> None:
     """Raises ApiError if brokers are asked for: a controller's listener has controllers only. KIP-919."""
-    if request.endpoint_type != BROKERS:
+    if request.endpoint_type != EndpointType.BROKERS:
         return
     code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if version else ErrorCode.INVALID_REQUEST
     raise ApiError(

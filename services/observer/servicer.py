@@ -19,6 +19,7 @@ from quorate.controller.commands.describe_cluster import describe_cluster
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
 from quorate.controller.engine.decision import Command, Moment
 from quorate.metadata.acls import AclOperation
+from quorate.nouns import EndpointType
 from quorate.runtime.caps import check_items
 from quorate.runtime.entry_guard import EntryGuard, rights_of
 from quorate.runtime.replica import Replica
@@ -26,8 +27,6 @@ from quorate.traces import SpanData
 from quorate.wire.protobuf import to_protobuf, to_struct
 from services.observer.spans import SpanStore
 
-CONTROLLERS: Final = 2
-"""The endpoint type of DescribeCluster that asks for controllers. KIP-919."""
 DESCRIBE_TOPICS: Final = "DescribeTopicPartitions"
 DESCRIBE_CLUSTER: Final = "DescribeCluster"
 SPANS_PER_TURN: Final = 500
@@ -67,7 +66,7 @@ class ObserverService(ObserverServicer):
         The controller id is that of the last known quorum leader. To list the controllers takes ALTER (KIP-919).
         """
         replica = self._replica
-        if self._guard is not None and request.endpoint_type == CONTROLLERS:
+        if self._guard is not None and request.endpoint_type == EndpointType.CONTROLLERS:
             self._guard.require(AclOperation.ALTER, DESCRIBE_CLUSTER, context)
         command = describe_cluster(
             to_struct(request),

@@ -10,10 +10,8 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.network.client import Connection
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID, Epoch, Offset, OffsetAndEpoch
 
-__all__ = ["CONTROLLERS", "FETCH_BYTES_MAX", "check_version", "fetch_request", "fetch_snapshot_request"]
+__all__ = ["FETCH_BYTES_MAX", "check_version", "fetch_request", "fetch_snapshot_request"]
 
-CONTROLLERS: Final = 2
-"""The endpoint type of DescribeCluster that asks a controller for controllers, and the cluster id. KIP-919."""
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 NO_NEWS: Final = (1 << 63) - 1
 """A high watermark that no leader's is above: the field's default."""

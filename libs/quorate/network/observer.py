@@ -18,8 +18,8 @@ from kraft.api.fetch_snapshot import FetchSnapshotResponse
 from quorate.errors import ApiError, Corrupt, ErrorCode, error_of, refusal_of
 from quorate.network.client import Connection
 from quorate.network.client_config import ClientConfig, Endpoint
-from quorate.network.metadata_fetch import CONTROLLERS, check_version, fetch_request, fetch_snapshot_request
-from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch
+from quorate.network.metadata_fetch import check_version, fetch_request, fetch_snapshot_request
+from quorate.nouns import EndpointType, Epoch, NodeId, Offset, OffsetAndEpoch
 from quorate.wire.batch import BatchHeader, batches, check_batch, fetched_batches
 
 __all__ = ["Checkpoint", "FailedTry", "FetchedBatch", "Observer"]
@@ -192,7 +192,7 @@ class Observer:
             self._connection = await self._config.connect(self._at)
             check_version(self._connection)
             if self.cluster_id is None:
-                asked = DescribeClusterRequest(endpoint_type=CONTROLLERS)
+                asked = DescribeClusterRequest(endpoint_type=EndpointType.CONTROLLERS)
                 described = await self._connection.ask_for(DescribeClusterResponse, asked)
                 what = described.error_message or "DescribeCluster"
                 if described.error_code == ErrorCode.UNSUPPORTED_VERSION:

@@ -18,7 +18,8 @@ from kraft.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from quorate.errors import ApiError, ErrorCode, error_name
 from quorate.network.client import Connection
 from quorate.network.client_config import ClientConfig, Endpoint
-from quorate.network.metadata_fetch import CONTROLLERS, check_version
+from quorate.network.metadata_fetch import check_version
+from quorate.nouns import EndpointType
 from quorate.pipeline.nodes import FetchAnswer, NodeUnavailable, Unanswered
 
 __all__ = ["KafkaNodes"]
@@ -57,7 +58,7 @@ class KafkaNodes:
 
     def cluster_id(self) -> str:
         """Returns the cluster id from a DescribeCluster answer. KIP-919. Raises NodeUnavailable, Unanswered."""
-        described = self._ask(DescribeClusterResponse, DescribeClusterRequest(endpoint_type=CONTROLLERS))
+        described = self._ask(DescribeClusterResponse, DescribeClusterRequest(endpoint_type=EndpointType.CONTROLLERS))
         if described.error_code:
             reason = described.error_message or "DescribeCluster"
             if described.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:

@@ -15,13 +15,14 @@ from quorate.errors import ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.state import ClusterState
+from quorate.nouns import EndpointType
 from tests.controller.clusters import CLUSTER_ID, Cluster, uuid
 from tests.controller.tables.table import Row, Table
 
 Node = DescribeClusterResponse.DescribeClusterBroker
 OfBroker = BrokerRegistrationRequest.Listener
 OfController = ControllerRegistrationRequest.Listener
-BROKERS, CONTROLLERS = 1, 2
+BROKERS, CONTROLLERS = EndpointType
 ACTIVE = 3000
 NOT_SAID = -(2**31)
 

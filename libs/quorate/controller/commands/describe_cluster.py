@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import IntEnum
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -16,16 +15,9 @@ from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.state import ClusterState
-from quorate.nouns import NodeId
+from quorate.nouns import EndpointType, NodeId
 
 __all__ = ["describe_cluster"]
-
-
-class _EndpointType(IntEnum):
-    """The endpoint types of a DescribeCluster request. KIP-919."""
-
-    BROKERS = 1
-    CONTROLLERS = 2
 
 
 _Node: TypeAlias = DescribeClusterResponse.DescribeClusterBroker
@@ -49,9 +41,9 @@ def describe_cluster(
 
     def command(state: ClusterState, _: Moment) -> Decision[DescribeClusterResponse]:
         match request.endpoint_type:
-            case _EndpointType.BROKERS:
+            case EndpointType.BROKERS:
                 nodes = tuple(_brokers(state, with_fenced=request.include_fenced_brokers))
-            case _EndpointType.CONTROLLERS:
+            case EndpointType.CONTROLLERS:
                 nodes = tuple(_controllers(state))
             case other:
                 raise ApiError(
