@@ -32,11 +32,12 @@ from quorate.runtime import audit, passing_on
 from quorate.runtime.call_login import login_of_call
 from quorate.runtime.claims import CLAIMS, check_claim
 from quorate.runtime.passing_on import CLIENT_ID, CLIENT_IS_TOKEN, FORWARDER_PRINCIPAL, GATEWAY_PRINCIPAL, HOP
+from quorate.runtime.peers import host_of
 from quorate.runtime.turns import in_turns
 from quorate.tls.node_ids import NodeIds
 from services.controller.api import Api
 from services.controller.call import Call
-from services.controller.forwarding import is_forwarded, peer_address
+from services.controller.forwarding import is_forwarded
 from services.controller.pending import LEADER_EPOCH, OFFSET
 from services.controller.screening import CallerRights
 
@@ -121,7 +122,7 @@ class Authorizing:
         client_id = next((str(value) for key, value in metadata if key == CLIENT_ID), "")
         login = login_of_call()
         is_token = login is not None and login.is_token
-        here = Caller(self._principal(context), host_address(peer_address(context)), client_id, is_token)
+        here = Caller(self._principal(context), host_address(host_of(context.peer())), client_id, is_token)
         forwarded = is_forwarded(context)
         if not (forwarded or passing_on.is_passed_on(metadata)):
             return here

@@ -24,7 +24,7 @@ from quorate.protocol.sasl.mechanism import Login
 from quorate.protocol.sasl.scram import scram_number
 from quorate.runtime.daemon_threads import DaemonThreads
 from quorate.runtime.logs import logger
-from services.controller.forwarding import peer_address
+from quorate.runtime.peers import host_of
 from services.controller.logins import Logins
 
 __all__ = ["AUTHORIZATION", "CallLogins"]
@@ -86,7 +86,7 @@ class CallLogins:
         given = [value for key, value in context.invocation_metadata() or () if key == AUTHORIZATION]
         if not given:
             return None
-        host, refused_at_s = peer_address(context), self._now_s() + self._failure_delay_s
+        host, refused_at_s = host_of(context.peer()), self._now_s() + self._failure_delay_s
         if not self._mechanisms:
             raise self._refusal(host, "this controller takes no logins: sasl.enabled.mechanisms is empty")
         self._logins.check_loaded()

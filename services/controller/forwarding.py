@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
-from urllib.parse import unquote
 
 import grpc
 from google.protobuf.message import Message as ProtobufMessage
@@ -26,6 +25,7 @@ from quorate.runtime.passing_on import (
     GATEWAY_PRINCIPAL,
     principal_text,
 )
+from quorate.runtime.peers import host_of
 from quorate.runtime.setting_types import Endpoint
 from quorate.runtime.statuses import BARE
 from quorate.runtime.telemetry import Telemetry
@@ -116,7 +116,7 @@ class Forwarding:
             request,
             deadline_ms=max(1, int((ends - asyncio.get_running_loop().time()) * 1000)),
             telemetry=self._telemetry,
-            metadata=((FORWARDED, "1"), *self._caller(context), (CLIENT_HOST, peer_address(context))),
+            metadata=((FORWARDED, "1"), *self._caller(context), (CLIENT_HOST, host_of(context.peer()))),
             server=address,
             trailing=context.set_trailing_metadata,
         )
@@ -198,12 +198,6 @@ def _is_untouched(refusal: ApiError) -> bool:
 def is_forwarded(context: Any) -> bool:
     """Whether another controller has forwarded this call."""
     return any(key == FORWARDED for key, _ in context.invocation_metadata() or ())
-
-
-def peer_address(context: Any) -> str:
-    """Returns the IP address of a call's peer, from gRPC's `ipv4:10.0.0.1:5000`; empty if the peer has none."""
-    kind, _, rest = unquote(context.peer()).partition(":")
-    return rest.rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else ""
 
 
 async def _either(*waits: Awaitable[Any]) -> None:

@@ -13,8 +13,9 @@ from typing import Any, Final
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import NodeId, Principal
 from quorate.runtime.config import setting
-from quorate.runtime.guard import GuardedSettings, host_of, tell_of
+from quorate.runtime.guard import GuardedSettings, tell_of
 from quorate.runtime.logs import logger
+from quorate.runtime.peers import host_of
 from quorate.runtime.setting_types import SettingType, optional
 from quorate.runtime.transport import Transport
 from quorate.tls.node_ids import NodeIds

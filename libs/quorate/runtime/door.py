@@ -21,6 +21,7 @@ from quorate.runtime.admission import DEFAULT_LIMITS, Admission, CallLimits, Led
 from quorate.runtime.call_login import LogIn, set_login
 from quorate.runtime.decoding import Decode, Encode, checked, checked_each, decoder, encoder
 from quorate.runtime.logs import logger
+from quorate.runtime.peers import address_of
 from quorate.runtime.repeats import RepeatFilter
 from quorate.runtime.statuses import is_retriable, shortened, status_code, trailing_metadata
 from quorate.runtime.telemetry import Span, SpanKind, Telemetry
@@ -363,12 +364,6 @@ def _note_status(span: Span, status: str) -> None:
 
 
 def _peer(peer: str) -> dict[str, str | int]:
-    """Returns host and port of `ipv4:127.0.0.1:9093` as attributes; none for a unix socket, which has no address."""
-    family, _, address = peer.partition(":")
-    host, _, port = address.rpartition(":")
-    if family not in ("ipv4", "ipv6") or not port.isdigit():
-        return {}
-    return {
-        "network.peer.address": host.replace("%5B", "").replace("%5D", "").strip("[]"),
-        "network.peer.port": int(port),
-    }
+    """Returns host and port of a peer as attributes of a span; none for a unix socket, which has no address."""
+    address = address_of(peer)
+    return {} if address is None else {"network.peer.address": address[0], "network.peer.port": address[1]}

@@ -25,7 +25,8 @@ from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Principal
 from quorate.runtime import audit
-from quorate.runtime.guard import GuardedSettings, host_of
+from quorate.runtime.guard import GuardedSettings
+from quorate.runtime.peers import host_of
 from quorate.runtime.replica import Replica
 from quorate.runtime.transport import Transport
 

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import unquote
 
 from quorate.authorizer import STANDARD_AUTHORIZER
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Principal
 from quorate.runtime.config import setting
 from quorate.runtime.logs import logger
+from quorate.runtime.peers import host_of
 from quorate.runtime.setting_types import choice, optional, principals
 from quorate.runtime.transport import Transport
 from quorate.runtime.transport_settings import TransportSettings
 
-__all__ = ["Guard", "GuardedSettings", "guard_of", "host_of", "tell_of"]
+__all__ = ["Guard", "GuardedSettings", "guard_of", "tell_of"]
 
 log = logger("kafka.authorizer.logger")
 """The logger name that Kafka uses, known to operators and their tools."""
@@ -88,9 +88,3 @@ def tell_of(is_allowed: bool, *, principal: Principal, host: str, request: str, 
         rule=rule,
         **more,
     )
-
-
-def host_of(peer: str) -> str:
-    """Returns the IP address in gRPC's `ipv4:10.0.0.1:5000`; empty for a unix socket."""
-    kind, _, rest = unquote(peer).partition(":")
-    return rest.rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else ""

@@ -1,0 +1,24 @@
+"""The other end of a call, by gRPC's name of it: `ipv4:10.0.0.1:5000`, `ipv6:%5B::1%5D:5000` or `unix:`."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+__all__ = ["address_of", "host_of"]
+
+
+def address_of(peer: str) -> tuple[str, int] | None:
+    """Returns the IP address and port of gRPC's name of a peer; None for a unix socket, which has none.
+
+    >>> address_of("ipv6:%5B::1%5D:5000")
+    ('::1', 5000)
+    """
+    kind, _, rest = unquote(peer).partition(":")
+    host, _, port = rest.rpartition(":")
+    return (host.strip("[]"), int(port)) if kind in ("ipv4", "ipv6") and port.isdecimal() else None
+
+
+def host_of(peer: str) -> str:
+    """Returns the IP address in gRPC's name of a peer; empty for a unix socket."""
+    address = address_of(peer)
+    return "" if address is None else address[0]
