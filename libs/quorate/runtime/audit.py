@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from quorate.authorizer import AclResource, DefaultRule, Requester, Ruling
+from quorate.authorizer import CLUSTER, AclResource, DefaultRule, Requester, Ruling
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.records import AccessControlEntryRecord
 from quorate.runtime.logs import logger
@@ -19,15 +19,26 @@ log = logger(LOGGER)
 
 def tell(request: str, who: Requester, operation: AclOperation, resource: AclResource, ruling: Ruling) -> None:
     """Logs one decision: a denial at info, a permission at debug. It has resource names, but no request content."""
-    write = log.debug if ruling.allowed else log.info
+    _tell(ruling.allowed, request, who, operation, resource, rule=_Because(ruling))
+
+
+def deny(request: str, who: Requester, rule: str, **more: object) -> None:
+    """Logs that CLUSTER_ACTION was denied by a rule that is none of the authorizer's; `more` are further fields."""
+    _tell(False, request, who, AclOperation.CLUSTER_ACTION, CLUSTER, rule=rule, **more)
+
+
+def _tell(
+    is_allowed: bool, request: str, who: Requester, operation: AclOperation, resource: AclResource, **fields: object
+) -> None:
+    write = log.debug if is_allowed else log.info
     write(
-        "allowed" if ruling.allowed else "denied",
+        "allowed" if is_allowed else "denied",
         principal=who.principal,
         operation=named(operation),
         host=who.host,
         resource=_Shown(resource),
         request=request,
-        rule=_Because(ruling),
+        **fields,
     )
 
 

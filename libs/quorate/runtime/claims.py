@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from quorate.authorizer import Requester
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import NodeId, Principal
+from quorate.runtime import audit
 from quorate.runtime.config import setting
-from quorate.runtime.guard import GuardedSettings, tell_of
+from quorate.runtime.guard import GuardedSettings
 from quorate.runtime.logs import logger
 from quorate.runtime.peers import host_of
 from quorate.runtime.setting_types import SettingType, optional
@@ -141,7 +143,7 @@ def check_claim(nodes: NodeIds, claimed: Iterable[NodeId], *, api: str, principa
     other = next((node_id for node_id in claimed if not nodes.allows(principal, node_id)), None)
     if other is None:
         return
-    tell_of(False, principal=principal, host=host, request=api, rule=RULE, claimed=other)
+    audit.deny(api, Requester(principal=principal, host=host), RULE, claimed=other)
     own = nodes.of(principal)
     is_own = "no node" if own is None else f"node {own}"
     why = f"{api} is for node {other}, and {principal} is {is_own} by {CLAIM_RULES}; it called from {host}"

@@ -9,25 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from quorate.authorizer import STANDARD_AUTHORIZER
+from quorate.authorizer import CLUSTER, STANDARD_AUTHORIZER, DefaultRule, Requester, Ruling
 from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.acls import AclOperation
 from quorate.nouns import Principal
+from quorate.runtime import audit
 from quorate.runtime.config import setting
-from quorate.runtime.logs import logger
 from quorate.runtime.peers import host_of
 from quorate.runtime.setting_types import choice, optional, principals
 from quorate.runtime.transport import Transport
 from quorate.runtime.transport_settings import TransportSettings
 
-__all__ = ["Guard", "GuardedSettings", "guard_of", "tell_of"]
-
-log = logger("kafka.authorizer.logger")
-"""The logger name that Kafka uses, known to operators and their tools."""
-
-OPERATION: Final = "ClusterAction"
-RESOURCE: Final = "Cluster:LITERAL:kafka-cluster"
+__all__ = ["Guard", "GuardedSettings", "guard_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +56,10 @@ class Guard:
         Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) if it is not.
         """
         who = self._principal(context)
-        is_allowed = str(who) in self._super_users
         host = host_of(context.peer())
-        rule = "SuperUser" if is_allowed else "DefaultDeny"
-        tell_of(is_allowed, principal=who, host=host, request=method, rule=rule)
+        is_allowed = str(who) in self._super_users
+        ruling = Ruling(is_allowed, DefaultRule.SUPER_USER if is_allowed else DefaultRule.DEFAULT_DENY)
+        audit.tell(method, Requester(principal=who, host=host), AclOperation.CLUSTER_ACTION, CLUSTER, ruling)
         if not is_allowed:
             why = f"{method} takes {who} among super.users of this service, and it is not there; it called from {host}"
             raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
@@ -73,18 +68,3 @@ class Guard:
 def guard_of(settings: GuardedSettings, transport: Transport) -> Guard | None:
     """Returns the guard that the settings ask for; None if everybody may call."""
     return Guard(transport.principal, settings.super_users) if settings.authorizer else None
-
-
-def tell_of(is_allowed: bool, *, principal: Principal, host: str, request: str, rule: str, **more: object) -> None:
-    """Writes a decision about CLUSTER_ACTION to the audit log: a denial at info, a permission at debug."""
-    write = log.debug if is_allowed else log.info
-    write(
-        "allowed" if is_allowed else "denied",
-        principal=principal,
-        operation=OPERATION,
-        host=host,
-        resource=RESOURCE,
-        request=request,
-        rule=rule,
-        **more,
-    )
