@@ -8,7 +8,7 @@ from pathlib import Path
 
 from quorate.authorizer import STANDARD_AUTHORIZER
 from quorate.metadata.scram import MECHANISMS
-from quorate.network.client_config import PROTOCOLS as KAFKA_PROTOCOLS
+from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
 from quorate.runtime.claims import CLAIM_RULES, CLAIM_RULES_HELP, claim_problems, node_rules
 from quorate.runtime.config import setting
 from quorate.runtime.reaching import advertised, reached_at
@@ -45,7 +45,7 @@ class ControllerConfig(TransportSettings):
     )
     kafka_protocols: tuple[tuple[str, str], ...] = setting(
         "kafka.listener.security.protocol.map",
-        list_of(named_choice(*KAFKA_PROTOCOLS), low=0, distinct=lambda each: each[0]),
+        list_of(named_choice(*SECURITY_PROTOCOLS), low=0, distinct=lambda each: each[0]),
         "What is spoken at its gateway's listeners that are advertised, for the log; by default what this one's speak.",
         default=(),
     )

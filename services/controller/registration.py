@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, cast
 
 from kraft.api.controller_registration import ControllerRegistrationRequest
@@ -13,13 +13,13 @@ from quorate.controller.commands.register_controller import register_controller
 from quorate.errors import ApiError
 from quorate.metadata.features import supported_features
 from quorate.nouns import NodeId
+from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
 from quorate.random_uuid import random_uuid
 from quorate.runtime.client import Client
 from quorate.runtime.logs import logger
 from quorate.runtime.setting_types import ListenerAddress
 from quorate.runtime.telemetry import OFF
 from quorate.runtime.transport import PLAIN, Transport
-from quorate.runtime.transport_settings import PLAINTEXT, SSL
 from quorate.wire.protobuf import to_protobuf
 from services.controller.driver import ControllerDriver
 from services.controller.forwarding import active_address, is_of_kafka
@@ -29,8 +29,6 @@ log = logger(__name__)
 
 RETRY_S: Final = 0.2
 DEADLINE_MS: Final = 5_000
-SECURITY_PROTOCOLS: Final[Mapping[str, int]] = {PLAINTEXT: 0, SSL: 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-"""The numbers of Kafka's SecurityProtocol."""
 
 
 class ControllerRegistration:
@@ -67,7 +65,7 @@ class ControllerRegistration:
                     name=listener.name,
                     host=listener.endpoint.host,
                     port=listener.endpoint.port,
-                    security_protocol=SECURITY_PROTOCOLS[protocol],
+                    security_protocol=SECURITY_PROTOCOLS[protocol].id,
                 )
                 for listener, protocol in listeners
             ),

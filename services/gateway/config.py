@@ -11,6 +11,7 @@ from quorate.authorizer import STANDARD_AUTHORIZER
 from quorate.network.connections import NO_LIMIT
 from quorate.nouns import NodeId
 from quorate.protocol import ServerSettings
+from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
 from quorate.runtime.claims import CLAIM_RULES, CLAIM_RULES_HELP, claim_problems, node_rules
 from quorate.runtime.config import PerListener, of_each_listener, setting
 from quorate.runtime.named_endpoints import NamedVoter, named_voter
@@ -30,8 +31,8 @@ from quorate.runtime.setting_types import (
     principals,
     size,
 )
-from quorate.runtime.transport_settings import KEYSTORE, PLAINTEXT, PROTOCOLS, SSL, TRUSTSTORE
-from services.gateway.security import SECURITY_PROTOCOLS, ListenerSettings
+from quorate.runtime.transport_settings import GRPC_PROTOCOLS, KEYSTORE, PLAINTEXT, SSL, TRUSTSTORE
+from services.gateway.security import ListenerSettings
 
 REQUEST_BYTES_MAX: Final = 4 << 20
 """What the services take in one gRPC message; Kafka takes 100 MiB."""
@@ -100,7 +101,7 @@ class GatewayConfig:
     node_rules: str | None = setting(CLAIM_RULES, node_rules(), CLAIM_RULES_HELP, default=None)
 
     grpc_protocol: str = setting(
-        "grpc.security.protocol", choice(*PROTOCOLS), "What is spoken to the three services.", default=SSL
+        "grpc.security.protocol", choice(*GRPC_PROTOCOLS), "What is spoken to the three services.", default=SSL
     )
     grpc_keystore: Path | None = setting("grpc.ssl.keystore.location", optional(path()), KEYSTORE, default=None)
     grpc_truststore: Path | None = setting("grpc.ssl.truststore.location", optional(path()), TRUSTSTORE, default=None)

@@ -10,12 +10,13 @@ import ssl
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from quorate.network.connections import NO_LIMIT
 from quorate.protocol import ServerSettings
 from quorate.protocol.sasl.plain import PLAIN
 from quorate.protocol.sasl.server import Mechanisms
+from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
 from quorate.runtime.config import listener_prefix, setting
 from quorate.runtime.setting_types import (
     SettingType,
@@ -29,30 +30,14 @@ from quorate.runtime.setting_types import (
     text,
 )
 from quorate.runtime.transport_settings import mapping_rules
-from quorate.tls.listener_tls import CLIENT_AUTH, PROTOCOLS, listener_tls
+from quorate.tls.listener_tls import CLIENT_AUTH, TLS_VERSIONS, listener_tls
 from quorate.tls.ssl_principals import DEFAULT_RULES, SslPrincipals, parse_rules
 from services.gateway.listener_tls import ListenerTls
 from services.gateway.logins import PLAIN_USERS, SCRAM_MECHANISMS, mechanisms_of, plain_users
 
-__all__ = ["SECURITY_PROTOCOLS", "ListenerSecurity", "ListenerSettings"]
+__all__ = ["ListenerSecurity", "ListenerSettings"]
 
 INT32_MAX: Final = 2**31 - 1
-
-
-class Security(NamedTuple):
-    """What a security protocol adds to Kafka's."""
-
-    tls: bool
-    sasl: bool
-
-
-SECURITY_PROTOCOLS: Final = {
-    "PLAINTEXT": Security(tls=False, sasl=False),
-    "SSL": Security(tls=True, sasl=False),
-    "SASL_PLAINTEXT": Security(tls=False, sasl=True),
-    "SASL_SSL": Security(tls=True, sasl=True),
-}
-"""Kafka's security protocols."""
 PEM: Final = "PEM"
 REAUTH_KEY: Final = "connections.max.reauth.ms"
 
@@ -92,7 +77,7 @@ class ListenerSettings:
         "ssl.client.auth", choice(*CLIENT_AUTH), "Whether a client has to show a certificate.", default="none"
     )
     tls_versions: tuple[str, ...] = setting(
-        "ssl.enabled.protocols", list_of(choice(*PROTOCOLS)), "The versions of TLS.", default=tuple(PROTOCOLS)
+        "ssl.enabled.protocols", list_of(choice(*TLS_VERSIONS)), "The versions of TLS.", default=tuple(TLS_VERSIONS)
     )
     principal_rules: str = setting(
         "ssl.principal.mapping.rules",
@@ -157,15 +142,15 @@ class ListenerSettings:
         """
         security = SECURITY_PROTOCOLS[protocol]
         for key in sorted(own):
-            if (_is_of_tls(key) and not security.tls) or (_is_of_login(key) and not security.sasl):
+            if (_is_of_tls(key) and not security.with_tls) or (_is_of_login(key) and not security.with_sasl):
                 yield f"{listener_prefix(name)}{key}: has no effect, as the listener {name} speaks {protocol}"
-        if security.tls and self.keystore is None:
+        if security.with_tls and self.keystore is None:
             yield f"ssl.keystore.location: is missing; the listener {name} speaks {protocol}"
-        if security.sasl and not self.sasl_mechanisms:
+        if security.with_sasl and not self.sasl_mechanisms:
             yield f"sasl.enabled.mechanisms: is missing; the listener {name} speaks {protocol}"
-        if security.sasl and PLAIN in self.sasl_mechanisms and not self.plain_jaas:
+        if security.with_sasl and PLAIN in self.sasl_mechanisms and not self.plain_jaas:
             yield f"{listener_prefix(name)}plain.sasl.jaas.config: is missing; {PLAIN} is enabled"
-        if security.tls and self.client_auth != "none" and self.truststore is None:
+        if security.with_tls and self.client_auth != "none" and self.truststore is None:
             what = f"ssl.client.auth = {self.client_auth}: takes ssl.truststore.location"
             yield f"{what}, which is missing for the listener {name}"
 
@@ -187,9 +172,9 @@ class ListenerSecurity:
         users = plain_users(settings.plain_jaas) if settings.plain_jaas else {}
         return ListenerSecurity(
             protocol=protocol,
-            tls=_tls(name, settings) if security.tls else None,
-            certified=None if security.sasl else SslPrincipals(parse_rules(settings.principal_rules)),
-            sasl_mechanisms=settings.sasl_mechanisms if security.sasl else (),
+            tls=_tls(name, settings) if security.with_tls else None,
+            certified=None if security.with_sasl else SslPrincipals(parse_rules(settings.principal_rules)),
+            sasl_mechanisms=settings.sasl_mechanisms if security.with_sasl else (),
             plain_users=users,
         )
 

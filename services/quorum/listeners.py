@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from quorate.network.client_config import PROTOCOLS
+from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
 from quorate.runtime.setting_types import SettingType, named_choice
 from services.quorum.translate import Address
 
@@ -79,10 +79,9 @@ class ListenerProtocols:
 
 def takes_login(protocol: str) -> bool:
     """Returns whether who connects by one of Kafka's security protocols logs in (SASL)."""
-    _, with_sasl = PROTOCOLS[protocol]
-    return with_sasl
+    return SECURITY_PROTOCOLS[protocol].with_sasl
 
 
 def listener_protocol() -> SettingType[tuple[str, str]]:
     """Setting type: an entry of `kafka.listener.security.protocol.map`."""
-    return named_choice(*PROTOCOLS)
+    return named_choice(*SECURITY_PROTOCOLS)

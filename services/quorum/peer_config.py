@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from quorate.network import jaas
-from quorate.network.client_config import PROTOCOLS, ClientConfig, is_unread, parse_client_config
+from quorate.network.client_config import ClientConfig, is_unread, parse_client_config
 from quorate.protocol.sasl.plain import PLAIN
 from quorate.protocol.sasl.scram import scram_number
+from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
 
 __all__ = ["CONTROLLER_MECHANISM", "peer_config"]
 
@@ -35,8 +36,7 @@ def peer_config(properties: Mapping[str, str], *, listener: str, protocol: str) 
     own = {name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(prefix)}
     stores = dict.fromkeys(_STORE_TYPES, "PEM") if CONTROLLER_MECHANISM in properties or own else {}
     of_listener = {**stores, **properties, **own, "security.protocol": protocol}
-    _, with_sasl = PROTOCOLS[protocol]
-    if with_sasl and CONTROLLER_MECHANISM in of_listener:
+    if SECURITY_PROTOCOLS[protocol].with_sasl and CONTROLLER_MECHANISM in of_listener:
         of_listener |= _login(of_listener, prefix)
     return parse_client_config({name: value for name, value in of_listener.items() if not is_unread(name)})
 

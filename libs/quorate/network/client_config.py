@@ -18,10 +18,10 @@ from quorate.properties import parse_properties
 from quorate.protocol.sasl.client import Begin
 from quorate.protocol.sasl.plain import PLAIN, PlainClient
 from quorate.protocol.sasl.scram import TOKEN_AUTH, ScramClient, scram_number
+from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
 from quorate.protocol.settings import ClientSettings
 
 __all__ = [
-    "PROTOCOLS",
     "ClientConfig",
     "Endpoint",
     "check_read",
@@ -30,14 +30,6 @@ __all__ = [
     "parse_client_config",
     "read_client_properties",
 ]
-
-PROTOCOLS: Final = {
-    "PLAINTEXT": (False, False),
-    "SSL": (True, False),
-    "SASL_PLAINTEXT": (False, True),
-    "SASL_SSL": (True, True),
-}
-"""`security.protocol` → (with TLS, with SASL)."""
 
 _SECURITY: Final = ("security.", "sasl.", "ssl.")
 _READ: Final = (
@@ -99,9 +91,9 @@ def parse_client_config(properties: Mapping[str, str]) -> ClientConfig:
     """
     check_read(properties)
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
-    if protocol not in PROTOCOLS:
-        raise ValueError(f"security.protocol is {protocol!r}; it is one of {', '.join(PROTOCOLS)}")
-    with_tls, with_sasl = PROTOCOLS[protocol]
+    if protocol not in SECURITY_PROTOCOLS:
+        raise ValueError(f"security.protocol is {protocol!r}; it is one of {', '.join(SECURITY_PROTOCOLS)}")
+    _, with_tls, with_sasl = SECURITY_PROTOCOLS[protocol]
     return ClientConfig(
         settings=ClientSettings(client_id=properties.get("client.id", "quorate")),
         timeouts=Timeouts(

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from quorate.network.client_config import PROTOCOLS, check_read
+from quorate.network.client_config import check_read
+from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
 
 __all__ = ["SECURITY", "StoreFiles", "parse_security"]
 
@@ -21,7 +22,7 @@ SECURITY: Final = (
     f"{_TRUSTSTORE}.type",
 )
 """The properties of a Kafka client that are read; others about security are refused."""
-_SPOKEN: Final = [name for name, (_, with_sasl) in PROTOCOLS.items() if not with_sasl]
+_SPOKEN: Final = [name for name, protocol in SECURITY_PROTOCOLS.items() if not protocol.with_sasl]
 
 
 class StoreFiles(NamedTuple):
@@ -40,7 +41,7 @@ def parse_security(properties: Mapping[str, str]) -> StoreFiles | None:
     protocol = properties.get(_PROTOCOL, "PLAINTEXT").upper()
     if protocol not in _SPOKEN:
         raise ValueError(f"{_PROTOCOL} is {protocol!r}; over gRPC it is one of {', '.join(_SPOKEN)}")
-    with_tls, _ = PROTOCOLS[protocol]
+    with_tls = SECURITY_PROTOCOLS[protocol].with_tls
     found = {store: properties.get(f"{store}.location") for store in (_KEYSTORE, _TRUSTSTORE)}
     for store, file in found.items():
         if (kind := properties.get(f"{store}.type", "PEM").upper()) != "PEM":

@@ -5,6 +5,7 @@ events, errors          what a connection says of the bytes that it received
 frames, messages        a stream cut into frames; a message with its header as one frame
 apis, api_versions      the APIs by key; which version of one is spoken
 settings                the limits of a connection
+security_protocols      what each security protocol adds: TLS, a login
 sasl                    logins: PLAIN, SCRAM, delegation tokens
 """
 

@@ -26,9 +26,9 @@ from quorate.runtime.transport import PLAIN, Transport
 from quorate.tls.ssl_principals import DEFAULT_RULES, parse_rules
 
 __all__ = [
+    "GRPC_PROTOCOLS",
     "KEYSTORE",
     "PLAINTEXT",
-    "PROTOCOLS",
     "SSL",
     "TRUSTSTORE",
     "ClientSettings",
@@ -41,7 +41,7 @@ log = logger(__name__)
 
 PLAINTEXT: Final = "PLAINTEXT"
 SSL: Final = "SSL"
-PROTOCOLS: Final = (PLAINTEXT, SSL)
+GRPC_PROTOCOLS: Final = (PLAINTEXT, SSL)
 """The security protocols of Kafka's that gRPC has here: an admin's password is for Kafka's wire."""
 REQUIRED: Final = "required"
 KEYSTORE: Final = "The private key and its certificates, in one PEM file: this process's own, as server and as client."
@@ -75,7 +75,7 @@ class TransportSettings(CallSettings):
     )
     security_protocols: tuple[tuple[str, str], ...] = setting(
         "listener.security.protocol.map",
-        list_of(named_choice(*PROTOCOLS), low=0, distinct=lambda each: each[0]),
+        list_of(named_choice(*GRPC_PROTOCOLS), low=0, distinct=lambda each: each[0]),
         "What the listener of this name speaks, and this process where it calls others at one; SSL if it is not here.",
         default=(),
     )
@@ -106,7 +106,7 @@ class TransportSettings(CallSettings):
 
     def security_protocol(self, listener: str) -> str:
         """Returns what a listener speaks: as the map says, or its own name, or SSL."""
-        return dict(self.security_protocols).get(listener, listener if listener in PROTOCOLS else SSL)
+        return dict(self.security_protocols).get(listener, listener if listener in GRPC_PROTOCOLS else SSL)
 
     @property
     def controller_listener(self) -> str:
@@ -149,7 +149,9 @@ class TransportSettings(CallSettings):
 class ClientSettings:
     """The security of the calls of a program that has no listener, in its Config as a base class."""
 
-    security_protocol: str = setting("security.protocol", choice(*PROTOCOLS), "What the services speak.", default=SSL)
+    security_protocol: str = setting(
+        "security.protocol", choice(*GRPC_PROTOCOLS), "What the services speak.", default=SSL
+    )
     keystore: Path | None = setting("ssl.keystore.location", optional(path()), KEYSTORE, default=None)
     truststore: Path | None = setting("ssl.truststore.location", optional(path()), TRUSTSTORE, default=None)
 

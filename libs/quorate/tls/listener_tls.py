@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CLIENT_AUTH", "PROTOCOLS", "listener_tls"]
+__all__ = ["CLIENT_AUTH", "TLS_VERSIONS", "listener_tls"]
 
 CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 """`ssl.client.auth`: whether a client has to show a certificate, may, or is not asked for one."""
-PROTOCOLS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+TLS_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 """`ssl.enabled.protocols`, the older first."""
 
 
@@ -21,14 +21,14 @@ def listener_tls(
     key_password: str = "",
     truststore: Path | None = None,
     client_auth: str = "none",
-    protocols: Sequence[str] = tuple(PROTOCOLS),
+    protocols: Sequence[str] = tuple(TLS_VERSIONS),
 ) -> ssl.SSLContext:
     """Returns what a listener speaks TLS with. The key store has the private key and the certificates after it.
 
     Raises ValueError, which names the setting and the file.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    enabled = [version for name, version in PROTOCOLS.items() if name in protocols]
+    enabled = [version for name, version in TLS_VERSIONS.items() if name in protocols]
     context.minimum_version, context.maximum_version = enabled[0], enabled[-1]
     context.options |= ssl.OP_NO_RENEGOTIATION
     try:

@@ -16,6 +16,7 @@ from kraft.service.quorum_pb2 import FindQuorumRequest
 from kraft.service.quorum_pb2_grpc import QuorumStub, add_QuorumServicer_to_server
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import ReplicaKey
+from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
 from quorate.raft.history import History
 from quorate.raft.messages import BeginQuorumEpochRequest
 from quorate.raft.voters import ListenerEndpoint, Voter, VoterSet
@@ -27,7 +28,6 @@ from quorate.runtime.server import Server
 from quorate.runtime.transport import Transport
 from quorate.runtime.transport_settings import transport_of
 from services.controller.config import STANDARD_AUTHORIZER, ControllerConfig
-from services.controller.registration import SECURITY_PROTOCOLS
 from services.quorum.config import QuorumConfig
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.listeners import ListenerProtocols
@@ -104,7 +104,7 @@ def test_a_controller_registers_its_gateways_listeners_with_what_is_spoken_there
     told = config(ControllerConfig, tmp_path, settings).registered([7, 8])
 
     assert {"CONTROLLER": 0, "SECURE": 1, "GATEWAY": 0, "LOGINS": 3, "MORE": 1} == {
-        each.name: SECURITY_PROTOCOLS[protocol] for each, protocol in told
+        each.name: SECURITY_PROTOCOLS[protocol].id for each, protocol in told
     }
 
 
