@@ -22,6 +22,7 @@ from quorate.runtime import cluster_metrics
 from quorate.runtime.claims import node_ids_of, warn_of_any
 from quorate.runtime.client import Client, open_channel
 from quorate.runtime.clock import SystemClock
+from quorate.runtime.entry_guard import authorizer_of
 from quorate.runtime.loop import ServiceLife, run
 from quorate.runtime.process import ServiceProcess, Work, configured
 from quorate.runtime.server import Server
@@ -45,7 +46,7 @@ from services.controller.quorum_node import QuorumNode
 from services.controller.registration import ControllerRegistration
 from services.controller.servicer import ControllerService, add_to_server
 from services.controller.sessions import SessionLookup
-from services.controller.settings import authorizer_of, intervals_of, performance_log_of, settings_of
+from services.controller.settings import intervals_of, performance_log_of, settings_of
 from services.controller.snapshots import Snapshots
 
 LOGGED_REFUSALS: Final = (

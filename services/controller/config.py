@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from quorate.authorizer import STANDARD_AUTHORIZER
 from quorate.metadata.scram import MECHANISMS
 from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
-from quorate.runtime.claims import CLAIM_RULES, CLAIM_RULES_HELP, claim_problems, node_rules
+from quorate.runtime.claims import NodeSettings, claim_problems
 from quorate.runtime.config import setting
+from quorate.runtime.entry_guard import everyone_setting
 from quorate.runtime.reaching import advertised, reached_at
 from quorate.runtime.setting_types import (
     Endpoint,
@@ -24,16 +24,15 @@ from quorate.runtime.setting_types import (
     named_choice,
     optional,
     path,
-    principals,
     python_class,
     size,
     text,
 )
-from quorate.runtime.transport_settings import PLAINTEXT, SSL, TransportSettings
+from quorate.runtime.transport_settings import PLAINTEXT, SSL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerConfig(TransportSettings):
+class ControllerConfig(NodeSettings):
     """The settings of one controller process, by their property names."""
 
     node_id: int = setting("node.id", integer(0, 2**31 - 1), "The id of this node: that of the quorum node beside it.")
@@ -177,31 +176,13 @@ class ControllerConfig(TransportSettings):
         "A class that may refuse changes of configs (quorate.controller.policies).",
         default=None,
     )
-    authorizer: str | None = setting(
-        "authorizer.class.name",
-        optional(choice(STANDARD_AUTHORIZER)),
-        "Who decides what callers may do, by the entries in the log; without one everybody may do everything.",
-        default=None,
-    )
-    super_users: frozenset[str] = setting(
-        "super.users",
-        principals(),
-        "Who may do everything, whatever the entries say: who makes the first of them, and the cluster's own nodes.",
-        default=frozenset(),
-    )
-    node_rules: str | None = setting(CLAIM_RULES, node_rules(), CLAIM_RULES_HELP, default=None)
     sasl_mechanisms: tuple[str, ...] = setting(
         "sasl.enabled.mechanisms",
         list_of(choice(*MECHANISMS.values()), low=0),
         "By whose credentials admins may log in, with a password or a delegation token in a call's metadata.",
         default=(),
     )
-    allow_everyone_if_no_acl_found: bool = setting(
-        "allow.everyone.if.no.acl.found",
-        boolean(),
-        "Whether everybody may do everything with a resource that no entry is about.",
-        default=False,
-    )
+    allow_everyone_if_no_acl_found: bool = everyone_setting()
 
     def problems(self) -> Iterator[str]:
         """Yields a message for each rule about listeners that the settings violate."""

@@ -1,11 +1,10 @@
-"""Builds the controller's parts from its configuration: decision settings, task intervals, and the authorizer."""
+"""Builds the controller's parts from its configuration: decision settings, task intervals, and the performance log."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from quorate.authorizer import StandardAuthorizer
 from quorate.controller.access.delegation_tokens import TokenSettings
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.quotas.mutation_quotas import QuotaWindows
@@ -47,15 +46,6 @@ def intervals_of(config: ControllerConfig) -> dict[str, int]:
 def performance_log_of(config: ControllerConfig) -> PerformanceLog:
     """Returns the log of decision times, with the configured period and threshold."""
     return PerformanceLog(period_ms=config.performance_period_ms, always_from_ms=config.performance_always_log_ms)
-
-
-def authorizer_of(config: ControllerConfig) -> StandardAuthorizer | None:
-    """Returns the configured authorizer; None if none is set, and then every caller may do everything."""
-    if config.authorizer is None:
-        return None
-    return StandardAuthorizer(
-        super_users=config.super_users, allow_everyone_if_no_acl_found=config.allow_everyone_if_no_acl_found
-    )
 
 
 def _policy(policy: type | None, config: ControllerConfig) -> Any:

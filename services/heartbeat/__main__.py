@@ -37,7 +37,7 @@ async def main(life: ServiceLife) -> None:
     server = process.server(
         config,
         quiet=("kraft.service.Heartbeat",),
-        guard=entry_guard_of(config, transport, replica, {}, is_open_without_entries=config.is_open_without_entries),
+        guard=entry_guard_of(config, transport, replica, {}),
         claims=claims_of(config, transport),
     )
     server.add("kraft.service.Heartbeat", add_HeartbeatServicer_to_server, HeartbeatService(driver))

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from quorate.liveness import SESSION_TIMEOUT_MS
 from quorate.runtime.claims import NodeSettings, claim_problems
 from quorate.runtime.config import setting
-from quorate.runtime.entry_guard import EVERYONE_HELP
+from quorate.runtime.entry_guard import everyone_setting
 from quorate.runtime.setting_types import (
     Endpoint,
-    boolean,
     endpoint,
     integer,
     list_of,
@@ -44,7 +43,7 @@ class HeartbeatConfig(NodeSettings):
         "A broker is fenced after so long without a heartbeat.",
         default=SESSION_TIMEOUT_MS,
     )
-    is_open_without_entries: bool = setting("allow.everyone.if.no.acl.found", boolean(), EVERYONE_HELP, default=False)
+    allow_everyone_if_no_acl_found: bool = everyone_setting()
 
     def problems(self) -> Iterator[str]:
         """Yields a message for each rule about listeners that the settings violate."""

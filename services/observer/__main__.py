@@ -55,9 +55,7 @@ async def main(life: ServiceLife) -> None:
     connect = partial(open_channel, transport=transport)
     reader = _reader(config, connect)
     replica = Replica(reader, SystemClock(), process.telemetry)
-    guard = entry_guard_of(
-        config, transport, replica, OPERATIONS, is_open_without_entries=config.is_open_without_entries
-    )
+    guard = entry_guard_of(config, transport, replica, OPERATIONS)
     limits = ServerLimits(calls=config.call_limits, connection_age_max_ms=config.connection_age_max_ms or None)
     server = process.server(config, limits=limits, quiet=QUIET, guard=guard)
     server.add("kraft.service.Observer", add_ObserverServicer_to_server, ObserverService(replica, store, guard))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from quorate.network.client_config import ClientConfig, parse_client_config, read_client_properties
 from quorate.runtime.config import setting
-from quorate.runtime.entry_guard import EVERYONE_HELP
+from quorate.runtime.entry_guard import everyone_setting
 from quorate.runtime.guard import GuardedSettings
 from quorate.runtime.setting_types import (
     Endpoint,
@@ -71,7 +71,7 @@ class ObserverConfig(GuardedSettings):
         "A connection is closed at this age, so that clients look the name up again, and find new copies; 0 for never.",
         default=0,
     )
-    is_open_without_entries: bool = setting("allow.everyone.if.no.acl.found", boolean(), EVERYONE_HELP, default=False)
+    allow_everyone_if_no_acl_found: bool = everyone_setting()
 
     @property
     def client_config(self) -> ClientConfig:

@@ -14,6 +14,7 @@ from typing import Final
 from deploy.local.plan import CLIENTS, ClusterPlan, PlanTls, Process, secured
 from deploy.local.ports import free_ports
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from quorate.authorizer import STANDARD_AUTHORIZER
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.client import Connection, connect
 from quorate.nouns import NodeId
@@ -21,7 +22,6 @@ from quorate.records import RegisterControllerRecord, VotersRecord
 from quorate.runtime.statuses import is_retriable
 from quorate.wire.batch import ControlType, batches, records
 from quorate.wire.codec import decode
-from services.controller.config import STANDARD_AUTHORIZER
 from tests.e2e.calls import DEADLINE_MS, WITHIN_S, eventually
 from tests.e2e.cluster import VOTERS, Cluster, stored_batches, stored_records
 from tests.e2e.kafka_listeners import KafkaListeners

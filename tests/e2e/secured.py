@@ -17,6 +17,7 @@ from kraft.api.alter_user_scram_credentials import (
 from kraft.api.create_acls import CreateAclsRequest, CreateAclsResponse
 from kraft.api.envelope import EnvelopeRequest
 from kraft.protocol.default_principal_data import DefaultPrincipalData
+from quorate.authorizer import STANDARD_AUTHORIZER
 from quorate.controller.access.scram_keys import ITERATIONS_MIN, salted_password
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
@@ -29,7 +30,6 @@ from quorate.protocol.sasl.client import Begin
 from quorate.protocol.sasl.plain import PLAIN, PlainClient
 from quorate.protocol.sasl.scram import ScramClient, scram_number
 from quorate.wire.codec import encode
-from services.controller.config import STANDARD_AUTHORIZER
 from tests.e2e.calls import eventually
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane
 from tests.network.certificates import Authority, authority

@@ -17,10 +17,10 @@ from kraft.api.describe_acls_pb2 import DescribeAclsRequest
 from kraft.api.describe_client_quotas_pb2 import DescribeClientQuotasRequest
 from kraft.api.describe_configs_pb2 import DescribeConfigsRequest
 from kraft.service.admin_pb2 import AdminRequest
+from quorate.authorizer import STANDARD_AUTHORIZER
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata import configs
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
-from services.controller.config import STANDARD_AUTHORIZER
 from tests.e2e.calls import WITHIN_S, call_with_retries, eventually
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster
 

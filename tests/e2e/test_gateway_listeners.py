@@ -22,13 +22,13 @@ from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterRe
 from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from kraft.api.envelope import EnvelopeResponse
 from kraft.api.fetch import FetchRequest, FetchResponse
+from quorate.authorizer import STANDARD_AUTHORIZER
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.network.client import Connection, connect
 from quorate.nouns import METADATA_TOPIC, METADATA_TOPIC_ID, NodeId
 from quorate.protocol.sasl.plain import PLAIN
 from quorate.runtime.loop import ExitCode
-from services.controller.config import STANDARD_AUTHORIZER
 from tests.e2e.calls import eventually
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane, others
 from tests.e2e.kafka_listeners import KafkaListeners

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Protocol
 
 from quorate.authorizer import (
     CLUSTER,
@@ -25,16 +25,45 @@ from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Principal
 from quorate.runtime import audit
-from quorate.runtime.guard import GuardedSettings
+from quorate.runtime.config import setting
 from quorate.runtime.peers import host_of
 from quorate.runtime.replica import Replica
+from quorate.runtime.setting_types import boolean
 from quorate.runtime.transport import Transport
 
-__all__ = ["EVERYONE_HELP", "EntryGuard", "entry_guard_of", "rights_of"]
+__all__ = ["EntryGuard", "EntrySettings", "authorizer_of", "entry_guard_of", "everyone_setting", "rights_of"]
 
-EVERYONE_HELP: Final = (
-    "Whether everybody may do everything with a resource that no entry is about; as on the controllers."
-)
+
+class EntrySettings(Protocol):
+    """The settings of a service that authorizes its callers by ACL entries, as its Config has them."""
+
+    @property
+    def authorizer(self) -> str | None: ...
+
+    @property
+    def super_users(self) -> frozenset[str]: ...
+
+    @property
+    def allow_everyone_if_no_acl_found(self) -> bool: ...
+
+
+def everyone_setting() -> bool:
+    """Declares `allow.everyone.if.no.acl.found` in the Config of such a service."""
+    return setting(
+        "allow.everyone.if.no.acl.found",
+        boolean(),
+        "Whether everybody may do everything with a resource that no entry is about; the same at every service.",
+        default=False,
+    )
+
+
+def authorizer_of(settings: EntrySettings) -> StandardAuthorizer | None:
+    """Returns the configured authorizer; None if none is set, and then every caller may do everything."""
+    if settings.authorizer is None:
+        return None
+    return StandardAuthorizer(
+        super_users=settings.super_users, allow_everyone_if_no_acl_found=settings.allow_everyone_if_no_acl_found
+    )
 
 
 class EntryGuard:
@@ -109,20 +138,14 @@ class EntryGuard:
 
 
 def entry_guard_of(
-    settings: GuardedSettings,
+    settings: EntrySettings,
     transport: Transport,
     replica: Replica,
     operations: Mapping[str, AclOperation | None],
-    *,
-    is_open_without_entries: bool,
 ) -> EntryGuard | None:
     """Returns the guard that the settings ask for; None if everybody may call."""
-    if settings.authorizer is None:
-        return None
-    authorizer = StandardAuthorizer(
-        super_users=settings.super_users, allow_everyone_if_no_acl_found=is_open_without_entries
-    )
-    return EntryGuard(transport.principal, authorizer, replica, operations)
+    authorizer = authorizer_of(settings)
+    return None if authorizer is None else EntryGuard(transport.principal, authorizer, replica, operations)
 
 
 def rights_of(guard: EntryGuard | None, request: str, context: Any, *, is_audited: bool) -> Allows:

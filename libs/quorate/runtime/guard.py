@@ -38,7 +38,7 @@ class GuardedSettings(TransportSettings):
     super_users: frozenset[str] = setting(
         "super.users",
         principals(),
-        "Who may call this service whatever the entries say: the cluster's own processes, and its operators.",
+        "Who may do everything here, whatever the entries say: the cluster's own processes, and its operators.",
         default=frozenset(),
     )
 

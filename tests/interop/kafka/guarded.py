@@ -16,11 +16,11 @@ from deploy.kafka.node import Node
 from deploy.local.kafka import HEAP, SETTINGS
 from deploy.local.ports import HOST, free_ports
 from kraft.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from quorate.authorizer import STANDARD_AUTHORIZER
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.network.client import connect
 from quorate.nouns import NodeId, uuid_text
 from quorate.random_uuid import random_uuid
-from services.controller.config import STANDARD_AUTHORIZER
 from tests.e2e.calls import eventually
 from tests.interop.kafka.clients import Clients
 from tests.interop.kafka.drive import Drive

@@ -28,6 +28,7 @@ CONFIGS: Final = ("quorum", "controller", "heartbeat", "placer", "observer")
 BASES: Final = (
     "libs/quorate/runtime/call_settings.py",
     "libs/quorate/runtime/transport_settings.py",
+    "libs/quorate/runtime/entry_guard.py",
     "libs/quorate/runtime/guard.py",
     "libs/quorate/runtime/server.py",
 )

@@ -14,6 +14,7 @@ from kraft import Uuid
 from kraft.api.describe_quorum_pb2 import DescribeQuorumRequest
 from kraft.service.quorum_pb2 import FindQuorumRequest
 from kraft.service.quorum_pb2_grpc import QuorumStub, add_QuorumServicer_to_server
+from quorate.authorizer import STANDARD_AUTHORIZER
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import ReplicaKey
 from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
@@ -27,7 +28,7 @@ from quorate.runtime.passing_on import LISTENER
 from quorate.runtime.server import Server
 from quorate.runtime.transport import Transport
 from quorate.runtime.transport_settings import transport_of
-from services.controller.config import STANDARD_AUTHORIZER, ControllerConfig
+from services.controller.config import ControllerConfig
 from services.quorum.config import QuorumConfig
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.listeners import ListenerProtocols
