@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from tests.e2e.cluster import SESSION_TIMEOUT_MS, Cluster, control_plane
+from tests.e2e.writer import Writer, check_disks
 
 Measure = Callable[[str, float], None]
 
@@ -41,3 +42,15 @@ async def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         with_gateways=getattr(request.module, "WITH_GATEWAYS", False),
     ) as running:
         yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def writer(cluster: Cluster) -> AsyncIterator[Writer]:
+    """One for all stories of a module: what was acknowledged in an earlier one must outlive the later ones, too.
+
+    Whichever of them have run, in the end every disk tells the same story.
+    """
+    only = Writer(cluster)
+    yield only
+    await cluster.heal()
+    await check_disks(cluster, only)

@@ -20,12 +20,6 @@ TRIES = 4 * ENOUGH
 """Some may end with an election that nobody meant."""
 
 
-@pytest.fixture(scope="module")
-def writer(cluster: Cluster) -> Writer:
-    """One for all stories: what was acknowledged in an earlier one must outlive the later ones, too."""
-    return Writer(cluster)
-
-
 async def ends_before_it_leads(cluster: Cluster, victim: int) -> bool:
     """Passes the leadership to one controller. On a slow machine the write that fails may be one of its chores."""
     leading = asyncio.ensure_future(cluster.pass_leadership(to=[victim]))

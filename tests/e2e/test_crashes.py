@@ -11,9 +11,9 @@ import pytest_asyncio
 from kraft.service.quorum_pb2 import ListenRequest, ListenResponse
 from kraft.service.quorum_pb2_grpc import RaftClientStub
 from tests.e2e.calls import DEADLINE_MS, attempt, eventually
-from tests.e2e.cluster import VOTERS, Cluster, others, stored_leaders, stored_topics
+from tests.e2e.cluster import VOTERS, Cluster, others, stored_leaders
 from tests.e2e.conftest import Measure
-from tests.e2e.writer import MORE, NEXT_COMMIT, Writer, caught_up, check, check_disks, writing
+from tests.e2e.writer import MORE, NEXT_COMMIT, Writer, caught_up, check, writing
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -24,12 +24,6 @@ QUORUM_SETTINGS = {
 }
 """One node is the hero of the story of absence; on the others it does not matter whether a controller is there."""
 PAUSE_S = 5.0
-
-
-@pytest.fixture(scope="module")
-def writer(cluster: Cluster) -> Writer:
-    """One for all stories: what was acknowledged in an earlier one must outlive the later ones, too."""
-    return Writer(cluster)
 
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
@@ -211,11 +205,3 @@ async def test_all_nodes_are_restarted_one_after_the_other(cluster: Cluster, wri
             await caught_up(cluster)
 
     await check(cluster, writer)
-
-
-async def test_in_the_end_every_disk_tells_the_same_story(cluster: Cluster, writer: Writer) -> None:
-    await check_disks(cluster, writer)
-    for node_id in VOTERS:
-        stored = stored_topics(cluster.plan.log_dir(node_id))
-
-        assert sorted(set(stored)) == sorted(stored)

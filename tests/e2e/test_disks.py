@@ -33,18 +33,12 @@ from tests.e2e.calls import WITHIN_S
 from tests.e2e.cluster import Cluster, others
 from tests.e2e.offline import stored_log
 from tests.e2e.starting import content, start
-from tests.e2e.writer import Writer, caught_up, check, check_disks, writing
+from tests.e2e.writer import Writer, caught_up, check, writing
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 SEED = 853
 CUTS = sorted(random.Random(SEED).sample(range(1, 1025), 3))
-
-
-@pytest.fixture(scope="module")
-def writer(cluster: Cluster) -> Writer:
-    """One for all stories: what was acknowledged in an earlier one must outlive the later ones, too."""
-    return Writer(cluster)
 
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
@@ -203,7 +197,3 @@ async def test_a_static_voter_whose_disk_was_wiped_comes_back_by_its_id(cluster:
 
     assert was != meta.read_text()
     await check(cluster, writer)
-
-
-async def test_in_the_end_every_disk_tells_the_same_story(cluster: Cluster, writer: Writer) -> None:
-    await check_disks(cluster, writer)

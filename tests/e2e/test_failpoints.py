@@ -10,19 +10,13 @@ import pytest_asyncio
 from quorate.nouns import NodeId
 from tests.e2e.cluster import Cluster, others
 from tests.e2e.conftest import Measure
-from tests.e2e.writer import NEXT_COMMIT, Writer, caught_up, check, check_disks, writing
+from tests.e2e.writer import NEXT_COMMIT, Writer, caught_up, check, writing
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 KILLED = -signal.SIGKILL
 ENOUGH = 160
 """A flush so late is in the story: without writes there are two a second, for the controller's NoOpRecords."""
-
-
-@pytest.fixture(scope="module")
-def writer(cluster: Cluster) -> Writer:
-    """One for all stories: what was acknowledged in an earlier one must outlive the later ones, too."""
-    return Writer(cluster)
 
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
@@ -85,7 +79,3 @@ async def test_a_voter_that_dies_while_it_writes_down_its_vote_keeps_nobody_from
         await cluster.heal()
     await caught_up(cluster)
     await check(cluster, writer)
-
-
-async def test_in_the_end_every_disk_tells_the_same_story(cluster: Cluster, writer: Writer) -> None:
-    await check_disks(cluster, writer)

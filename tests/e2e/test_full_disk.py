@@ -19,7 +19,7 @@ from quorate.storage.disk_log import SPARE_BYTES
 from tests.e2e.calls import eventually
 from tests.e2e.cluster import Cluster, control_plane, others
 from tests.e2e.starting import said, start
-from tests.e2e.writer import Writer, caught_up, check, check_disks, writing
+from tests.e2e.writer import Writer, caught_up, check, writing
 
 pytestmark = [
     pytest.mark.e2e,
@@ -51,12 +51,6 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
     with mounted(disk):
         async with control_plane(directory) as running:
             yield running
-
-
-@pytest.fixture(scope="module")
-def writer(cluster: Cluster) -> Writer:
-    """One for all stories: what was acknowledged in an earlier one must outlive the later ones, too."""
-    return Writer(cluster)
 
 
 @contextmanager
@@ -146,7 +140,3 @@ async def test_a_disk_that_is_nearly_full_takes_no_more_and_goes_on_when_there_i
     if role == "Leader":
         assert writer.failed["KAFKA_STORAGE_ERROR"]
     await check(cluster, writer)
-
-
-async def test_the_disks_tell_the_same(cluster: Cluster, writer: Writer) -> None:
-    await check_disks(cluster, writer)

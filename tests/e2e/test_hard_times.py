@@ -34,10 +34,10 @@ STARVED_S = 3 * FETCH_TIMEOUT_MS / 1000
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def writer(cluster: Cluster) -> Writer:
+async def writer(cluster: Cluster, writer: Writer) -> Writer:
     """In a quorum that has a past: its leader is not the first one."""
     await cluster.pass_leadership(to=others(await cluster.leader()))
-    return Writer(cluster)
+    return writer
 
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")

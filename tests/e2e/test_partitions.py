@@ -13,7 +13,7 @@ from tests.e2e.calls import eventually
 from tests.e2e.cluster import VOTERS, Cluster, control_plane, others
 from tests.e2e.conftest import Measure
 from tests.e2e.network import HOW_TO_GET, Network, is_possible, network
-from tests.e2e.writer import MORE, NEXT_COMMIT, Writer, caught_up, check, check_disks, writing
+from tests.e2e.writer import MORE, NEXT_COMMIT, Writer, caught_up, check, writing
 
 pytestmark = [
     pytest.mark.e2e,
@@ -38,12 +38,6 @@ async def cluster(net: Network, tmp_path_factory: pytest.TempPathFactory) -> Asy
     """Each quorum node is alone with its controller; all else is at home."""
     async with control_plane(tmp_path_factory.mktemp("cluster"), network=net) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def writer(cluster: Cluster) -> Writer:
-    """One for all stories: what was acknowledged in an earlier one must outlive the later ones, too."""
-    return Writer(cluster)
 
 
 async def epoch_of(cluster: Cluster) -> tuple[NodeId, int]:
@@ -175,7 +169,3 @@ async def test_a_slow_and_lossy_network_has_a_leader_all_the_same(
 
     assert slow_epoch - epoch <= 1
     await check(cluster, writer)
-
-
-async def test_in_the_end_every_disk_tells_the_same_story(cluster: Cluster, writer: Writer) -> None:
-    await check_disks(cluster, writer)

@@ -23,12 +23,6 @@ RUNS_S = 0.1
 BUSY_S = 3 * SILENT_MS / 1000
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def writer(cluster: Cluster) -> Writer:
-    """One for all stories."""
-    return Writer(cluster)
-
-
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
 async def healed(cluster: Cluster) -> None:
     await cluster.heal()

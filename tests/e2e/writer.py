@@ -12,7 +12,7 @@ from quorate.nouns import NodeId
 from quorate.raft.roles import Leader
 from quorate.runtime.statuses import is_retriable
 from tests.e2e.calls import eventually
-from tests.e2e.cluster import VOTERS, Cluster
+from tests.e2e.cluster import VOTERS, Cluster, stored_topics
 from tests.e2e.offline import scan
 
 MORE = 5
@@ -153,10 +153,17 @@ async def check(cluster: Cluster, writer: Writer) -> None:
 
 
 async def check_disks(cluster: Cluster, writer: Writer) -> None:
-    """With nobody left to tell it, the disks of all voters tell the same story, and each acknowledged topic in it."""
+    """With nobody left to tell it, the disks of all voters tell the same story, and each acknowledged topic in it.
+
+    No topic is written twice.
+    """
     await caught_up(cluster)
     await cluster.end_voters()
     found = scan([cluster.plan.log_dir(node_id) for node_id in VOTERS], cluster_id=cluster.plan.cluster_id)
 
     assert set() == set(writer.acknowledged) - found.topics
     assert set() == found.topics - set(writer.tried)
+    for node_id in VOTERS:
+        stored = stored_topics(cluster.plan.log_dir(node_id))
+
+        assert sorted(set(stored)) == sorted(stored)
