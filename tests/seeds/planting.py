@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median_low
-from typing import Protocol
 
 import pytest
 
@@ -18,16 +18,19 @@ Killed = tuple[int, str]
 """So many seeds it took, and the number of what was broken."""
 
 
-class Mutant(Protocol):
-    """A number, and one sentence."""
+@dataclass(frozen=True)
+class Mutant:
+    """A bug: its number, one sentence, and how it replaces what is right, for as long as the patch holds."""
 
-    @property
-    def number(self) -> str:
-        """`M1`."""
-
-    @property
-    def what(self) -> str:
-        """What is wrong."""
+    number: str
+    what: str
+    plant: Callable[[Patch], None]
+    profile: str | None = None
+    """In whose seeds it is looked for; None where it is met often in any."""
+    is_rare: bool = False
+    """It is met in so few that drawn seeds would take hours to find it: only its kept seed is run."""
+    needs_two: bool = False
+    """It shows only where two processes are compared."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,15 @@ class Line:
         return f"| {self.mutant.number} | {self.mutant.what} | {told} | {median} | {killers} |"
 
 
-def first_violated(run: Callable[[int], Outcome], *, base: int, limit: int) -> Killed | None:
-    """Seeds from `base` on until one is violated; None if none of `limit` is."""
-    for count in range(1, limit + 1):
-        outcome = run(base + count - 1)
-        if outcome.verdict == VIOLATED:
-            return count, outcome.number
+def kill(run: Callable[..., Outcome], mutant: Mutant, *, base: int, limit: int) -> Killed | None:
+    """Seeds of its profile from `base` on, with this bug, until one is violated; None if none of `limit` is."""
+    seeds = partial(run, profile=mutant.profile) if mutant.profile else run
+    with Patch.context() as patch:
+        mutant.plant(patch)
+        for count in range(1, limit + 1):
+            outcome = seeds(base + count - 1)
+            if outcome.verdict == VIOLATED:
+                return count, outcome.number
     return None
 
 

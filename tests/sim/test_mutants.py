@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.seeds.many import kept_bugs
-from tests.sim.mutants.base import Mutant
+from tests.seeds.planting import Mutant
+from tests.sim.faults import MIXED
 from tests.sim.mutants.judge import DRAWN, MUTANTS, kill
 
 SEEDS_TO_KILL = 150
@@ -40,6 +41,6 @@ def test_a_rare_bug_has_a_kept_seed() -> None:
 @pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("mutant", DRAWN, ids=lambda mutant: mutant.number)
 def test_a_planted_bug_is_found(mutant: Mutant) -> None:
-    found = kill(mutant, base=0, limit=SEEDS_TO_KILL, profile=mutant.profile)
+    found = kill(mutant, base=0, limit=SEEDS_TO_KILL, profile=mutant.profile or MIXED)
 
     assert found is not None, f"{mutant.number} survived {SEEDS_TO_KILL} seeds: {mutant.what}"

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
+from tests.seeds import planting
 from tests.seeds.outcome import Outcome
-from tests.seeds.planting import Killed, first_violated
-from tests.sim_controller.mutants import MUTANTS, Mutant, Patch
+from tests.seeds.planting import Killed, Mutant, Patch
+from tests.sim_controller.mutants import MUTANTS
 from tests.sim_controller.runner import run
 
 MAX_SEEDS: Final = 60
@@ -36,7 +37,7 @@ def planted(number: str, seed: int, profile: str | None = None) -> Outcome:
 def kill(mutant: Mutant, *, base: int, limit: int) -> Killed | None:
     """Seeds from `base` on until one is violated, and by what; None if none of `limit` is."""
     if not mutant.needs_two:
-        return first_violated(lambda seed: planted(mutant.number, seed, mutant.profile), base=base, limit=limit)
+        return planting.kill(run, mutant, base=base, limit=limit)
     for count in range(1, limit + 1):
         if len(set(digests(mutant.number, base + count - 1))) > 1:
             return count, "I-37"

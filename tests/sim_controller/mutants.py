@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-import pytest
 
 from quorate.controller.commands import (
     alter_partition,
@@ -24,22 +22,9 @@ from quorate.metadata import topics
 from quorate.metadata.partitions import Partition, merged
 from quorate.nouns import NodeId, Offset
 from quorate.records import PartitionChangeRecord
+from tests.seeds.planting import Mutant, Patch
 from tests.sim.faults import MEMBERSHIP
 from tests.sim_controller.tracker import Tracker
-
-Patch = pytest.MonkeyPatch
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A number, one sentence, and how it is planted. `needs_two`: it shows only where two processes are compared."""
-
-    number: str
-    what: str
-    plant: Callable[[Patch], None]
-    needs_two: bool = False
-    profile: str | None = None
-    """In whose seeds it is looked for, if it is seldom met in others."""
 
 
 def _m23(patch: Patch) -> None:

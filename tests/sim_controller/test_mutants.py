@@ -8,8 +8,9 @@ import pytest
 
 from tests.seeds.many import kept_bugs
 from tests.seeds.outcome import VIOLATED
+from tests.seeds.planting import Mutant
 from tests.sim_controller.judge import kill, planted
-from tests.sim_controller.mutants import MUTANTS, Mutant
+from tests.sim_controller.mutants import MUTANTS
 
 SEEDS_TO_KILL = 60
 

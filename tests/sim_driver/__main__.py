@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
+from functools import partial
 from pathlib import Path
 
 from tests.seeds.command import Simulator, main
 from tests.seeds.outcome import Outcome
-from tests.sim_driver.mutants import MUTANTS, kill
+from tests.seeds.planting import kill
+from tests.sim_driver.mutants import MUTANTS
 from tests.sim_driver.runner import PROFILE, PROFILES, home, judged, made, run
 
 
@@ -27,7 +29,7 @@ SIMULATOR = Simulator(
     profiles=PROFILES,
     rows=(),
     mutants=MUTANTS,
-    kill=kill,
+    kill=partial(kill, run),
     seeds=200,
     chunk=5,
     limit=60,

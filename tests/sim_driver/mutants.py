@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -37,27 +36,9 @@ from services.quorum.controller_events import ControllerEvents
 from services.quorum.disk import Disk
 from services.quorum.driver import AppendResult, QuorumDriver
 from services.quorum.endpoints import NodeEndpoints
-from tests.seeds.planting import Killed, Patch, first_violated
+from tests.seeds.planting import Mutant, Patch
 from tests.sim.mutants.base import replace_row
-from tests.sim_driver.runner import CLEANING, LYING, MOVING, PROFILE, WALKING, run
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """`plant` replaces what is right for as long as the patch holds."""
-
-    number: str
-    what: str
-    plant: Callable[[Patch], None]
-    profile: str | None = None
-    """In whose seeds it is looked for; None for the simulator's first."""
-
-
-def kill(mutant: Mutant, *, base: int, limit: int) -> Killed | None:
-    """Seeds from `base` on until one is violated; None if none of `limit` is."""
-    with Patch.context() as patch:
-        mutant.plant(patch)
-        return first_violated(partial(run, profile=mutant.profile or PROFILE), base=base, limit=limit)
+from tests.sim_driver.runner import CLEANING, LYING, MOVING, WALKING
 
 
 def _due_by_the_core(patch: Patch) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim_driver.mutants import MUTANTS, Mutant, kill
+from tests.seeds.planting import Mutant, kill
+from tests.sim_driver.mutants import MUTANTS
+from tests.sim_driver.runner import run
 
 SEEDS_TO_KILL = 120
 """The longest-lived took 60 seeds when this was written."""
@@ -15,11 +17,11 @@ QUICK = ("D1", "D2", "D13")
 @pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("mutant", [each for each in MUTANTS if each.number in QUICK], ids=lambda mutant: mutant.number)
 def test_a_bug_that_is_met_often_is_found(mutant: Mutant) -> None:
-    assert kill(mutant, base=0, limit=20) is not None, mutant.what
+    assert kill(run, mutant, base=0, limit=20) is not None, mutant.what
 
 
 @pytest.mark.mutants
 @pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.number)
 def test_a_planted_bug_is_found(mutant: Mutant) -> None:
-    assert kill(mutant, base=0, limit=SEEDS_TO_KILL) is not None, mutant.what
+    assert kill(run, mutant, base=0, limit=SEEDS_TO_KILL) is not None, mutant.what

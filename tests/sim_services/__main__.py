@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
+from functools import partial
 from pathlib import Path
 
 from tests.seeds.command import Simulator, main
 from tests.seeds.outcome import Outcome
+from tests.seeds.planting import kill
 from tests.sim_driver.runner import home, judged
-from tests.sim_services.mutants import MUTANTS, kill
+from tests.sim_services.mutants import MUTANTS
 from tests.sim_services.runner import PROFILE, PROFILES, made, run
 
 
@@ -28,7 +30,7 @@ SIMULATOR = Simulator(
     profiles=PROFILES,
     rows=(),
     mutants=MUTANTS,
-    kill=kill,
+    kill=partial(kill, run),
     seeds=200,
     chunk=5,
     limit=60,

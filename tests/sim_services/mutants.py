@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Any, Final
 
 from quorate.controller.engine.engine import Answer, Engine, QueueLimit
@@ -21,18 +20,10 @@ from services.controller.periodic_tasks import PeriodicTasks
 from services.controller.quorum_link import QuorumLink
 from services.controller.quorum_node import QuorumNode
 from services.controller.sessions import SessionLookup as SessionsAskedFor
-from tests.seeds.planting import Killed, first_violated
-from tests.sim_driver.mutants import Mutant, Patch
-from tests.sim_services.runner import LEADING, PROFILE, run
+from tests.seeds.planting import Mutant, Patch
+from tests.sim_services.runner import LEADING
 
 LONG_S: Final = 30.0
-
-
-def kill(mutant: Mutant, *, base: int, limit: int) -> Killed | None:
-    """Seeds from `base` on until one is violated; None if none of `limit` is."""
-    with Patch.context() as patch:
-        mutant.plant(patch)
-        return first_violated(partial(run, profile=mutant.profile or PROFILE), base=base, limit=limit)
 
 
 def _is_sure_of_itself(patch: Patch) -> None:

@@ -1,30 +1,9 @@
-"""What a planted bug is: a number of reliability.md 2.6, one sentence, and how it is put in place of what is right."""
+"""How bugs are planted in the core's tables. Their numbers are those of reliability.md 2.6."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
-import pytest
-
 from quorate.raft import matrix
-from tests.sim.faults import MIXED
-
-Patch = pytest.MonkeyPatch
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """`plant` replaces what is right for as long as the patch holds. In worlds of `profile` it is met often.
-
-    A rare bug is met in so few worlds that drawn seeds would take hours to find it: only its kept seed is run.
-    """
-
-    number: str
-    what: str
-    plant: Callable[[Patch], None]
-    profile: str = MIXED
-    is_rare: bool = False
+from tests.seeds.planting import Patch
 
 
 def replace_row(patch: Patch, message: type, right: object, wrong: object) -> None:

@@ -7,9 +7,10 @@ from quorate.raft import LogView, Raft, following, parked_fetches, progress, ser
 from quorate.raft.messages import FetchRequest, FetchResponse
 from quorate.raft.roles import Follower, Leader, Role
 from quorate.raft.step_context import StepContext
+from tests.seeds.planting import Mutant, Patch
 from tests.sim.content import image_after
 from tests.sim.listener import Listener
-from tests.sim.mutants.base import Mutant, Patch, replace_row
+from tests.sim.mutants.base import replace_row
 
 
 def _m1(patch: Patch) -> None:

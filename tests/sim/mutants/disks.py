@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from quorate.nouns import Offset, OffsetAndEpoch
+from tests.seeds.planting import Mutant, Patch
 from tests.sim.disk import PART, Disk, name_of
 from tests.sim.driver import Driver
 from tests.sim.faults import SNAPSHOTS, STORAGE
 from tests.sim.files import Files
 from tests.sim.log_file import LogFile
-from tests.sim.mutants.base import Mutant, Patch
 
 
 def _m17(patch: Patch) -> None:

@@ -21,10 +21,11 @@ from quorate.raft.messages import (
 from quorate.raft.requests import InFlightRequest, Requests
 from quorate.raft.roles import Candidate, Leader, Resigned, Role, known_leader
 from quorate.raft.step_context import Refused, StepContext
+from tests.seeds.planting import Mutant, Patch
 from tests.sim.content import encode_election
 from tests.sim.disk import STATE, TEMPORARY, Disk
 from tests.sim.faults import MEMBERSHIP
-from tests.sim.mutants.base import Mutant, Patch, replace_pursuit, replace_row
+from tests.sim.mutants.base import replace_pursuit, replace_row
 
 
 def _persist_later(disk: Disk, state: ElectionState) -> Iterator[str]:

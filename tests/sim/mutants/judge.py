@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 
 from quorate.raft import LogView, Raft
-from tests.seeds.planting import Killed, first_violated
+from tests.seeds import planting
+from tests.seeds.planting import Killed, Mutant, Patch
 from tests.sim.invariants import checker
 from tests.sim.mutants import commits, disks, elections, members, presence
-from tests.sim.mutants.base import Mutant, Patch
 from tests.sim.runner import run
 
 MUTANTS = sorted(
@@ -26,10 +26,9 @@ MAX_SEEDS = 300
 def kill(mutant: Mutant, *, base: int, limit: int, profile: str | None = None) -> Killed | None:
     """Seeds from `base` on until one is violated; None if none of `limit` is. Of every profile as they are drawn."""
     with Patch.context() as patch:
-        mutant.plant(patch)
         for opinion in ("check_log", "check_role", "check_counts"):
             patch.setattr(checker, opinion, _no_opinion)
-        return first_violated(partial(run, profile=profile), base=base, limit=limit)
+        return planting.kill(run, replace(mutant, profile=profile), base=base, limit=limit)
 
 
 def _no_opinion(_: Raft | LogView) -> None:

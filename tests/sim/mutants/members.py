@@ -7,8 +7,9 @@ from quorate.raft import Voter, VoterSet, membership, membership_faults, progres
 from quorate.raft.history import History
 from quorate.raft.roles import Leader
 from quorate.raft.step_context import StepContext
+from tests.seeds.planting import Mutant, Patch
 from tests.sim.faults import MEMBERSHIP
-from tests.sim.mutants.base import Mutant, Patch, replace_pursuit
+from tests.sim.mutants.base import replace_pursuit
 
 
 def _nothing(*_: object) -> None:

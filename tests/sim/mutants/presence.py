@@ -7,7 +7,8 @@ from quorate.raft import presence, progress, role_entry
 from quorate.raft.messages import ControllerPresenceRequest
 from quorate.raft.roles import Follower, Leader, Progress, Role
 from quorate.raft.step_context import StepContext
-from tests.sim.mutants.base import Mutant, Patch, replace_pursuit, replace_row
+from tests.seeds.planting import Mutant, Patch
+from tests.sim.mutants.base import replace_pursuit, replace_row
 
 
 def _hands_over_blindly(patch: Patch) -> None:
