@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -13,6 +17,14 @@ from tests.seeds.outcome import VIOLATED, VOID, Outcome, of
 
 Run = Callable[[int], Outcome]
 SHOWN_MAX = 3
+SCRIPT = """
+import json, sys
+from importlib import import_module
+
+module, name, calls = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+for call in calls:
+    print(getattr(import_module(module), name)(*call).digest)
+"""
 BUG = re.compile(r"([A-Z]+[0-9]+f?): ")
 
 
@@ -26,6 +38,13 @@ def run_many(run: Run, seeds: Sequence[int], *, jobs: int, chunk: int) -> Iterat
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         yield from pool.map(run, seeds, chunksize=chunk)
+
+
+def digests(run: Callable[..., Outcome], *calls: Sequence[object], hash_seed: str) -> list[str]:
+    """What `run` comes to with each of these arguments, in a new process with this PYTHONHASHSEED."""
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", SCRIPT, run.__module__, run.__name__, json.dumps(calls)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
 
 
 def summed(outcomes: Sequence[Outcome], what: str) -> Counter[str]:

@@ -8,7 +8,7 @@ from tests.seeds.outcome import VIOLATED, Outcome, judge
 from tests.sim.world import World
 
 
-def run(seed: int, *, profile: str | None = None) -> Outcome:
+def run(seed: int, profile: str | None = None) -> Outcome:
     """One seed, from its first event to its verdict."""
     return judged(World(seed, profile=profile))
 

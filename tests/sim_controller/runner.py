@@ -8,7 +8,7 @@ from tests.sim.invariants.base import Violation
 from tests.sim_controller.world import ControllerWorld
 
 
-def run(seed: int, *, profile: str | None = None) -> Outcome:
+def run(seed: int, profile: str | None = None) -> Outcome:
     """One seed, from its first event to its verdict."""
     return judged(ControllerWorld(seed, profile=profile))
 
