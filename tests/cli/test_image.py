@@ -246,14 +246,44 @@ def test_a_torn_tail_is_noted_and_the_rest_is_shown(directory: Path, partition: 
 
 
 def test_a_checkpoint_without_its_footer_is_not_believed(directory: Path, partition: Path) -> None:
+    """The log has what it says; where it has not (`--as-of` does not reach beyond the log), it is refused."""
     path = partition / "00000000000000000007-0000000001.checkpoint"
     path.chmod(0o644)
     path.write_bytes(path.read_bytes()[:-75])
+    why = f"{path}: no SnapshotFooter: the checkpoint was not written to its end"
 
-    ran = run("image", "show", "--offline", directory)
+    for offset in (7, END_OFFSET):
+        found = load(directory, as_of=offset)
 
-    assert (1, "") == (ran.code, ran.out)
-    assert f"quorate: {path}: no SnapshotFooter: the checkpoint was not written to its end" in ran.err
+        assert canonical(state_below(offset)) == canonical(found.state)
+        assert (None, [True]) == (found.checkpoint, [note.startswith(why) for note in found.notes])
+
+    write_log(directory.parent / "short", a_history()[:4])
+    for log in (directory.parent / "short" / "__cluster_metadata-0" / LOG_NAME, None):
+        (partition / LOG_NAME).unlink()
+        if log is not None:
+            shutil.copy(log, partition)
+        ran = run("image", "show", "--offline", directory)
+
+        assert (1, "") == (ran.code, ran.out)
+        assert f"quorate: {why}" in ran.err
+
+
+def test_a_damaged_checkpoint_of_kafka_does_not_hide_the_log(tmp_path: Path) -> None:
+    """The next older one is taken, or the log from its beginning; voters come from them, too."""
+    partition = shutil.copytree(CONTROLLER, tmp_path / "node") / "__cluster_metadata-0"
+    whole = load(partition)
+
+    for count, path in enumerate(sorted(partition.glob("*[1-9]-*.checkpoint"), reverse=True), 1):
+        flip(path, path.stat().st_size // 2)
+        found = load(partition)
+
+        assert (whole.as_of_offset, whole.voters, count) == (found.as_of_offset, found.voters, len(found.notes))
+        assert canonical(whole.state) == canonical(found.state)
+        assert found.notes[-1].startswith(f"{path}: ")
+        assert path != found.checkpoint
+    ran = run("image", "show", "--offline", partition)
+    assert (0, count) == (ran.code, ran.out.count("the state is rebuilt without this checkpoint"))
 
 
 def test_a_record_that_contradicts_the_log_is_named(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ transaction are left out by default: they count only at its end, and a failover 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 
@@ -69,9 +69,9 @@ def load(path: Path, *, as_of: Offset | None = None, with_open_transaction: bool
     """
     found = Offline(path=path)
     if path.is_dir():
-        _load_directory(metadata_directory(path).partition, found, as_of)
+        found = _load_directory(metadata_directory(path).partition, found, as_of)
     else:
-        _load_file(path, found, as_of)
+        found = _load_file(path, found, as_of)
     _require_reached(found, as_of)
     found.transaction = found.state.transactions.open
     if found.transaction is not None:
@@ -84,61 +84,91 @@ def load(path: Path, *, as_of: Offset | None = None, with_open_transaction: bool
     return found
 
 
-def _load_file(path: Path, found: Offline, as_of: Offset | None) -> None:
+def _load_file(path: Path, found: Offline, as_of: Offset | None) -> Offline:
     (file,) = files_below(path)
     if kind_of(file) is FileKind.CHECKPOINT:
-        _load_checkpoint(file, found)
-    elif kind_of(file) is FileKind.LOG:
+        return _with_checkpoint(file, found)
+    if kind_of(file) is FileKind.LOG:
         base = first_offset_of(file)
         if base > 0:
             raise Failed(f"{file} begins at offset {base}: the state before it is in a checkpoint, give the directory")
         _Tail(found, as_of).segment(file, ScanPosition(0, floor=BOOTSTRAP_ID, listed=(), durable=0), is_last=True)
-    else:
-        raise Failed(f"{file} holds no state: a directory, a checkpoint or a .log does")
+        return found
+    raise Failed(f"{file} holds no state: a directory, a checkpoint or a .log does")
 
 
-def _load_directory(partition: Path, found: Offline, as_of: Offset | None) -> None:
+def _load_directory(partition: Path, found: Offline, as_of: Offset | None) -> Offline:
     if not partition.is_dir():
         raise Failed(f"{found.path} has no metadata log yet")
-    checkpoints, bases = checkpoint_ids(partition), segment_bases(partition)
+    checkpoints = checkpoint_ids(partition)
     if BOOTSTRAP_ID in checkpoints:
         # It is read for the first voters only: its records are also written to the log (KIP-853, Kafka 4.4).
-        _load_checkpoint(checkpoint_file(partition, BOOTSTRAP_ID), found, with_state=False)
+        found = _with_checkpoint(checkpoint_file(partition, BOOTSTRAP_ID), found, with_state=False)
     usable = [each for each in checkpoints if each != BOOTSTRAP_ID and (as_of is None or each.offset <= as_of)]
-    base = max(usable, key=lambda each: each.offset, default=None)
-    if base is not None:
-        if bases and bases[0] > base.offset and (as_of is None or as_of > base.offset):
-            raise Failed(
-                f"{partition}: offsets {base.offset} to {bases[0] - 1} are missing: "
-                f"the checkpoint ends at {base.offset}, the log begins at {bases[0]}"
+    return _load_from(partition, usable, found, as_of) if usable else _load_from_beginning(partition, found, as_of)
+
+
+def _load_from(partition: Path, usable: list[OffsetAndEpoch], found: Offline, as_of: Offset | None) -> Offline:
+    """Rebuilds the state from the newest checkpoint; if it is damaged, from what is before it, if the log has the rest.
+
+    Raises Corrupt for that damage if nothing before it leads on, Failed if the log begins after the checkpoint.
+    """
+    *older, base = usable
+    bases = segment_bases(partition)
+    if bases and bases[0] > base.offset and (as_of is None or as_of > base.offset):
+        raise Failed(
+            f"{partition}: offsets {base.offset} to {bases[0] - 1} are missing: "
+            f"the checkpoint ends at {base.offset}, the log begins at {bases[0]}"
+        )
+    try:
+        loaded = _with_checkpoint(checkpoint_file(partition, base), found)
+    except Corrupt as damage:
+        other = replace(found, notes=[*found.notes, f"{damage}; the state is rebuilt without this checkpoint"])
+        try:
+            other = (
+                _load_from(partition, older, other, as_of) if older else _load_from_beginning(partition, other, as_of)
             )
-        _load_checkpoint(checkpoint_file(partition, base), found)
-        if lost := lost_credentials(partition, base, found.state):
-            found.notes.append(f"the checkpoint lacks SCRAM credentials that the log before it has: {described(lost)}")
-    elif bases and bases[0] > 0:
-        later = [each for each in checkpoints if each.offset >= bases[0]]
+        except (Corrupt, Failed):
+            raise damage from None
+        if other.as_of_offset < base.offset:
+            raise
+        return other
+    if lost := lost_credentials(partition, base, loaded.state):
+        loaded.notes.append(f"the checkpoint lacks SCRAM credentials that the log before it has: {described(lost)}")
+    _load_tail(partition, bases, loaded, as_of, floor=base)
+    return loaded
+
+
+def _load_from_beginning(partition: Path, found: Offline, as_of: Offset | None) -> Offline:
+    bases = segment_bases(partition)
+    if bases and bases[0] > 0:
+        later = [each for each in checkpoint_ids(partition) if each.offset >= bases[0]]
         rule = (
             f"the first state that can be rebuilt is at {later[0].offset}" if later else "there is no checkpoint of it"
         )
         raise Failed(f"{partition} begins at offset {bases[0]}: of what lies before, {rule}")
-    _load_tail(partition, bases, found, as_of, floor=base or BOOTSTRAP_ID)
+    _load_tail(partition, bases, found, as_of, floor=BOOTSTRAP_ID)
+    return found
 
 
-def _load_checkpoint(path: Path, found: Offline, *, with_state: bool = True) -> None:
+def _with_checkpoint(path: Path, found: Offline, *, with_state: bool = True) -> Offline:
+    """Returns `found` with what a checkpoint holds. Raises Corrupt, naming the file; `found` is unchanged then."""
+    loaded = replace(found, state=ClusterState(), checkpoint=path)
     reader = SnapshotReader(path)
     try:
         for kind, value in reader.control_records():
-            _take_control(found, int(kind), value)
+            _take_control(loaded, int(kind), value)
         snapshot = checkpoint_id(path) or BOOTSTRAP_ID
         if with_state:
-            found.state.load(map(decode_record, reader.values()), snapshot.offset)
+            loaded.state.load(map(decode_record, reader.values()), snapshot.offset)
     except ReplayFault as fault:
         raise Corrupt(str(fault), path=path) from None
     except Corrupt as damage:
         raise damage.at(path) from None
     finally:
         reader.close()
-    found.as_of_offset, found.epoch, found.checkpoint = snapshot.offset, snapshot.epoch, path
+    loaded.as_of_offset, loaded.epoch = snapshot.offset, snapshot.epoch
+    return loaded
 
 
 def _load_tail(
