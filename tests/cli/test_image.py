@@ -24,14 +24,16 @@ from quorate.records import (
     ClientQuotaRecord,
     ConfigRecord,
     EndTransactionRecord,
+    NoOpRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnknownRecord,
     UserScramCredentialRecord,
     decode_record,
+    encode_record,
 )
 from quorate.storage.names import DURABLE_MARK
-from quorate.wire.batch import batches, data_values, read_header
+from quorate.wire.batch import batches, data_batch, data_values, read_header
 from tests.cli.directories import (
     END_OFFSET,
     KAFKA_NODES,
@@ -232,6 +234,17 @@ def test_damage_is_named_with_the_last_offset_before_it(directory: Path, partiti
     assert (str(partition / LOG_NAME), position) == (error["file"], error["position"])
     assert "--as-of 8 shows the state before" in error["message"]
     assert 8 == run("image", "show", "--offline", directory, "--as-of", 8, "--json").document["asOfOffset"]
+
+
+@pytest.mark.parametrize("ms", [1 << 62, -(1 << 63)])
+def test_a_timestamp_in_no_year_is_shown_as_its_number(tmp_path: Path, ms: int) -> None:
+    last = data_batch(base_offset=END_OFFSET, epoch=2, timestamp_ms=ms, values=[encode_record(NoOpRecord(), 0)])
+    write_log(tmp_path, [*a_history(), last])
+
+    ran = run("image", "show", "--offline", tmp_path)
+
+    assert (0, "") == (ran.code, ran.err)
+    assert f"  last record     {ms} ms since 1970\n" in ran.out
 
 
 def test_a_torn_tail_is_noted_and_the_rest_is_shown(directory: Path, partition: Path) -> None:

@@ -70,6 +70,17 @@ def test_tls_with_pem_files(tmp_path: Path) -> None:
     assert not trusting.tls.check_hostname
 
 
+def test_what_is_between_certificates_may_be_in_any_language(tmp_path: Path) -> None:
+    """`openssl s_client -showcerts` prints the subject before each; Kafka's clients read only the certificates."""
+    contexts(tmp_path)
+    certificates = "subject=O=Müller\n" + (tmp_path / "certificate.pem").read_text()
+
+    config = parse_client_config({"security.protocol": "SSL", "ssl.truststore.certificates": certificates})
+
+    assert config.tls is not None
+    assert 1 == len(config.tls.get_ca_certs())
+
+
 @pytest.mark.parametrize(
     ("properties", "says"),
     [
@@ -88,6 +99,15 @@ def test_tls_with_pem_files(tmp_path: Path) -> None:
         (
             {"security.protocol": "SSL", "ssl.truststore.certificates": "none"},
             "ssl.truststore.certificates; it cannot be loaded: no start line",
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": "/a\0b"},
+            "ssl.truststore.location is '/a\\x00b'; it cannot be loaded: embedded null byte",
+        ),
+        ({"security.protocol": "SSL", "ssl.truststore.certificates": "ü"}, "ssl.truststore.certificates; it cannot"),
+        (
+            {"client.id": "é" * 16_384},
+            "client.id has 32768 bytes of UTF-8; a request has room for 32767",
         ),
         (
             {"security.protocol": "SSL", "ssl.keystore.type": "PEM", "ssl.keystore.location": __file__},

@@ -102,9 +102,7 @@ def lines(found: Offline) -> Iterator[str]:
 
 
 def _where(found: Offline) -> Iterator[str]:
-    when = NOTHING
-    if found.last_timestamp is not None:
-        when = datetime.fromtimestamp(found.last_timestamp / 1000, UTC).isoformat(timespec="milliseconds")
+    when = NOTHING if found.last_timestamp is None else _time(found.last_timestamp)
     yield f"State as of offset {found.as_of_offset}"
     heading: list[Row] = [
         ("from", found.path),
@@ -117,6 +115,18 @@ def _where(found: Offline) -> Iterator[str]:
         name = found.transaction.name or "one without a name"
         heading.append(("transaction", f"{name}, open since {found.transaction.start}"))
     yield from _columns([*heading, *(("note", note) for note in found.notes)])
+
+
+def _time(ms: int) -> str:
+    """Formats ms since 1970 as ISO 8601 in UTC; a number that is in no year from 1 to 9999 stays a number.
+
+    >>> _time(1 << 62)
+    '4611686018427387904 ms since 1970'
+    """
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms since 1970"
 
 
 def _voters(found: Offline) -> list[dict[str, Any]] | None:

@@ -46,6 +46,8 @@ _READ: Final = (
 )
 """The properties that say how to log in and whom to trust; a client has others, which are not read here."""
 
+CLIENT_ID_MAX_BYTES: Final = 32_767
+"""A request's header has the client's id as a NULLABLE_STRING, with its length in 16 bits."""
 _HOST_AND_PORT: Final = re.compile(r"\s*(?:[A-Za-z_]+://)?(\[[0-9a-fA-F:.]+\]|[^\s\[\]:/]+):([0-9]{1,5})\s*")
 
 Endpoint = tuple[str, int]
@@ -95,7 +97,7 @@ def parse_client_config(properties: Mapping[str, str]) -> ClientConfig:
         raise ValueError(f"security.protocol is {protocol!r}; it is one of {', '.join(SECURITY_PROTOCOLS)}")
     _, with_tls, with_sasl = SECURITY_PROTOCOLS[protocol]
     return ClientConfig(
-        settings=ClientSettings(client_id=properties.get("client.id", "quorate")),
+        settings=ClientSettings(client_id=_client_id(properties)),
         timeouts=Timeouts(
             connect_ms=_ms(properties, "socket.connection.setup.timeout.ms", DEFAULT_TIMEOUTS.connect_ms),
             request_ms=_ms(properties, "request.timeout.ms", DEFAULT_TIMEOUTS.request_ms),
@@ -136,6 +138,13 @@ def read_client_properties(
     return properties
 
 
+def _client_id(properties: Mapping[str, str]) -> str:
+    text = properties.get("client.id", "quorate")
+    if (size := len(text.encode("utf-8"))) > CLIENT_ID_MAX_BYTES:
+        raise ValueError(f"client.id has {size} bytes of UTF-8; a request has room for {CLIENT_ID_MAX_BYTES}")
+    return text
+
+
 def _ms(properties: Mapping[str, str], name: str, default: int) -> int:
     text = properties.get(name, str(default)).strip()
     if not (text.isascii() and text.isdecimal() and 0 < int(text) < 1 << 31):
@@ -144,10 +153,12 @@ def _ms(properties: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
+    certificates = properties.get("ssl.truststore.certificates")
+    if certificates is not None:
+        # What is not ASCII stands between them, as in a subject that `openssl s_client -showcerts` prints.
+        certificates = certificates.encode("ascii", "replace").decode("ascii")
     with _loading(properties, "ssl.truststore"):
-        context = ssl.create_default_context(
-            cafile=_pem(properties, "ssl.truststore"), cadata=properties.get("ssl.truststore.certificates")
-        )
+        context = ssl.create_default_context(cafile=_pem(properties, "ssl.truststore"), cadata=certificates)
     if properties.get("ssl.endpoint.identification.algorithm", "https").strip() == "":
         context.check_hostname = False
     if keystore := _pem(properties, "ssl.keystore"):
@@ -162,10 +173,10 @@ def _loading(properties: Mapping[str, str], store: str) -> Iterator[None]:
     """Turns the error of a store that cannot be loaded into a ValueError with its property."""
     try:
         yield
-    except OSError as problem:
+    except (OSError, ValueError) as problem:  # a ValueError for a NUL in a file's name, or a password too long for TLS
         file = properties.get(f"{store}.location")
         what = f"{store}.certificates" if file is None else f"{store}.location is {file!r}"
-        raise ValueError(f"{what}; it cannot be loaded: {problem.strerror or problem}") from None
+        raise ValueError(f"{what}; it cannot be loaded: {getattr(problem, 'strerror', None) or problem}") from None
 
 
 def _pem(properties: Mapping[str, str], store: str) -> str | None:
