@@ -16,6 +16,7 @@ from quorate.cli.reading import check_regular
 from quorate.errors import Corrupt
 from quorate.nouns import EPOCHS_END, Epoch
 from quorate.storage.election_file import ElectionFile
+from quorate.storage.epochs_file import EpochsFile
 from quorate.storage.lock import DirectoryLock, Locked
 from quorate.storage.meta_properties import check_owner
 from quorate.storage.names import LOG, PARTITION_DIRECTORY, checkpoint_ids, segment_bases, segment_file
@@ -63,12 +64,19 @@ def _reset(partition: Path, epoch: Epoch) -> Epoch:
 
 
 def _last_epoch(partition: Path) -> Epoch:
-    """Returns the highest epoch in the checkpoints and the last segment, up to the first damage; 0 without any."""
+    """Returns the highest epoch in the checkpoints, leader-epoch-checkpoint and the last batches; 0 without any.
+
+    The batches are those of the last segment that has one, up to the first damage: a roll makes its segment empty.
+    """
     found = [0, *(each.epoch for each in checkpoint_ids(partition))]
-    for base in segment_bases(partition)[-1:]:
+    found += [epoch for epoch, _ in EpochsFile(partition).read()]
+    for base in reversed(segment_bases(partition)):
+        epochs = []
         try:
             for _, header in batches(segment_file(partition, base, LOG).read_bytes()):
-                found.append(header.epoch)
+                epochs.append(header.epoch)
         except Corrupt:  # a torn tail, which the node's next start truncates
-            continue
+            pass
+        if epochs:
+            return max(*found, *epochs)
     return max(found)
