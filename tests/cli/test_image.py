@@ -200,7 +200,7 @@ def test_a_gap_between_checkpoint_and_log_is_named(directory: Path, partition: P
         ran = run("image", "show", "--offline", directory, *options)
 
         assert (1, "") == (ran.code, ran.out)
-        assert f"{partition}: offsets 7 to 8 are missing: the checkpoint ends at 7, the log begins at 9" in ran.err
+        assert f"{directory}: offsets 7 to 8 are missing: the checkpoint ends at 7, the log begins at 9" in ran.err
     assert 7 == load(partition, as_of=7).as_of_offset
 
 

@@ -59,7 +59,7 @@ def dump_live(
     live: LiveQuorum, *, as_json: bool, explain: bool, with_secrets: bool, from_offset: Offset, to_offset: Offset | None
 ) -> None:
     """Prints the batches and records up to the high watermark. Raises as `dump`, and Failed."""
-    with _fetched(live) as (directory, _), chdir(directory):
+    with _fetched(live):
         dump(
             Path(PARTITION_DIRECTORY),
             as_json=as_json,
@@ -72,15 +72,21 @@ def dump_live(
 
 def show_live(live: LiveQuorum, *, as_of: Offset | None, with_open_transaction: bool, as_json: bool) -> None:
     """Prints the committed state. Raises as `show`, and Failed."""
-    with _fetched(live) as (directory, high_watermark):
-        found = load(directory, as_of=as_of, with_open_transaction=with_open_transaction)
-    found.path, found.high_watermark = live.bootstrap, high_watermark
+    with _fetched(live) as high_watermark:
+        found = load(
+            Path(PARTITION_DIRECTORY), name=live.bootstrap, as_of=as_of, with_open_transaction=with_open_transaction
+        )
+    found.high_watermark = high_watermark
+    found.checkpoint = found.checkpoint and Path(found.checkpoint.name)
     show_state(found, as_json=as_json)
 
 
 @contextmanager
-def _fetched(live: LiveQuorum) -> Iterator[tuple[Path, Offset]]:
-    """Yields a directory with the log as files, and the high watermark. Raises Failed if it cannot be read."""
+def _fetched(live: LiveQuorum) -> Iterator[Offset]:
+    """Yields the high watermark, in a working directory with the log as files. Raises Failed if it cannot be read.
+
+    The files' names are relative in all output, as the directory is removed when it is read.
+    """
     endpoints, config = live.endpoints(), live.config()
     with TemporaryDirectory(prefix="quorate-") as name:
         directory = Path(name)
@@ -89,7 +95,8 @@ def _fetched(live: LiveQuorum) -> Iterator[tuple[Path, Offset]]:
             high_watermark = asyncio.run(_fetch(Observer(endpoints, config), _Files(directory / PARTITION_DIRECTORY)))
         except TimeoutError as problem:
             raise Failed(f"{live.bootstrap}: {problem}") from None
-        yield directory, high_watermark
+        with chdir(directory):
+            yield high_watermark
 
 
 async def _fetch(observer: Observer, files: _Files) -> Offset:

@@ -61,13 +61,16 @@ class Offline:
     notes: list[str] = field(default_factory=list)
 
 
-def load(path: Path, *, as_of: Offset | None = None, with_open_transaction: bool = False) -> Offline:
+def load(
+    path: Path, *, name: str | None = None, as_of: Offset | None = None, with_open_transaction: bool = False
+) -> Offline:
     """Rebuilds the state from a directory, a checkpoint or a log, with all records below `as_of` (None: all records).
 
+    `name` is what the source is called in place of its path.
     Records of an open transaction are applied only `with_open_transaction`, as Kafka publishes them only at its end.
     Raises Failed if the files do not reach `as_of`, or lack offsets below it; Corrupt for damage before it; OSError.
     """
-    found = Offline(path=path)
+    found = Offline(path=name or path)
     if path.is_dir():
         found = _load_directory(metadata_directory(path).partition, found, as_of)
     else:
@@ -117,7 +120,7 @@ def _load_from(partition: Path, usable: list[OffsetAndEpoch], found: Offline, as
     bases = segment_bases(partition)
     if bases and bases[0] > base.offset and (as_of is None or as_of > base.offset):
         raise Failed(
-            f"{partition}: offsets {base.offset} to {bases[0] - 1} are missing: "
+            f"{found.path}: offsets {base.offset} to {bases[0] - 1} are missing: "
             f"the checkpoint ends at {base.offset}, the log begins at {bases[0]}"
         )
     try:
@@ -146,7 +149,7 @@ def _load_from_beginning(partition: Path, found: Offline, as_of: Offset | None) 
         rule = (
             f"the first state that can be rebuilt is at {later[0].offset}" if later else "there is no checkpoint of it"
         )
-        raise Failed(f"{partition} begins at offset {bases[0]}: of what lies before, {rule}")
+        raise Failed(f"{found.path} begins at offset {bases[0]}: of what lies before, {rule}")
     _load_tail(partition, bases, found, as_of, floor=BOOTSTRAP_ID)
     return found
 

@@ -54,18 +54,25 @@ async def connect(
     loop = asyncio.get_running_loop()
     state = ClientConnection(settings, begin=begin, api_versions_version=api_versions_version)
     connection = Connection(state, timeouts)
-    async with asyncio.timeout(timeouts.connect_ms / 1000):
-        try:
-            await loop.create_connection(lambda: connection, host, port, ssl=tls)
-        except OSError:  # ssl.SSLCertVerificationError is a ValueError, too
+    try:
+        async with asyncio.timeout(timeouts.connect_ms / 1000) as limit:
+            try:
+                await loop.create_connection(lambda: connection, host, port, ssl=tls)
+            except OSError:  # ssl.SSLCertVerificationError is a ValueError, too
+                raise
+            except (ValueError, OverflowError) as problem:  # a host without a form in DNS (IDNA), or no port
+                raise OSError(f"{host!r}, port {port}, is no address: {problem}") from None
+            try:
+                await connection.wait_ready()
+            except BaseException:
+                connection.abort()
+                raise
+    except TimeoutError:
+        if not limit.expired():
             raise
-        except (ValueError, OverflowError) as problem:  # a host without a form in DNS (IDNA), or no port
-            raise OSError(f"{host!r}, port {port}, is no address: {problem}") from None
-        try:
-            await connection.wait_ready()
-        except BaseException:
-            connection.abort()
-            raise
+        raise TimeoutError(
+            f"no connection within {timeouts.connect_ms} ms (socket.connection.setup.timeout.ms)"
+        ) from None
     return connection
 
 

@@ -90,7 +90,7 @@ class FailedTry:
         return None
 
     def __str__(self) -> str:
-        return f"{self._where}: {self.cause or type(self.cause).__name__}"
+        return f"{self._where}: {str(self.cause) or type(self.cause).__name__}"
 
     @property
     def _where(self) -> str:
