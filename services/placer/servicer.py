@@ -24,7 +24,8 @@ PARTITIONS_MAX = 10_000
 """Most partitions of one topic, as Kafka's ReplicationControlManager.MAX_PARTITIONS_PER_BATCH."""
 REPLICAS_MAX = 100_000
 """Most replicas of one topic, all partitions together."""
-
+REQUEST_MAX = 2 * REPLICAS_MAX
+"""Most replicas that one request places, and most topics in it: a controller sends another topic with 100,000."""
 
 PARTITIONS_PER_TURN = 1_000
 """The partitions that are placed between two turns of others: some 2 ms of CPU."""
@@ -36,7 +37,10 @@ class PlacerService(PlacerServicer):
     """Serves `kraft.service.Placer`; its only state is a cache of sorted broker sets."""
 
     async def Place(self, request: PlaceRequest, context: grpc.aio.ServicerContext[Any, Any]) -> PlaceResponse:
-        """Places each topic or refuses it with an error of its own. Raises ApiError for an invalid list of brokers."""
+        """Places each topic or refuses it with an error of its own.
+
+        Raises ApiError(INVALID_REQUEST) for an invalid list of brokers, ApiError(POLICY_VIOLATION) for too many topics.
+        """
         return await _answer(request, _racks_of(request, None))
 
     async def PlaceStream(
@@ -70,18 +74,23 @@ def _racks_of(request: PlaceRequest, before: Racks | None) -> Racks:
 
 async def _answer(request: PlaceRequest, racks: Racks) -> PlaceResponse:
     chance = random.Random(request.seed) if request.HasField("seed") else random.Random()
+    if len(request.topics) > REQUEST_MAX:
+        message = f"topics: {len(request.topics)} items; a request has at most {REQUEST_MAX}"
+        raise ApiError(ErrorCode.POLICY_VIOLATION, message, {"field": "topics"})
     response = PlaceResponse()
-    since_turn = 0
+    since_turn, room = 0, REQUEST_MAX
     for topic in request.topics:
-        since_turn += TOPIC_AS_PARTITIONS + topic.partition_count
+        since_turn += TOPIC_AS_PARTITIONS + max(0, topic.partition_count)
         if since_turn > PARTITIONS_PER_TURN:
             await asyncio.sleep(0)
             since_turn = 0
-        placed = _placed(topic, racks, chance)
+        placed = _placed(topic, racks, chance, room)
         answer = response.topics.add()
         if isinstance(placed, ApiError):
             answer.error_code, answer.error_message = placed.code, placed.message
-        elif request.replicas_in_one_list:
+            continue
+        room -= topic.partition_count * topic.replication_factor
+        if request.replicas_in_one_list:
             answer.replicas.extend(chain.from_iterable(placed))
         else:
             await _write_partitions(answer, placed)
@@ -93,19 +102,26 @@ def _racks(brokers: tuple[UsableBroker, ...]) -> Racks:
     return Racks.of(brokers)
 
 
-def _check(spec: PlacementSpec) -> None:
-    """Raises ApiError(POLICY_VIOLATION) for a topic with more partitions or replicas than a request may place."""
+def _check(spec: PlacementSpec, room: int) -> None:
+    """Raises ApiError(POLICY_VIOLATION) for a topic that is too large, or has more than the `room` replicas left."""
     count, replicas = spec.partition_count, spec.partition_count * spec.replication_factor
     if count > PARTITIONS_MAX:
-        raise ApiError(ErrorCode.POLICY_VIOLATION, f"{count} partitions; a request places at most {PARTITIONS_MAX}")
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION, f"{count} partitions; at most {PARTITIONS_MAX} of a topic are placed"
+        )
     if replicas > REPLICAS_MAX:
-        raise ApiError(ErrorCode.POLICY_VIOLATION, f"{replicas} replicas; a request places at most {REPLICAS_MAX}")
+        raise ApiError(ErrorCode.POLICY_VIOLATION, f"{replicas} replicas; at most {REPLICAS_MAX} of a topic are placed")
+    if replicas > room:
+        message = (
+            f"{replicas} replicas; a request places at most {REQUEST_MAX}, and the topics before have all but {room}"
+        )
+        raise ApiError(ErrorCode.POLICY_VIOLATION, message)
 
 
-def _placed(topic: PlaceRequest.Topic, racks: Racks, chance: Random) -> tuple[Replicas, ...] | ApiError:
+def _placed(topic: PlaceRequest.Topic, racks: Racks, chance: Random, room: int) -> tuple[Replicas, ...] | ApiError:
     spec = PlacementSpec(partition_count=topic.partition_count, replication_factor=topic.replication_factor)
     try:
-        _check(spec)
+        _check(spec, room)
         placement = place(spec, racks, chance)
     except ApiError as refusal:
         REFUSED.add(1)

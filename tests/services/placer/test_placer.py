@@ -20,9 +20,11 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.placement import PlacementSpec, Racks, UsableBroker, place
 from quorate.runtime.client import Client, open_channel
 from quorate.runtime.server import Server
+from quorate.runtime.statuses import error_from_call
 from services.controller.placement_requests import REPLICAS_PER_ROUND_MAX, Placing
 from services.placer.servicer import PlacerService
 from tests.runtime.test_telemetry import Recorded
+from tests.services.scripted import WITHIN_S
 
 Broker = PlaceRequest.Broker
 Topic = PlaceRequest.Topic
@@ -483,9 +485,9 @@ async def test_requests_do_not_mix() -> None:
 @pytest.mark.parametrize(
     ("partitions", "replicas", "says"),
     [
-        (2**31 - 1, 1, "2147483647 partitions; a request places at most 10000"),
+        (2**31 - 1, 1, "2147483647 partitions; at most 10000 of a topic are placed"),
         (10_001, 1, "10001 partitions"),
-        (10_000, 2**31 - 1, "replicas; a request places at most 100000"),
+        (10_000, 2**31 - 1, "replicas; at most 100000 of a topic are placed"),
     ],
 )
 async def test_a_placer_refuses_a_topic_that_is_too_large_and_places_the_others(
@@ -501,3 +503,46 @@ async def test_a_placer_refuses_a_topic_that_is_too_large_and_places_the_others(
     assert (ErrorCode.POLICY_VIOLATION, ErrorCode.NONE) == tuple(topic.error_code for topic in answer.topics)
     assert says in answer.topics[0].error_message
     assert 2 == len(answer.topics[1].partitions)
+
+
+async def test_a_placer_places_no_more_in_one_request_than_its_limit() -> None:
+    """It would be seconds, and an answer that no client takes, for 500 bytes."""
+    largest = PlaceRequest.Topic(partition_count=10_000, replication_factor=5)
+    request = PlaceRequest(brokers=SIX_BROKERS, topics=[largest] * 60, replicas_in_one_list=True)
+    async with serving() as placer:
+        answer = await placer.Place(request, timeout=WITHIN_S)
+
+    refused = "50000 replicas; a request places at most 200000, and the topics before have all but 0"
+    assert [ErrorCode.NONE] * 4 + [ErrorCode.POLICY_VIOLATION] * 56 == [topic.error_code for topic in answer.topics]
+    assert {refused} == {topic.error_message for topic in answer.topics[4:]}
+
+
+async def test_a_placer_refuses_a_request_of_too_many_topics_as_a_whole() -> None:
+    request = PlaceRequest(brokers=SIX_BROKERS, topics=[PlaceRequest.Topic()] * 200_001)
+    async with serving() as placer:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await placer.Place(request, timeout=WITHIN_S)
+    refusal: ApiError = error_from_call(caught.value)
+
+    assert ErrorCode.POLICY_VIOLATION is refusal.code
+    assert "topics: 200001 items; a request has at most 200000" == refusal.message
+
+
+async def test_a_negative_count_does_not_keep_a_placer_from_giving_others_their_turn() -> None:
+    topics = [PlaceRequest.Topic(partition_count=-(2**31), replication_factor=1)]
+    topics += [PlaceRequest.Topic(partition_count=1_000, replication_factor=3)] * 20
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(others())
+    request = PlaceRequest(brokers=SIX_BROKERS, topics=topics, replicas_in_one_list=True)
+    answer = await PlacerService().Place(request, None)  # type: ignore[arg-type]
+    other.cancel()
+
+    assert ErrorCode.INVALID_PARTITIONS == answer.topics[0].error_code
+    assert 20 == turns
