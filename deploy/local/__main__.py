@@ -8,7 +8,10 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Awaitable
+from contextlib import suppress
 from pathlib import Path
+from subprocess import TimeoutExpired
 
 from rich.console import Console
 
@@ -28,6 +31,7 @@ TOPIC = "orders"
 async def main(*, once: bool, directory: Path, with_gateways: bool = False, with_kafka: bool = False) -> int:
     """Runs the demonstration, then waits for Ctrl-C unless `once`; stops everything. Returns the exit code.
 
+    SIGINT (Ctrl-C) and SIGTERM end it at any time, and what it has started.
     `with_gateways`: a gateway runs beside each node, for clients that speak Kafka's own wire. `with_kafka`: the brokers
     are Kafka's, on gateways, and Kafka's own tools do the demonstration.
     """
@@ -40,29 +44,54 @@ async def main(*, once: bool, directory: Path, with_gateways: bool = False, with
     running = Running(plan)
     brokers = kafka.KafkaBrokers(plan) if with_kafka else BrokerStandIns(plan)
     admin = Admin(plan)
+    shown = asyncio.ensure_future(_show(console, plan, running, brokers, admin, once=once))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, shown.cancel)  # of what has ended: nothing
     try:
-        await demonstrate(console, plan, running, brokers, admin)
-        if not once:
-            for line in show.lines_to_paste(plan):
-                console.print(line, markup=False, soft_wrap=True)
-            if isinstance(brokers, kafka.KafkaBrokers):
-                console.print(f"  BROKERS={brokers.bootstrap_servers}", markup=False, soft_wrap=True)
-            console.print("\nRunning until Ctrl-C; kill any one voter, and writes go on.")
-            await interrupted()
-    except (NotReady, NodeFailed, NotFetched) as problem:
+        code = await _code_of(console, shown)
+    finally:
+        console.print("stopping")
+        codes = [await _code_of(console, close()) for close in (brokers.close, admin.close, running.stop)]
+    return max(code, *codes)
+
+
+async def _show(
+    console: Console,
+    plan: ClusterPlan,
+    running: Running,
+    brokers: BrokerStandIns | kafka.KafkaBrokers,
+    admin: Admin,
+    *,
+    once: bool,
+) -> None:
+    """Runs the demonstration; unless `once` then says what to ask whom, and waits until it is cancelled."""
+    await demonstrate(console, plan, running, brokers, admin)
+    if once:
+        return
+    for line in show.lines_to_paste(plan):
+        console.print(line, markup=False, soft_wrap=True)
+    if isinstance(brokers, kafka.KafkaBrokers):
+        console.print(f"  BROKERS={brokers.bootstrap_servers}", markup=False, soft_wrap=True)
+    console.print("\nRunning until Ctrl-C; kill any one voter, and writes go on.")
+    with suppress(asyncio.CancelledError):
+        await asyncio.Event().wait()
+
+
+async def _code_of(console: Console, work: Awaitable[None]) -> int:
+    """Waits for the end of some work, and returns an exit code: 0, or 1 after it has printed what went wrong."""
+    try:
+        await work
+    except asyncio.CancelledError:
+        console.print("interrupted")
+    except (NotReady, NodeFailed, NotFetched, TimeoutExpired) as problem:
         console.print("[red]not ready:[/]", end=" ")
         console.print(str(problem), markup=False, soft_wrap=True)
-        return 1
     except (ApiError, ToolFailed) as refusal:
         console.print("[red]refused:[/]", end=" ")
         console.print(str(refusal), markup=False, soft_wrap=True)
-        return 1
-    finally:
-        console.print("stopping")
-        await brokers.close()
-        await admin.close()
-        await running.stop()
-    return 0
+    else:
+        return 0
+    return 1
 
 
 async def demonstrate(
@@ -90,14 +119,6 @@ async def demonstrate(
     picture = plan.directory / "trace.svg"
     picture.write_text(waterfall_svg(spans))
     console.print(f"the same as a picture: {picture}\n", soft_wrap=True)
-
-
-async def interrupted() -> None:
-    """Waits for SIGINT (Ctrl-C) or SIGTERM."""
-    asked = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, asked.set)
-    await asked.wait()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 from deploy.local.plan import ClusterPlan
+from deploy.local.processes import NotReady
 from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kraft.api.broker_registration_pb2 import BrokerRegistrationRequest
 from kraft.service.controller_pb2_grpc import ControllerStub
@@ -147,10 +148,15 @@ class BrokerStandIns:
         self._brokers = [stand_in(plan, broker_id) for broker_id in plan.brokers]
 
     async def start(self) -> None:
-        """Starts all of them; each is unfenced at the end. Raises ApiError, TimeoutError."""
-        async with asyncio.TaskGroup() as joining:
-            for broker in self._brokers:
-                joining.create_task(broker.start())
+        """Starts all of them; each is unfenced at the end. Raises ApiError, NotReady."""
+        try:
+            async with asyncio.TaskGroup() as joining:
+                for broker in self._brokers:
+                    joining.create_task(broker.start())
+        except ExceptionGroup as problems:
+            if isinstance(problems.exceptions[0], TimeoutError):
+                raise NotReady(f"a broker stand-in is not unfenced after {START_TIMEOUT_S:g} s") from None
+            raise problems.exceptions[0] from None
 
     async def close(self) -> None:
         """Stops them without a shutdown request."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Final
 
 from rich.console import Console
 
-from deploy.kafka.node import Node, Properties, tool
+from deploy.kafka.node import Node, NodeFailed, Properties, tool
 from deploy.kafka.release import POM, QUICK, jars, version
 from deploy.local.plan import ClusterPlan
 from deploy.local.ports import HOST, free_ports
@@ -54,17 +55,27 @@ class KafkaBrokers:
         try:
             async with asyncio.TaskGroup() as starting:
                 for node in self._nodes:
-                    starting.create_task(asyncio.to_thread(self._start, node))
+                    starting.create_task(self._start(node))
         except ExceptionGroup as problems:
             raise problems.exceptions[0] from None
 
     async def close(self) -> None:
         """Asks each broker that runs for a controlled shutdown, and waits for its end. Raises NodeFailed."""
-        await asyncio.gather(*(asyncio.to_thread(node.stop) for node in self._nodes if node.is_running))
+        await asyncio.gather(*(asyncio.to_thread(_stop, node) for node in self._nodes if node.is_running))
 
-    def _start(self, node: Node) -> None:
-        node.format(self._cluster_id)
-        node.start().wait_ready()
+    async def _start(self, node: Node) -> None:
+        await asyncio.to_thread(node.format, self._cluster_id)
+        node.start()  # not in a thread, which would do it after this task was cancelled
+        await asyncio.to_thread(node.wait_ready)
+
+
+def _stop(node: Node) -> None:
+    """Stops a broker; it is killed if it does not end in time. Raises NodeFailed."""
+    try:
+        node.stop()
+    except TimeoutExpired:
+        node.kill()
+        raise NodeFailed(f"{node.directory.name} did not stop when it was asked to, and was killed") from None
 
 
 def broker_of(

@@ -154,6 +154,38 @@ async def test_once_shows_everything_and_ends(tmp_path: Path) -> None:
     assert "stopping" == shown.printed.splitlines()[-1]
 
 
+def processes_of(directory: Path) -> list[int]:
+    """The ids of the processes that have the directory among their arguments."""
+
+    def arguments(cmdline: Path) -> bytes:
+        try:
+            return cmdline.read_bytes()
+        except OSError:  # it has just ended
+            return b""
+
+    found = Path("/proc").glob("[0-9]*/cmdline")
+    return [int(each.parent.name) for each in found if str(directory).encode() in arguments(each)]
+
+
+async def test_a_sigterm_while_it_starts_ends_it_and_its_services(tmp_path: Path) -> None:
+    child = await launch(tmp_path, "--once")
+
+    async def started() -> bool:
+        return (tmp_path / "quorum-1.log").exists()
+
+    assert await eventually(started, bool)
+    child.terminate()
+    async with asyncio.timeout(WITHIN_S):
+        out, errors = await child.communicate()
+    left = processes_of(tmp_path)
+    for each in left:
+        os.kill(each, signal.SIGKILL)
+
+    assert (1, "") == (child.returncode, errors.decode())
+    assert ["interrupted", "stopping"] == out.decode().splitlines()[-2:]
+    assert [] == left
+
+
 async def test_while_it_runs_it_says_where_everybody_is_and_what_to_ask(run: Run) -> None:
     assert NAMES == list(run.addresses)
     assert 4 == len(run.lines)
