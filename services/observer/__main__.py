@@ -94,7 +94,7 @@ def _watch(replica: Replica) -> None:
 def _reader(config: ObserverConfig, connect: Callable[[str], grpc.aio.Channel]) -> LogReader | KafkaLog:
     """Returns the reader of the log: of quorum nodes over gRPC, or of Kafka controllers over Kafka's own wire."""
     if config.kafka_controllers:
-        return KafkaLog(config.kafka_controllers, config.client_config, SystemClock(), cluster_id=config.cluster_id)
+        return KafkaLog(config.kafka_controllers, config.client_properties, SystemClock(), cluster_id=config.cluster_id)
     return LogReader(
         _servers(config), connect, cluster_id=config.cluster_id, replica_id=config.node_id, from_any=config.from_any
     )

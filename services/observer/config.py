@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from quorate.network.client_config import ClientConfig, parse_client_config, read_client_properties
+from quorate.network.client_config import read_client_properties
 from quorate.runtime.config import setting
 from quorate.runtime.entry_guard import everyone_setting
 from quorate.runtime.guard import GuardedSettings
@@ -74,9 +74,9 @@ class ObserverConfig(GuardedSettings):
     allow_everyone_if_no_acl_found: bool = everyone_setting()
 
     @property
-    def client_config(self) -> ClientConfig:
+    def client_properties(self) -> Mapping[str, str]:
         """How the Kafka controllers are connected to. Raises ValueError with file and property, or OSError."""
-        return parse_client_config({} if self.command_config is None else read_client_properties(self.command_config))
+        return {} if self.command_config is None else read_client_properties(self.command_config)
 
     def problems(self) -> Iterator[str]:
         """Yields a message for each violated rule: about listeners, and about whose log is read."""
@@ -90,7 +90,7 @@ class ObserverConfig(GuardedSettings):
         if self.command_config is not None and not self.kafka_controllers:
             yield f"command.config = {self.command_config}: is for {kafka}, which is not given"
         try:
-            _ = self.client_config
+            _ = self.client_properties
         except ValueError as problem:
             yield f"command.config = {problem}"
         except OSError as problem:

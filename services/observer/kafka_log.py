@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final
 
-from quorate.network.client_config import ClientConfig
+from quorate.network.client_config import client_files, parse_client_config
 from quorate.network.observer import Checkpoint, FailedTry, FetchedBatch, Observer
 from quorate.nouns import NodeId, Offset
 from quorate.runtime.clock import Clock
 from quorate.runtime.log_reader import CommittedBatch, Event, LoadedSnapshot
 from quorate.runtime.logs import logger
 from quorate.runtime.setting_types import Endpoint
+from quorate.tls.watched_files import WatchedFiles
 
 __all__ = ["KafkaLog"]
 
@@ -28,12 +29,24 @@ class KafkaLog:
     Nothing on the Kafka cluster changes: its controllers do not list this reader. A refusal that another try does not
     change ends the reading if nothing was read before. Later it is tried again, as the cause may pass: a controller
     that is being replaced, or an ACL entry that is missing for a while.
+    The files of its certificates are looked at with each answer, and before a connection is opened again; new ones are
+    for the connections after that.
     """
 
     def __init__(
-        self, controllers: Sequence[Endpoint], config: ClientConfig, clock: Clock, *, cluster_id: str | None
+        self,
+        controllers: Sequence[Endpoint],
+        properties: Mapping[str, str],
+        clock: Clock,
+        *,
+        cluster_id: str | None,
     ) -> None:
-        self._observer = Observer([(each.host, each.port) for each in controllers], config, cluster_id=cluster_id)
+        """`properties` are those of a Kafka client. Raises ValueError for one that is wrong."""
+        self._properties = properties
+        self._files = WatchedFiles(client_files(properties))
+        self._observer = Observer(
+            [(each.host, each.port) for each in controllers], parse_client_config(properties), cluster_id=cluster_id
+        )
         self._clock = clock
         self._has_read = False
         self._told: dict[tuple[str, int], tuple[str, int]] = {}
@@ -62,6 +75,7 @@ class KafkaLog:
         """Yields committed batches and loaded snapshots in order, until cancelled. Raises ApiError for a refusal."""
         async with aclosing(self._observer.answers()) as answers:
             async for answer in answers:
+                self._look()
                 if isinstance(answer, FailedTry):
                     self._take_failure(answer)
                     continue
@@ -71,6 +85,16 @@ class KafkaLog:
                 self._has_read = True
                 for each in answer:
                     yield self._event(each)
+
+    def _look(self) -> None:
+        """Takes certificates whose files have changed; the log has each refusal once."""
+        refusal = self._files.look(self._take_files)
+        if refusal is not None:
+            log.warning("the new certificate is not taken, and the old one stays", reason=refusal)
+
+    def _take_files(self) -> None:
+        self._observer.config = parse_client_config(self._properties)
+        log.info("took a new certificate", files=", ".join(map(str, client_files(self._properties))))
 
     def _event(self, found: FetchedBatch | Checkpoint) -> Event:
         if isinstance(found, Checkpoint):

@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -85,13 +86,13 @@ class Script:
 
 @asynccontextmanager
 async def listening(
-    *scripts: Script, served: Mapping[int, range] = SERVED, port: int = 0
+    *scripts: Script, served: Mapping[int, range] = SERVED, port: int = 0, **more: Any
 ) -> AsyncIterator[list[Endpoint]]:
     """The addresses of these controllers, once their answers know them; `port` is that of the only one."""
     async with asyncio.timeout(120), AsyncExitStack() as stack:
         endpoints = []
         for script in scripts:
-            kept = Listening(handle=script, served=served, describe_versions=partial(describe, served=served))
+            kept = Listening(handle=script, served=served, describe_versions=partial(describe, served=served), **more)
             server = await stack.enter_async_context(serving(kept, LOOPBACK, port))
             endpoints.append((LOOPBACK, server.port))
         for script in scripts:

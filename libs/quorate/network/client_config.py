@@ -25,6 +25,7 @@ __all__ = [
     "ClientConfig",
     "Endpoint",
     "check_read",
+    "client_files",
     "is_unread",
     "parse_bootstrap",
     "parse_client_config",
@@ -106,6 +107,13 @@ def parse_client_config(properties: Mapping[str, str]) -> ClientConfig:
         begin=_login(properties) if with_sasl else None,
         api_timeout_ms=_ms(properties, "default.api.timeout.ms", ClientConfig().api_timeout_ms),
     )
+
+
+def client_files(properties: Mapping[str, str]) -> list[Path]:
+    """Returns the files that a client with these properties has its certificates from."""
+    with_tls, _ = PROTOCOLS[properties.get("security.protocol", "PLAINTEXT").upper()]
+    names = ("ssl.keystore.location", "ssl.truststore.location") if with_tls else ()
+    return [Path(properties[name]) for name in names if name in properties]
 
 
 def is_unread(name: str, read: Sequence[str] = _READ) -> bool:

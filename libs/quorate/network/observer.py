@@ -108,7 +108,8 @@ class Observer:
     def __init__(self, bootstrap: Sequence[Endpoint], config: ClientConfig, *, cluster_id: str | None = None) -> None:
         assert bootstrap
         self._servers = deque(bootstrap)
-        self._config = config
+        self.config = config
+        """How a controller is connected to; what is set here is for the next connection."""
         self._connection: Connection | None = None
         self._at = bootstrap[0]
         self._leader: Endpoint | None = None
@@ -131,7 +132,7 @@ class Observer:
         brought nothing.
         """
         loop = asyncio.get_running_loop()
-        patience_s = self._config.api_timeout_ms / 1000
+        patience_s = self.config.api_timeout_ms / 1000
         deadline, problem = loop.time() + patience_s, "no controller has reported a high watermark"
         target, before = -1, self._fetched
         async with aclosing(self.answers()) as answers:
@@ -150,7 +151,7 @@ class Observer:
                     deadline, before = loop.time() + patience_s, self._fetched
                 if loop.time() > deadline:
                     raise TimeoutError(
-                        f"nothing was read for {self._config.api_timeout_ms} ms (default.api.timeout.ms); "
+                        f"nothing was read for {self.config.api_timeout_ms} ms (default.api.timeout.ms); "
                         f"last: {problem}"
                     )
 
@@ -189,7 +190,7 @@ class Observer:
 
     async def _connected(self) -> Connection:
         if self._connection is None:
-            self._connection = await self._config.connect(self._at)
+            self._connection = await self.config.connect(self._at)
             check_version(self._connection)
             if self.cluster_id is None:
                 asked = DescribeClusterRequest(endpoint_type=EndpointType.CONTROLLERS)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 
@@ -12,14 +13,16 @@ from kraft import Message
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.fetch import FetchRequest
 from quorate.errors import ApiError, ErrorCode
-from quorate.network.client_config import ClientConfig
 from quorate.network.client_config import Endpoint as Address
 from quorate.network.server import ConnectedClient
 from quorate.nouns import Offset
 from quorate.protocol import Request, api_of
 from quorate.runtime.log_reader import Event, LoadedSnapshot
 from quorate.runtime.setting_types import Endpoint
+from quorate.tls.listener_tls import listener_tls
+from quorate.tls.ssl_principals import SslPrincipals, parse_rules
 from services.observer.kafka_log import TOLD_EVERY_MS, KafkaLog
+from tests.network.certificates import authority
 from tests.network.test_observer import CLUSTER_ID, Partition, Script, answer, batch, elsewhere, listening
 from tests.protocol.pair import SERVED
 from tests.services.clocks import MovedClock
@@ -41,9 +44,14 @@ class Broker(Script):
         return await super().__call__(request, client)
 
 
-def log_at(addresses: Sequence[Address], clock: MovedClock | None = None, cluster_id: str | None = None) -> KafkaLog:
+def log_at(
+    addresses: Sequence[Address],
+    clock: MovedClock | None = None,
+    cluster_id: str | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> KafkaLog:
     controllers = [Endpoint(*each) for each in addresses]
-    return KafkaLog(controllers, ClientConfig(), clock or MovedClock(), cluster_id=cluster_id)
+    return KafkaLog(controllers, properties or {}, clock or MovedClock(), cluster_id=cluster_id)
 
 
 async def read(log: KafkaLog, *, until: Offset) -> list[Event]:
@@ -158,3 +166,53 @@ async def test_a_failure_is_logged_once_a_minute(caplog: pytest.LogCaptureFixtur
 
     assert [0, 1, 1, 2, 2] == told
     assert 2 == failures()
+
+
+class WhoAsks(Script):
+    """It notes the principal of each request."""
+
+    def __init__(self, *answers: Message | Callable[[FetchRequest], Message]) -> None:
+        super().__init__(*answers)
+        self.principals: list[str] = []
+
+    async def __call__(self, request: Request, client: ConnectedClient) -> Message:
+        if isinstance(request.message, FetchRequest):
+            self.principals.append(request.principal.name)
+        return await super().__call__(request, client)
+
+
+async def test_a_new_certificate_is_for_the_next_connection(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    issuer, keystore = authority(tmp_path), tmp_path / "client.pem"
+    issuer.issue("first", "/CN=first").rename(keystore)
+    second, unfit = issuer.issue("second", "/CN=second"), tmp_path / "unfit.pem"
+    unfit.write_text("a letter to a friend")
+
+    def replaced_by(file: Path) -> Callable[[FetchRequest], Message]:
+        """It ends the connection once this is the client's key store."""
+
+        def said(_: FetchRequest) -> Message:
+            file.rename(keystore)
+            return answer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+        return said
+
+    controller = WhoAsks(answer(batch(0), end=1), replaced_by(unfit), replaced_by(second), answer(batch(1), end=2))
+    tls = listener_tls(
+        keystore=issuer.issue("server", "/CN=localhost"), truststore=issuer.certificate, client_auth="required"
+    )
+    properties = {
+        "security.protocol": "SSL",
+        "ssl.keystore.location": str(keystore),
+        "ssl.keystore.type": "PEM",
+        "ssl.truststore.location": str(issuer.certificate),
+        "ssl.truststore.type": "PEM",
+    }
+    by_name = SslPrincipals(parse_rules("RULE:^CN=(.*)$/$1/"))
+    async with listening(controller, tls=lambda: tls, certified=by_name) as addresses:
+        await read(log_at(addresses, properties=properties), until=2)
+    told = [record.getMessage() for record in caplog.records if record.name == KafkaLog.__module__]
+
+    assert ["first", "first", "first", "second"] == controller.principals
+    assert 1 == told.count("the new certificate is not taken, and the old one stays")
+    assert 1 == told.count("took a new certificate")
