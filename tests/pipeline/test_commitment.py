@@ -122,6 +122,18 @@ def test_a_log_without_its_begin_is_completed_by_others() -> None:
     assert [COMMITTED, UNCOMMITTED, UNCOMMITTED] == states(logs, deposed, (4, 3))
 
 
+def test_a_copy_that_goes_on_in_a_later_epoch_is_a_second_cluster() -> None:
+    """Production goes on in epoch 1, a copy of its disks in epoch 2 from offset 3 on, each with a majority."""
+    production = [replica(each, [1] * 8, in_epoch=1) for each in (1, 2, 3)]
+    copied = [replica(each, [1, 1, 1, 2], in_epoch=2) for each in (1, 2, 3)]
+    known = commitment([*production, *copied])
+
+    assert ((), "offset 3 of epoch 2 is committed, and so is offset 7 of epoch 1") == known
+    assert "offset 3 of epoch 2 is committed, and so is offset 6 of epoch 1" == commitment(copied, [(7, 1)]).problem
+    assert "offset 3 of epoch 1 is committed, and so is offset 3 of epoch 2" == commitment(copied, [(4, 1)]).problem
+    assert commitment(copied, [(3, 1)]).problem is None
+
+
 # A quorum by the letter of the Raft paper, as a naive twin.
 
 
@@ -230,6 +242,7 @@ def test_nothing_is_said_that_raft_contradicts(voters: int) -> None:
             quorum.step()
         quorum.end()
         known = commitment(copies)
+        assert known.problem is None, (seed, known.problem)
         truth = quorum.committed
         records = {(at, each.epoch) for log in copies for each in log.epochs for at in range(each.start, each.end)}
         for offset, epoch in records:

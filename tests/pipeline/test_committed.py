@@ -75,6 +75,63 @@ def test_what_is_known_later_holds_for_what_was_read_before(spark: SparkSession,
     assert 1 == table.count()
 
 
+def cloned(directory: Path) -> None:
+    """Production in epoch 1, and a copy of its disks that goes on in epoch 2 behind offset 3, each with its voters."""
+    content = batches(history(4))
+    for each in (1, 2, 3):
+        segment(voter(directory / "production", each, 1), content)
+        segment(voter(directory / "copy", each, 2), [*content[:3], *batches(history(1)[1:], base_offset=4, epoch=2)])
+
+
+def test_a_copy_of_the_disks_beside_its_original_is_not_read(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from quorate.pipeline.twins import TwoClusters
+    from services.pipeline.source.kraft import KraftReader
+    from services.pipeline.source.stream import KraftStreamReader
+
+    cloned(tmp_path)
+    columns = ["offset", "commit", "_corrupt"]
+    reader = KraftReader({"path": str(tmp_path)}, columns)
+    rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    stream = KraftStreamReader({"path": str(tmp_path)}, columns)
+    both = "offset 4 of epoch 2 is committed, and so is offset 5 of epoch 1"
+    why = f"two clusters under the id c: {both}, 0 bytes at byte 0"
+
+    assert [(None, why)] == [(row["offset"], row["_corrupt"]) for row in rows]
+    ends = stream.latestOffset({}, ReadAllAvailable())
+    told = [row["_corrupt"] for part in stream.partitions({}, ends) for b in stream.read(part) for row in b.to_pylist()]
+    assert [why] == told
+    of_one = KraftStreamReader({"path": str(tmp_path / "production")}, columns).latestOffset({}, ReadAllAvailable())
+    of_both = KraftStreamReader({"path": str(tmp_path / "copy")}, columns).latestOffset(of_one, ReadAllAvailable())
+    with pytest.raises(TwoClusters, match="and records of both were returned"):
+        stream.latestOffset(of_both, ReadAllAvailable())
+
+
+def test_a_copy_that_is_read_on_another_day_takes_nothing_from_its_original(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from services.pipeline import bronze
+    from services.pipeline.tables import ParquetTables
+
+    cloned(tmp_path / "logs")
+    tables = ParquetTables(spark, str(tmp_path / "tables"))
+    for name in ("production", "copy", "copy"):
+        bronze.ingest_files(spark, {"path": str(tmp_path / "logs" / name)}, tables)
+    records, claims = tables.read(bronze.RECORDS), bronze.standing(tables)
+    assert records is not None
+    assert claims is not None
+    found = bronze.divided(records, bronze.known(tables))
+
+    assert [(offset, 1) for offset in range(6)] == epochs_of(found.settled)
+    assert [(4, 2)] == epochs_of(found.deposed)
+    assert [
+        "two clusters under the id c: offsets from 4 on of epoch 2 are committed, and of epoch 1 those from 0 on were "
+        "committed before"
+    ] == [row["_corrupt"] for row in claims.collect()]
+
+
 def test_what_a_deposed_leader_wrote_alone_is_in_no_table_of_what_happened_and_told_of(
     spark: SparkSession, tmp_path: Path
 ) -> None:

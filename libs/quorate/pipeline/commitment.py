@@ -10,6 +10,9 @@ Files do not have the high watermark. They show two kinds of committed records:
   files were copied. A majority that is in a later epoch proves nothing: the records of an earlier epoch may then still
   be overwritten (Raft, figure 8). The voters are those of every voter set from the record on (KIP-853).
 
+Two committed records of which the later one has the earlier epoch cannot be of one log: the files are then of two
+clusters, for instance of one and of a copy of its disks that was started under the same cluster id.
+
 With a committed record all records before it in its log are committed (Raft 5.3, log matching). A record is
 uncommitted, for ever, if it contradicts a committed one: epochs never go back within a log, and each offset has one
 committed record (Raft 5.4.3). About every other record the files do not tell: it is unknown.
@@ -18,7 +21,7 @@ committed record (Raft 5.4.3). About every other record the files do not tell: i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 from quorate.nouns import ZERO_UUID, Epoch, Offset, ReplicaKey
@@ -69,6 +72,8 @@ class LogReplica(NamedTuple):
 class Commitment(NamedTuple):
     """What is known to be committed: for each epoch, ascending, the offsets of its committed records.
 
+    `problem` says why the files cannot be of one cluster; then nothing is known. None if they can.
+
     >>> known = Commitment((EpochRange(1, 0, 60), EpochRange(3, 60, 90)))
     >>> [known.of(offset, epoch) for offset, epoch in ((59, 1), (60, 1), (60, 2), (99, 1), (90, 3), (99, 4))]
     ['committed', 'uncommitted', 'uncommitted', 'uncommitted', 'unknown', 'unknown']
@@ -76,6 +81,7 @@ class Commitment(NamedTuple):
     """
 
     epochs: tuple[EpochRange, ...] = ()
+    problem: str | None = None
 
     def of(self, offset: Offset, epoch: Epoch) -> str:
         """Returns COMMITTED, UNCOMMITTED or UNKNOWN for the record with this offset and epoch."""
@@ -106,9 +112,10 @@ def commitment(replicas: Sequence[LogReplica], checkpoints: Iterable[tuple[Offse
     """Finds what is committed from the logs of one cluster and its checkpoints' ends (exclusive) and epochs."""
     logs = [each for each in replicas if each.epochs]
     points = {(end - 1, epoch) for end, epoch in checkpoints if end > 0}
-    counted = _counted(logs)
-    if counted is not None:
-        points.add(counted)
+    points.update(_counted(logs))
+    problem = _contradiction(points)
+    if problem is not None:
+        return Commitment(problem=problem)
     found: dict[Epoch, EpochRange] = {}
     pending = sorted(points)
     while pending:
@@ -123,17 +130,28 @@ def commitment(replicas: Sequence[LogReplica], checkpoints: Iterable[tuple[Offse
     return Commitment(tuple(found[epoch] for epoch in sorted(found)))
 
 
-def _counted(logs: Sequence[LogReplica]) -> tuple[Offset, Epoch] | None:
-    """Returns the last record that a majority of voters makes committed; None if none is known."""
-    ranges = sorted({each for log in logs for each in log.epochs}, key=lambda each: (each.epoch, each.end))
-    for each in reversed(ranges):
+def _contradiction(points: Iterable[tuple[Offset, Epoch]]) -> str | None:
+    """Returns why no log has all of these committed records: epochs never go back in it; None if one can have them."""
+    for (offset, epoch), (later, later_epoch) in pairwise(sorted(points)):
+        if later_epoch < epoch or (later == offset and later_epoch != epoch):
+            return f"offset {offset} of epoch {epoch} is committed, and so is offset {later} of epoch {later_epoch}"
+    return None
+
+
+def _counted(logs: Sequence[LogReplica]) -> Iterator[tuple[Offset, Epoch]]:
+    """Yields of each epoch the last record that a majority of voters makes committed, if one is known."""
+    ranges = {each for log in logs for each in log.epochs if any(one.is_in(each.epoch) for one in logs)}
+    done: set[Epoch] = set()
+    for each in sorted(ranges, key=lambda one: (one.epoch, one.end), reverse=True):
+        if each.epoch in done:
+            continue
         offset = each.end - 1
         holders = [log for log in logs if log.has(offset, each.epoch)]
         counting = [log.key for log in holders if log.key is not None and log.is_in(each.epoch)]
         sets = list(_voter_sets(holders, offset))
         if sets and all(_is_majority(counting, voters) for voters in sets):
-            return offset, each.epoch
-    return None
+            done.add(each.epoch)
+            yield offset, each.epoch
 
 
 def _voter_sets(logs: Sequence[LogReplica], offset: Offset) -> Iterator[frozenset[ReplicaKey]]:

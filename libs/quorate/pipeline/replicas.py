@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
@@ -23,7 +23,7 @@ from quorate.storage.names import QUORUM_STATE
 from quorate.wire.batch import HEADER_BYTES, BatchHeader, ControlType, peek_header, read_header, records
 from quorate.wire.codec import decode
 
-__all__ = ["commitments", "log_replicas"]
+__all__ = ["commitments", "contradicted", "log_replicas"]
 
 AnyPath = Path | PurePosixPath
 VOTERS_BYTES: Final = 1 << 16
@@ -55,8 +55,19 @@ def commitments(places: Iterable[LogFile]) -> dict[str, Commitment]:
     found = {}
     for cluster_id, each in by_cluster.items():
         checkpoints = [(place.base_offset, place.epoch or 0) for place in each if place.kind == CHECKPOINT_KIND]
-        found[cluster_id] = commitment(log_replicas(each), checkpoints)
+        known = commitment(log_replicas(each), checkpoints)
+        if known.problem is not None:
+            known = known._replace(problem=f"two clusters under the id {cluster_id}: {known.problem}")
+        found[cluster_id] = known
     return found
+
+
+def contradicted(places: Sequence[LogFile], known: Mapping[str, Commitment]) -> Iterator[LogFile]:
+    """Yields, with its `problem`, the first file of each cluster of which `known` says that it is two clusters."""
+    first = {place.cluster_id: place for place in reversed(places) if place.problem is None}
+    for cluster_id, place in first.items():
+        if cluster_id in known and known[cluster_id].problem is not None:
+            yield place._replace(problem=known[cluster_id].problem)
 
 
 def log_replicas(places: Iterable[LogFile]) -> list[LogReplica]:

@@ -18,6 +18,8 @@ from pyspark.sql import functions as fn
 from quorate.nouns import Epoch, Offset
 from quorate.pipeline.commitment import COMMITTED, UNKNOWN, Commitment, EpochRange
 from quorate.pipeline.log_files import LOG_KIND
+from services.pipeline.bronze.quarantine import claim
+from services.pipeline.source.columns import schema_of
 from services.pipeline.source.commit_column import COMMIT
 from services.pipeline.tables import Growing
 
@@ -62,22 +64,44 @@ def committed_offsets(rows: DataFrame) -> DataFrame:
     return committed.select(*_KEY, fn.col("offset").alias("start_offset"), (fn.col("offset") + 1).alias("end_offset"))
 
 
-def note(tables: Growing, rows: DataFrame) -> None:
-    """Appends what the rows (from the source `kraft`) show to be committed, and was not known before."""
-    note_ranges(rows.sparkSession, tables, _ranges(committed_offsets(rows)))
+def note(tables: Growing, rows: DataFrame) -> int:
+    """Appends what the rows (from the source `kraft`) show to be committed; returns as `note_ranges` does."""
+    return note_ranges(rows.sparkSession, tables, _ranges(committed_offsets(rows)))
 
 
-def note_ranges(spark: SparkSession, tables: Growing, found: Sequence[tuple[str, Epoch, Offset, Offset]]) -> None:
-    """Appends the same from ranges of committed offsets: cluster, epoch, first offset and last one (exclusive)."""
+def note_ranges(spark: SparkSession, tables: Growing, found: Sequence[tuple[str, Epoch, Offset, Offset]]) -> int:
+    """Appends ranges of committed offsets that were not known before: cluster, epoch, first offset, end (exclusive).
+
+    Ranges that contradict what is known are of another cluster with the same id: of this cluster id nothing is
+    appended, and quarantine gets a row that says so. Returns how many of these rows are new.
+    """
     before = known(tables) if found else {}
+    refused = {each[0]: why for each in found if (why := _contradiction(before.get(each[0], _NOTHING), *each))}
     new = []
     for cluster_id, epoch, start, end in found:
+        if cluster_id in refused:
+            continue
         there = [each for each in before.get(cluster_id, _NOTHING).epochs if each.epoch == epoch]
         if not there or start < there[0].start or end > there[0].end:
             new.append((cluster_id, epoch, start, end))
     if new:
         one_file = spark.createDataFrame(new, _SCHEMA).coalesce(1)
         tables.append(KNOWN, one_file, partition_by=("cluster_id",))
+    if not refused:
+        return 0
+    rows = [{"cluster_id": each, "source": KNOWN, "kind": LOG_KIND, "_corrupt": why} for each, why in refused.items()]
+    return claim(tables, spark.createDataFrame(rows, schema_of(())))
+
+
+def _contradiction(before: Commitment, cluster_id: str, epoch: Epoch, start: Offset, end: Offset) -> str | None:
+    """Returns why one log cannot have this range and those before it; None if it can."""
+    for each in before.epochs:
+        if each.end > start if each.epoch < epoch else each.epoch > epoch and each.start < end:
+            return (
+                f"two clusters under the id {cluster_id}: offsets from {start} on of epoch {epoch} are committed, and "
+                f"of epoch {each.epoch} those from {each.start} on were committed before"
+            )
+    return None
 
 
 def known(tables: Growing) -> Known:

@@ -63,12 +63,12 @@ def ingest_files(spark: SparkSession, options: Mapping[str, str], tables: Adopti
 
 
 def _add(spark: SparkSession, tables: Adopting, inbox: Inbox, staged: Staged) -> RowCounts:
-    note_ranges(spark, tables, staged.committed)
+    contradictions = note_ranges(spark, tables, staged.committed)
     records = _add_files(spark, tables, inbox, staged, _RECORDS)
     snapshots = _add_files(spark, tables, inbox, staged, _SNAPSHOTS)
     damaged = [f"{inbox.place}/{DAMAGED}/{each.path}" for each in staged.of(DAMAGED)]
     claims = claim(tables, spark.read.schema(schema_of(())).parquet(*damaged)) if damaged else 0
-    return RowCounts(records, snapshots, claims)
+    return RowCounts(records, snapshots, contradictions + claims)
 
 
 def _add_files(spark: SparkSession, tables: Adopting, inbox: Inbox, staged: Staged, target: _Target) -> int:

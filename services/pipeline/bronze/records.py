@@ -79,11 +79,11 @@ def ingest(rows: DataFrame, tables: Growing) -> RowCounts:
 
 def _add(tables: Growing, rows: DataFrame) -> RowCounts:
     found = sift(rows)
-    note(tables, rows)
+    contradictions = note(tables, rows)
     return RowCounts(
         records=_add_files(tables, RECORDS, found.records, RECORD_KEY),
         snapshots=_add_files(tables, SNAPSHOTS, found.snapshots, SNAPSHOT_KEY),
-        quarantined=claim(tables, found.quarantine),
+        quarantined=contradictions + claim(tables, found.quarantine),
     )
 
 

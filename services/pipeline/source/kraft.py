@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from quorate.pipeline.log_files import CHECKPOINT_KIND, LOG_KIND, LogFile, bundled, find, is_being_written, parts
-from quorate.pipeline.replicas import commitments
+from quorate.pipeline.replicas import commitments, contradicted
 from quorate.pipeline.twins import twins
 from quorate.runtime.clock import Clock, SystemClock
 from services.pipeline.source.columns import NAME, Bundle, arrow_batch, check_columns, schema_of, spared
@@ -142,7 +142,8 @@ class KraftReader(DataSourceReader):
         found = find(self.options.paths, cluster_id=self.options.cluster_id, access=self.options.access)
         self.options.bounds.check_clusters({place.cluster_id for place in found})
         # All files are compared, also those that a filter excludes: it must not hide that there are two clusters.
-        refused = list(twins(found))
+        committed = commitments(found) if COMMIT in self._columns else {}
+        refused = [*twins(found), *contradicted(found, committed)]
         mixed = {place.cluster_id for place in refused}
         sound = [place for place in found if place.cluster_id not in mixed or place.problem is not None]
         places = [place for place in sound if self._may_hold(place) and not is_being_written(place, by_ms)]
@@ -151,7 +152,6 @@ class KraftReader(DataSourceReader):
         if LOG_KIND in self.options.include:
             readable = [place for place in sound if place.problem is None]
             every += parts_of(list(below_starts(self.options.bounds, readable)), fails=self.options.fails_on_loss)
-        committed = commitments(sound) if COMMIT in self._columns else {}
         return [Bundle(bundle, committed) for bundle in bundled(every, part_bytes=part_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 from quorate.pipeline.files import size_of
 from quorate.pipeline.log_files import FilePart, LogFile, bundled, has_settled, named
 from quorate.pipeline.planning import between
-from quorate.pipeline.replicas import commitments
+from quorate.pipeline.replicas import commitments, contradicted
 from quorate.pipeline.tail import Cursor, Directory, TailSettings, advance, directories
 from quorate.pipeline.twins import TwoClusters, twins
 from quorate.runtime.clock import Clock, SystemClock
@@ -146,6 +146,8 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         # The log that was read before is right until the other one is gone: sorted last, it would be the one to refuse.
         refused = list(twins(sorted(places, key=was_read, reverse=True), self._agreed))
+        if COMMIT in self._columns:
+            refused += contradicted(sorted(places, key=was_read), commitments(places))
         for place in refused:
             if was_read(place):
                 raise TwoClusters(f"{place.problem}, and records of both were returned")
