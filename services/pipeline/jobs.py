@@ -57,6 +57,8 @@ def run(spark: SparkSession, asked: argparse.Namespace) -> int:
         say(f"{asked.name}: {problem}")
     except PySparkException as problem:
         say(f"{asked.name}: {_first_words(problem)}")
+    except Exception as problem:  # an exit code of 1 would mean that it ran and found damage
+        say(f"{asked.name}: {type(problem).__name__}: {problem}")
     return FAILED
 
 

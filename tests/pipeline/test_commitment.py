@@ -25,9 +25,10 @@ from quorate.pipeline.commitment import (
 )
 from quorate.pipeline.log_files import find
 from quorate.pipeline.replicas import commitments
+from quorate.wire.batch import ControlType, control_batch
 from tests.interop.kafka.judge import dumped_batches
 from tests.pipeline.conftest import FIXTURES
-from tests.pipeline.logs import batches, history, node, segment
+from tests.pipeline.logs import NOON_MS, batches, history, node, segment
 
 DIVERGED: Final = FIXTURES.parent / "diverged" / "deposed-leader"
 PARTITION: Final = "__cluster_metadata-0"
@@ -314,13 +315,33 @@ def test_without_a_quorum_state_a_majority_is_not_counted(tmp_path: Path) -> Non
     assert [UNKNOWN] == list(said_of(tmp_path, deposed_id()))
 
 
-@pytest.mark.parametrize("state", ["", "nonsense\n", "[]", '{"leaderId":1}', '{"leaderEpoch":"x"}'])
+@pytest.mark.parametrize(
+    "state",
+    ["", "nonsense\n", "[]", '{"leaderId":1}', '{"leaderEpoch":"x"}', '{"leaderEpoch":1e400}', "[" * 100_000],
+    ids=lambda state: state[:20],
+)
 def test_a_quorum_state_that_cannot_be_read_says_nothing(tmp_path: Path, state: str) -> None:
     shutil.copytree(DIVERGED, tmp_path / "all")
     for each in (tmp_path / "all").rglob("quorum-state"):
         each.write_text(state)
 
     assert [UNKNOWN] == list(said_of(tmp_path, deposed_id()))
+
+
+def test_under_a_voter_set_of_a_later_version_nothing_is_counted(tmp_path: Path) -> None:
+    """Of records before it neither: every voter set from a record on needs its majority."""
+    known = []
+    unknown = [(ControlType.KRAFT_VOTERS, b"\0\1\0\0")]
+    for name, more in (
+        ("static", []),
+        ("later", [control_batch(base_offset=6, epoch=1, timestamp_ms=NOON_MS, records=unknown)]),
+    ):
+        partition = node(tmp_path / name, name)
+        segment(partition, [*batches(history(4)), *more])
+        (partition / "quorum-state").write_text('{"leaderEpoch":1,"currentVoters":[{"voterId":1}]}')
+        known += commitments(find([str(tmp_path / name)])).values()
+
+    assert [(EpochRange(1, 0, 6),), ()] == [each.epochs for each in known]
 
 
 STOPPED: Final = {"combined-static": 79, "three-dynamic": 239, "voters-changed": 48, "three-dynamic/controller-1": 171}

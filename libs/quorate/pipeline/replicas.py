@@ -22,6 +22,7 @@ from quorate.records import VotersRecord
 from quorate.storage.names import QUORUM_STATE
 from quorate.wire.batch import HEADER_BYTES, BatchHeader, ControlType, peek_header, read_header, records
 from quorate.wire.codec import decode
+from quorate.wire.schema import layout_of
 
 __all__ = ["commitments", "contradicted", "log_replicas"]
 
@@ -30,6 +31,10 @@ VOTERS_BYTES: Final = 1 << 16
 """How much of a checkpoint is read, in bytes: its voters are at its beginning."""
 SEGMENTS_KEPT: Final = 10_000
 """For how many segments the ranges are kept in memory: a stream asks for them again in every micro-batch."""
+
+
+_UNREADABLE: Final = frozenset({ReplicaKey(-1)})
+"""Stands for a voter set of a version that is not known: nobody is its majority, so nothing is counted under it."""
 
 
 class _Election(NamedTuple):
@@ -176,7 +181,11 @@ def _voters(data: Buffer, position: int, header: BatchHeader) -> Iterator[VoterS
     for record in records(data, position, header):
         key, value = record.key or b"", record.value or b""
         if int.from_bytes(key[2:4]) == ControlType.KRAFT_VOTERS:
-            message = decode(VotersRecord, value, int.from_bytes(value[:2]))
+            version = int.from_bytes(value[:2])
+            if version not in layout_of(VotersRecord).versions:
+                yield VoterSet(record.offset, _UNREADABLE)
+                continue
+            message = decode(VotersRecord, value, version)
             voters = (ReplicaKey(each.voter_id, each.voter_directory_id) for each in message.voters)
             yield VoterSet(record.offset, frozenset(voters))
 
@@ -199,7 +208,7 @@ def _election(directory: AnyPath, places: Sequence[LogFile]) -> _Election:
             state = json.loads(data[:].partition(b"\n")[0])
         epoch, voters = state["leaderEpoch"], state.get("currentVoters") or ()
         return _Election(int(epoch), frozenset(ReplicaKey(int(each["voterId"])) for each in voters))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
         return _Election()
 
 
