@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -267,3 +268,15 @@ def test_damage_is_told_once_however_a_file_is_cut(tmp_path: Path, part_bytes: i
     segment(node(tmp_path), [*content[:2], flipped(content[2]), *content[3:6], content[6][:-5]])
 
     assert rows(tmp_path) == rows(tmp_path, part_bytes=part_bytes)
+
+
+def test_a_log_that_is_truncated_while_it_is_read_does_not_kill_the_process(tmp_path: Path) -> None:
+    """A follower truncates what diverges, at any moment; of a mapping the reader would get a SIGBUS."""
+    path = segment(node(tmp_path, "c"), batches(history(40_000)))
+    (part,) = parts(*find([str(path)]))
+    found = read(part, RowFilter())
+    count = len(next(found))
+    os.truncate(path, 1_000)
+
+    assert 0 < count < 40_002
+    assert 40_002 == count + sum(map(len, found))

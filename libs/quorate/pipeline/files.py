@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Buffer", "S3Access", "files_at", "is_url", "local_path", "modified_ms", "opened", "size_of", "written"]
 
 Buffer = mmap.mmap | bytes
+COPIED_MAX: Final = 64 << 20
+"""Longest stretch of a local file that is copied into memory, in bytes: a task's part is; longer ones are mapped."""
 _URL: Final = re.compile(r"(?!file:)(\w[\w+.-]*)://")
 _FILE_URL: Final = re.compile(r"file:/+")
 _S3: Final = ("s3", "s3a", "s3n")
@@ -111,8 +113,9 @@ def opened(
 ) -> Iterator[Buffer]:
     """Opens a file as a context manager and yields its bytes, at most the first `size_max`; empty if it has none.
 
-    Only the bytes from `start` to `end` are certain: of a file elsewhere only these are fetched, and all others are
-    zeros, so that a byte has the same position everywhere. Raises OSError.
+    Only the bytes from `start` to `end` are certain: of a file elsewhere, or a short stretch of a local one, only these
+    are read, and all others are zeros, so that a byte has the same position everywhere. Raises OSError, also if the
+    file was truncated since its size was read.
     """
     size = size_of(path, access)
     length = size if size_max is None else min(size, size_max)
@@ -126,8 +129,18 @@ def opened(
                 with place.system.open_input_file(place.path) as file:
                     data[start:stop] = file.read_at(stop - start, start)
             yield data
-    else:
+    elif end is None or end - start > COPIED_MAX:
         with Path(path).open("rb") as file, mmap.mmap(file.fileno(), length, access=mmap.ACCESS_READ) as data:
+            yield data
+    else:
+        # A replica may truncate its log meanwhile: beyond the end of a mapping a read is a SIGBUS.
+        stop = min(end, length)
+        with Path(path).open("rb") as file, mmap.mmap(-1, length) as data:
+            file.seek(start)
+            found = file.read(max(0, stop - start))
+            if len(found) < stop - start:
+                raise OSError(f"{path} was cut to {start + len(found)} bytes while {stop} were to be read: start again")
+            data[start : start + len(found)] = found
             yield data
 
 
