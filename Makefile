@@ -122,6 +122,9 @@ spark-formats: spark-setup ## what tables in Delta need: a Spark 4.2 of their ow
 	@$(UV) pip install --quiet --python build/spark-formats/delta/env/bin/python pyspark==4.2.0
 	@mvn -q -B -f deploy/spark/delta.xml package
 
+hdfs-setup: spark-setup ## what the tests of logs on HDFS need: Hadoop's NameNode and DataNode (needs Maven)
+	@$(RUN) python -m tests.pipeline.hadoop
+
 wheel: setup ## pyspark-kraft: the pipeline's data source as a wheel for any PySpark, in build/wheel
 	@$(RUN) python -m deploy.pyspark.build
 
@@ -160,4 +163,4 @@ $(COMPILED): $(MADE) $(SOURCES)
 uv:
 	@command -v $(UV) >/dev/null || { python3 -m venv .tools && .tools/bin/pip install --quiet uv==$(UV_VERSION); }
 
-.PHONY: help setup run report test explore check lint types imports protos protos-check tidy interop interop-setup mixed-faults spark-setup spark-formats wheel pipeline e2e netns kube chart fuzz fuzz-decoders soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv broker-faults
+.PHONY: help setup run report test explore check lint types imports protos protos-check tidy interop interop-setup mixed-faults spark-setup spark-formats hdfs-setup wheel pipeline e2e netns kube chart fuzz fuzz-decoders soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv broker-faults

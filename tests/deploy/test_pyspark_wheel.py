@@ -46,7 +46,7 @@ def test_all_its_modules_import_only_each_other_and_what_it_requires(wheel: Path
         "pyarrow": "pyarrow",
         "tenacity": "tenacity",
     }
-    of_extras = {"grpc", "grpc_health", "grpc_reflection", "grpc_status", "opentelemetry"}
+    of_extras = {"grpc", "grpc_health", "grpc_reflection", "grpc_status", "opentelemetry", "hdfs_native"}
     allowed = {modules[re.match(r"[\w-]+", each)[0]] for each in about["dependencies"]} | of_extras  # type: ignore[index]
     found: set[str] = set()
     with zipfile.ZipFile(wheel) as packed:

@@ -1,6 +1,7 @@
 """Decodes metadata logs and checkpoints into columns, without Spark; records become Kafka's JSON.
 
-files         files on this machine or in an object store
+files         files on this machine or in a store
+stores        the stores that a URL names: object stores, and HDFS
 log_files     finds segments and checkpoints below a path, their cluster, and cuts them into parts
 columns       the columns that the decoding loop fills
 rows          walks through the batches of a part, and decodes them into columns; damaged bytes become rows too

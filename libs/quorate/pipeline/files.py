@@ -1,7 +1,6 @@
-"""Files of logs on this machine or in an object store: lists them, and maps their bytes into memory.
+"""Files of logs on this machine or in a store: lists them, and maps their bytes into memory.
 
-A path is a path of this machine, or a URL such as `s3a://bucket/logs`, which is read by PyArrow's file systems: `s3`
-and `s3a`, `gs`, `abfs` and `abfss`, and `hdfs`, which also needs Hadoop's native client (libhdfs).
+A path is a path of this machine, or a URL such as `s3a://bucket/logs`, of a store that `stores` has.
 """
 
 from __future__ import annotations
@@ -11,55 +10,38 @@ import mmap
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-if TYPE_CHECKING:
-    from pyarrow.fs import FileInfo, FileSystem
+from quorate.pipeline.stores import Entry, S3Access, Store, store_of
 
-__all__ = ["Buffer", "S3Access", "files_at", "is_url", "local_path", "modified_ms", "opened", "size_of", "written"]
+__all__ = ["Buffer", "files_at", "is_url", "local_path", "modified_ms", "opened", "size_of", "written"]
 
 Buffer = mmap.mmap | bytes
 COPIED_MAX: Final = 64 << 20
 """Longest stretch of a local file that is copied into memory, in bytes: a task's part is; longer ones are mapped."""
 _URL: Final = re.compile(r"(?!file:)(\w[\w+.-]*)://")
 _FILE_URL: Final = re.compile(r"file:/+")
-_S3: Final = ("s3", "s3a", "s3n")
 _WILD: Final = re.compile(r"[*?\[]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class S3Access:
-    """How an S3 server is reached; what is None comes from the environment, as for any client of AWS."""
-
-    endpoint: str | None = None
-    """`host:port`, or a URL; None for Amazon's own."""
-    region: str | None = None
-    is_encrypted: bool = True
-    access_key: str | None = field(default=None, repr=False)
-    secret_key: str | None = field(default=None, repr=False)
-    session_token: str | None = field(default=None, repr=False)
-
-
 class _Place(NamedTuple):
-    """A file system of PyArrow, and a path in it."""
+    """A store, and a path in it."""
 
-    system: FileSystem
+    store: Store
     path: str
 
-    def info(self) -> FileInfo:
+    def entry(self) -> Entry:
         """Returns what the store has about the file. Raises FileNotFoundError."""
-        found = self.system.get_file_info(self.path)
-        if found.type.name == "NotFound":
+        found = self.store.entry(self.path)
+        if found is None:
             raise FileNotFoundError(f"{self.path}: there is no such file")
         return found
 
 
 def is_url(path: str) -> bool:
-    """Returns whether a path is a URL of an object store, and no path of this machine.
+    """Returns whether a path is a URL of a store, and no path of this machine.
 
     >>> [is_url(path) for path in ("s3a://logs/one", "file:///logs/one", "/logs/one")]
     [True, False, False]
@@ -91,20 +73,19 @@ def written(path: PurePosixPath | Path) -> str:
 def files_at(pattern: str, access: S3Access) -> Iterator[tuple[PurePosixPath | Path, bool]]:
     """Yields the files that a path or a glob names (True), and those below the directories that it names (False).
 
-    In an object store `*` does not match a `/`, and `**` is the same as `*`. Raises FileNotFoundError.
+    In a store `*` does not match a `/`, and `**` is the same as `*`. Raises FileNotFoundError.
     """
     yield from _remote_files(pattern, access) if is_url(pattern) else _local_files(local_path(pattern))
 
 
 def size_of(path: str, access: S3Access) -> int:
     """Returns a file's size in bytes. Raises FileNotFoundError."""
-    return int(_place(path, access).info().size) if is_url(path) else Path(path).stat().st_size
+    return _place(path, access).entry().size if is_url(path) else Path(path).stat().st_size
 
 
 def modified_ms(path: str, access: S3Access) -> int:
     """Returns when a file was last modified, in ms since 1970. Raises FileNotFoundError."""
-    found = _place(path, access).info().mtime_ns if is_url(path) else Path(path).stat().st_mtime_ns
-    return 0 if found is None else int(found) // 1_000_000
+    return _place(path, access).entry().modified_ms if is_url(path) else Path(path).stat().st_mtime_ns // 1_000_000
 
 
 @contextmanager
@@ -126,8 +107,7 @@ def opened(
         with mmap.mmap(-1, length) as data:
             if start < stop:
                 place = _place(path, access)
-                with place.system.open_input_file(place.path) as file:
-                    data[start:stop] = file.read_at(stop - start, start)
+                data[start:stop] = place.store.read(place.path, start, stop)
             yield data
     elif end is None or end - start > COPIED_MAX:
         with Path(path).open("rb") as file, mmap.mmap(file.fileno(), length, access=mmap.ACCESS_READ) as data:
@@ -158,57 +138,33 @@ def _local_files(pattern: str) -> Iterator[tuple[Path, bool]]:
 
 
 def _remote_files(pattern: str, access: S3Access) -> Iterator[tuple[PurePosixPath, bool]]:
-    from pyarrow.fs import FileSelector
-
-    place = _place(pattern.rstrip("/"), access)
-    prefix = pattern.rstrip("/").removesuffix(place.path)
-    tops = [info for path in _expanded(place) if (info := place.system.get_file_info(path)).type.name != "NotFound"]
+    store, path = place = _place(pattern.rstrip("/"), access)
+    prefix = pattern.rstrip("/").removesuffix(path)
+    tops = [entry for each in _expanded(place) if (entry := store.entry(each)) is not None]
     if not tops:
         raise FileNotFoundError(f"{pattern}: there is no such file or directory")
     for top in tops:
         if top.is_file:
             yield PurePosixPath(prefix + top.path), True
         else:
-            below = place.system.get_file_info(FileSelector(top.path, recursive=True))
+            below = store.descendants(top.path)
             yield from ((PurePosixPath(prefix + each.path), False) for each in below if each.is_file)
 
 
 def _expanded(place: _Place) -> list[str]:
     """Lists the paths that a glob may name, level by level; without wildcards the path itself."""
-    from pyarrow.fs import FileSelector
-
     absolute = "/" if place.path.startswith("/") else ""
     tops = [absolute]
     for name in place.path.strip("/").split("/"):
         if _WILD.search(name):
-            levels = [FileSelector(top, allow_not_found=True) for top in tops]
-            below = [each for level in levels for each in place.system.get_file_info(level)]
-            tops = [each.path for each in below if fnmatchcase(each.base_name, name)]
+            below = [each for top in tops for each in place.store.children(top)]
+            tops = [each.path for each in below if fnmatchcase(PurePosixPath(each.path).name, name)]
         else:
             tops = [f"{top.rstrip('/')}/{name}" if top.strip("/") else f"{absolute}{name}" for top in tops]
     return tops
 
 
 def _place(url: str, access: S3Access) -> _Place:
-    from pyarrow.fs import FileSystem
-
     found = _URL.match(url)
     assert found is not None, url
-    if found[1] in _S3:
-        return _Place(_s3(access), url[found.end() :])
-    return _Place(*FileSystem.from_uri(url))
-
-
-@cache
-def _s3(access: S3Access) -> FileSystem:
-    from pyarrow.fs import S3FileSystem
-
-    given = {
-        "endpoint_override": access.endpoint,
-        "region": access.region,
-        "access_key": access.access_key,
-        "secret_key": access.secret_key,
-        "session_token": access.session_token,
-    }
-    scheme = "https" if access.is_encrypted else "http"
-    return S3FileSystem(scheme=scheme, **{name: value for name, value in given.items() if value is not None})
+    return _Place(*store_of(found[1], url[found.end() :], access))

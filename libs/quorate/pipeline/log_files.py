@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset, OffsetAndEpoch
-from quorate.pipeline.files import Buffer, S3Access, files_at, modified_ms, opened, size_of, written
+from quorate.pipeline.files import Buffer, files_at, modified_ms, opened, size_of, written
+from quorate.pipeline.stores import S3Access
 from quorate.storage.meta_properties import MetaProperties, parse_meta_properties, read_meta_properties
 from quorate.storage.names import (
     BOOTSTRAP,

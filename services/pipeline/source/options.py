@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, TypedDict
 
-from quorate.pipeline.files import S3Access, local_path
+from quorate.pipeline.files import local_path
 from quorate.pipeline.grpc_security import SECURITY, StoreFiles, parse_security
 from quorate.pipeline.log_files import CHECKPOINT_KIND, LOG_KIND, PART_BYTES, LogFile, parse_endpoints
 from quorate.pipeline.rows import CONTROL_TYPES, UNKNOWN, RowFilter
+from quorate.pipeline.stores import S3Access
 from quorate.records import RECORDS
 from quorate.wire.json_names import type_name
 from services.pipeline.source.bounds import BOUNDS, Bounds, parse_bounds
