@@ -111,8 +111,8 @@ def parse_client_config(properties: Mapping[str, str]) -> ClientConfig:
 
 def client_files(properties: Mapping[str, str]) -> list[Path]:
     """Returns the files that a client with these properties has its certificates from."""
-    with_tls, _ = PROTOCOLS[properties.get("security.protocol", "PLAINTEXT").upper()]
-    names = ("ssl.keystore.location", "ssl.truststore.location") if with_tls else ()
+    protocol = SECURITY_PROTOCOLS[properties.get("security.protocol", "PLAINTEXT").upper()]
+    names = ("ssl.keystore.location", "ssl.truststore.location") if protocol.with_tls else ()
     return [Path(properties[name]) for name in names if name in properties]
 
 
