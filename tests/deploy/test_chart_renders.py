@@ -269,6 +269,31 @@ def test_a_smaller_quorum_first_removes_voters_and_a_rollback_does() -> None:
     assert "--set=quorum.node.ids=0,1,2" in upgrade["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
+def test_pods_of_hooks_and_tests_run_where_the_quorum_may() -> None:
+    """Else a rollback waits for ever for a pod that no host takes."""
+    placement = {
+        "nodeSelector": {"kubernetes.io/arch": "amd64"},
+        "tolerations": [{"key": "kraft", "operator": "Exists"}],
+        "priorityClassName": "high",
+    }
+    objects = render({"quorum": {**placement, "affinity": {"podAntiAffinity": {}}}}, is_upgrade=True)
+    job, pod = named(objects, "Job", "q-quorate-resize"), named(objects, "Pod", "q-quorate-test")
+
+    for spec in (job["spec"]["template"]["spec"], pod["spec"]):
+        assert placement == {key: spec.get(key) for key in placement}
+        assert "affinity" not in spec  # the quorum's own keeps pods apart from the quorum's pods
+
+
+def test_large_ids_are_written_in_digits() -> None:
+    """A number of a values file is a float for Helm."""
+    objects = render({"quorum": {"firstNodeId": 1_000_000}, "observer": {"nodeId": 2_000_000}})
+    quorum = named(objects, "StatefulSet", "q-quorate-quorum")
+    observer = named(objects, "ConfigMap", "q-quorate-observer")
+
+    assert 1_000_000 == quorum["spec"]["ordinals"]["start"]
+    assert "node.id=2000000\n" in "".join(observer["data"].values())
+
+
 def test_there_is_helm() -> None:
     """Last, so that a machine without it says so once more."""
     assert helm()

@@ -221,7 +221,7 @@ resources:
     sizeLimit: 64Mi
 {{- end -}}
 
-{{/* What the pods of hooks and tests have in common; they show the admin's certificate. */}}
+{{/* What the pods of hooks and tests have in common; they show the admin's certificate. Where they may run is said by the caller. */}}
 {{- define "quorate.jobPod" -}}
 serviceAccountName: {{ include "quorate.serviceAccountName" . }}
 automountServiceAccountToken: false

@@ -129,7 +129,7 @@ RULE:^CN=([^,]+)$/$1/,DEFAULT
 
 {{- define "quorate.observer.properties" -}}
 {{- $given := include "quorate.common" (dict "root" . "component" "observer" "listener" "OBSERVER") | fromJson -}}
-{{- $_ := set $given "node.id" (.Values.observer.nodeId | toString) -}}
+{{- $_ := set $given "node.id" (.Values.observer.nodeId | int64 | toString) -}}
 {{- $_ := set $given "connection.max.age.ms" (mul 1000 (int .Values.observer.connectionMaxAgeSeconds)) -}}
 {{- $_ := set $given "controller.quorum.bootstrap.servers" (include "quorate.nodes" (dict "root" . "port" 9093 "named" false)) -}}
 {{- $_ := set $given "cluster.id" (include "quorate.clusterId" .) -}}
