@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from pathlib import Path
@@ -405,6 +406,18 @@ def test_the_password_is_nowhere(tmp_path: Path) -> None:
     assert (0, "") == (ran.code, ran.err)
     everything = ran.out.encode() + b"".join(data for data, _ in contents(tmp_path / "data").values())
     assert b"secret" not in everything
+
+
+@pytest.mark.parametrize(("options", "mode"), [([], 0o644), (["-S", "SCRAM-SHA-256=[name=alice,password=x]"], 0o600)])
+def test_keys_of_users_are_for_the_owner_alone(tmp_path: Path, options: list[str], mode: int) -> None:
+    before = os.umask(0o022)
+    try:
+        ran = run("storage", "format", "-c", static(tmp_path), "-t", CLUSTER_ID, *options)
+    finally:
+        os.umask(before)
+
+    assert (0, "") == (ran.code, ran.err)
+    assert mode == (tmp_path / "data" / "bootstrap.checkpoint").stat().st_mode & 0o777
 
 
 def test_info_says_what_kafka_says(tmp_path: Path) -> None:

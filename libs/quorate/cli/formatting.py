@@ -48,6 +48,9 @@ IN_ONE_CHECKPOINT: Final = 31
 """The metadata.version from which bootstrap records go into the checkpoint with the first voters, as with Kafka 4.4's
 formatter. Below it they go to bootstrap.checkpoint, which every release reads."""
 READABLE: Final = 0o644
+"""The mode of a bootstrap.checkpoint, as Kafka's."""
+PRIVATE: Final = 0o600
+"""Its mode with SCRAM users in it: with their keys, passwords can be guessed offline, and a server be impersonated."""
 DYNAMIC: Final = "one of --standalone, --initial-controllers and --no-initial-controllers"
 
 _CLUSTER_ID: Final = re.compile(r"[!-\[\]-~]+")
@@ -313,7 +316,7 @@ def _write_directory(directory: DirectoryPlan, found: FormatPlan, timestamp_ms: 
     records = [encode_record(each, record_version(each, found.metadata_version)) for each in found.bootstrap]
     in_one = found.metadata_version >= IN_ONE_CHECKPOINT
     if not in_one:
-        _write_bootstrap(directory.path, records, timestamp_ms)
+        _write_bootstrap(directory.path, records, timestamp_ms, mode=PRIVATE if found.scram else READABLE)
     if directory.is_metadata and (found.node.is_controller if in_one else found.voters is not None):
         partition = directory.path / PARTITION_DIRECTORY
         partition.mkdir(exist_ok=True)
@@ -322,11 +325,11 @@ def _write_directory(directory: DirectoryPlan, found: FormatPlan, timestamp_ms: 
     write_meta_properties(directory.path, directory.meta)
 
 
-def _write_bootstrap(directory: Path, records: Sequence[bytes], timestamp_ms: int) -> None:
+def _write_bootstrap(directory: Path, records: Sequence[bytes], timestamp_ms: int, *, mode: int) -> None:
     path = directory / BOOTSTRAP
     writer = SnapshotWriter(directory, BOOTSTRAP_ID, timestamp_ms=timestamp_ms, path=path)
     _write_checkpoint(writer, [(ControlType.SNAPSHOT_HEADER, encode(SnapshotHeaderRecord(), 0))], records)
-    path.chmod(READABLE)  # world-readable as Kafka's; only checkpoints of the log are not
+    path.chmod(mode)
 
 
 def _write_first(partition: Path, found: FormatPlan, records: Sequence[bytes], timestamp_ms: int) -> None:
