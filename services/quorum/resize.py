@@ -41,6 +41,7 @@ log = logger(__name__)
 
 ASK_AGAIN_S: Final = 0.5
 CALL_TIMEOUT_MS: Final = 5_000
+SILENT: Final = "no node has answered; where the quorum does not become smaller, `helm rollback --no-hooks` leaves this out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,7 @@ async def main(life: ServiceLife) -> None:
     config = load(ResizeConfig, sys.argv[1:], os.environ)
     transport = config.transport()
     nodes = [_Node(open_channel(str(server), transport)) for server in config.servers]
-    why = "no node has answered"
+    why = SILENT
     try:
         async with asyncio.timeout(config.timeout_ms / 1000):
             while not life.is_stopping:
@@ -130,7 +131,7 @@ async def _change(nodes: Sequence[_Node], config: ResizeConfig) -> bool:
         if found.cluster_id != config.cluster_id:
             raise NotYet(f"node {found.node_id} is of cluster {found.cluster_id}; {config.cluster_id} is meant")
     if not answered:
-        raise NotYet("no node has answered")
+        raise NotYet(SILENT)
     led = max(
         (each for each in answered if each[1].leader_id >= 0), key=lambda each: each[1].leader_epoch, default=None
     )
