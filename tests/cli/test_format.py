@@ -130,6 +130,16 @@ def test_a_voter_gets_the_directory_id_that_the_voters_know(tmp_path: Path) -> N
     assert ("o6B3fqWpTcGGtv9rO14jCQ", 1, CLUSTER_ID) == (uuid_text(meta.directory_id), meta.node_id, meta.cluster_id)
 
 
+def test_a_voter_may_have_the_highest_id_of_a_node(tmp_path: Path) -> None:
+    voter = "2147483647@127.0.0.1:19193:o6B3fqWpTcGGtv9rO14jCQ"
+
+    ran = run("storage", "format", "-c", config(tmp_path, node_id="2147483647"), "-t", CLUSTER_ID, "-I", voter)
+
+    assert (0, "") == (ran.code, ran.err)
+    (found,) = run("image", "show", "--offline", tmp_path / "data", "--json").document["voters"]
+    assert 2147483647 == found["id"]
+
+
 def test_standalone_is_a_quorum_of_one_at_its_own_endpoint(tmp_path: Path) -> None:
     ran = run("storage", "format", "-c", config(tmp_path), "-t", CLUSTER_ID, "--standalone", "--json")
 
@@ -222,6 +232,7 @@ REFUSED = [
     (DYNAMIC, ["-I", ""], 2, "names nobody"),
     (DYNAMIC, ["-I", "1-host:9093"], 2, "'1-host:9093' is not id@host:port:directory-id"),
     (DYNAMIC, ["-I", "1@host:99999:o6B3fqWpTcGGtv9rO14jCQ"], 2, "port 1 to 65535"),
+    (DYNAMIC, ["-I", "2147483648@host:9093:o6B3fqWpTcGGtv9rO14jCQ"], 2, "directory-id, id 0 to 2147483647"),
     (DYNAMIC, ["-I", "1@host:9093:nonsense"], 2, "'nonsense' is not an id"),
     (DYNAMIC, ["-I", "1@host:9093:AAAAAAAAAAAAAAAAAAAAAQ"], 2, "the first hundred directory ids are reserved"),
     (DYNAMIC, ["-I", f"{VOTER},{VOTER}"], 2, "id 1 is there more than once"),

@@ -111,6 +111,26 @@ def test_it_ends_in_one_line(tmp_path: Path, name: str) -> None:
     assert "Traceback" not in ran.err + ran.out
 
 
+def test_a_file_cannot_write_on_the_terminal(tmp_path: Path) -> None:
+    """ESC in meta.properties, and C1's CSI in a record; each is an escape in the output, which stays the same JSON."""
+    name = ConfigRecord(2, "foo.bar", "retention.ms", "a\x9b2Jb\x7fc")
+    partition = write_log(tmp_path, [*a_history(), batch(2, END_OFFSET, (name, 0))])
+    properties = tmp_path / "meta.properties"
+    properties.write_text(f"version=1\nnode.id=1\ncluster.id={CLUSTER_ID}\x1b[2J\n")
+    commands: list[list[object]] = [["log", "dump", partition / LOG_NAME], ["log", "dump", properties]]
+    commands += [["log", "verify", tmp_path], ["log", "verify", tmp_path, "--cluster-id", "another"]]
+
+    said = [run(*command) for command in commands]
+
+    for ran in said:
+        lines = (ran.out + ran.err).splitlines()
+        assert [] == [line for line in lines if not line.isprintable()]
+    assert '"value":"a\\u009b2Jb\\u007fc"' in said[0].out
+    assert said[1].out.endswith(f"version=1\nnode.id=1\ncluster.id={CLUSTER_ID}\\u001b[2J\n")
+    assert f"cluster {CLUSTER_ID}\\u001b[2J, node 1" in said[2].out
+    assert f"cluster.id is {CLUSTER_ID}\\u001b[2J" in said[3].err
+
+
 def test_secrets_are_dumped_only_when_asked_for(tmp_path: Path) -> None:
     user = UserScramCredentialRecord("alice", 1, b"salty-salt", b"stored-key", b"server-key", 4096)
     secret = ConfigRecord(4, "2", "listener.name.x.ssl.keystore.password", "hunter2")

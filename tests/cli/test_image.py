@@ -413,7 +413,7 @@ def test_a_name_cannot_write_on_the_terminal(tmp_path: Path) -> None:
 
     ran = run("image", "show", "--offline", tmp_path)
 
-    assert "a?[2Jb?c" in ran.out
+    assert "a\\u001b[2Jb\\nc" in ran.out
 
 
 def test_refuses_a_file_without_a_state(directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 app             the commands and their options; all other modules are imported by the command that needs them
 failures        errors of a command: one line on stderr, one JSON document, one exit code
+printable       escapes text that would control the terminal
 node_config     reads a node's server.properties: directories, roles, voters, listeners
 formatting      the first files of a node's directories: planned as a whole, then written
 scram           makes a SCRAM credential from a password (RFC 5802)

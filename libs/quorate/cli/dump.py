@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from quorate.cli.failures import Failed, Misused, error_document
+from quorate.cli.printable import printable
 from quorate.cli.reading import FileBatch, FileKind, batches_of, files_below, first_offset_of, kind_of, map_file
 from quorate.cli.record_json import RecordDocument, shown_records
 from quorate.doubles import dumps
@@ -104,7 +105,7 @@ def dump(
             continue
         order = Order()
         for line in _lines(file, wanted, order, problems.append, with_secrets=with_secrets):
-            write((dumps(line.document) if as_json else line.text) + "\n")
+            write((dumps(line.document) if as_json else "\n".join(map(printable, line.text.split("\n")))) + "\n")
         if order.pairs:
             problems.append(Corrupt(f"non-consecutive offsets: {'; '.join(order.lines())}", path=file))
             breaks += [f"Non-consecutive offsets in {file}", *(f"  {each}" for each in order.lines())]
@@ -114,9 +115,9 @@ def dump(
     if problems:
         sys.stdout.flush()
         for line_of_kafka in breaks:  # Kafka's wording, for scripts that look for it
-            print(line_of_kafka, file=sys.stderr)
+            print(printable(line_of_kafka), file=sys.stderr)
         for problem in problems[:-1]:
-            print(f"quorate: {problem}", file=sys.stderr)
+            print(printable(f"quorate: {problem}"), file=sys.stderr)
         raise Failed(str(problems[-1]), printed=True)
 
 
@@ -218,7 +219,7 @@ def _java(name: str, value: object) -> str:
 def _record_line(record: RecordDocument) -> Line:
     head = (
         f"| offset: {record.offset} CreateTime: {record.timestamp} keySize: {record.key_bytes} "
-        f"valueSize: {record.value_bytes} sequence: -1 headerKeys: [{','.join(record.header_keys)}]"
+        f"valueSize: {record.value_bytes} sequence: -1 headerKeys: [{','.join(map(printable, record.header_keys))}]"
     )
     value = dumps(record.document, separators=(",", ":"), ensure_ascii=False)
     document: Json = {"kind": "record", "offset": record.offset, "CreateTime": record.timestamp}

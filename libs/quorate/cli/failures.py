@@ -12,6 +12,7 @@ from typing import Any, Final, TextIO
 
 import typer
 
+from quorate.cli.printable import printable
 from quorate.errors import ApiError, Corrupt
 
 __all__ = ["Failed", "Misused", "error_document", "run"]
@@ -123,7 +124,7 @@ def _end(problem: Exception, arguments: Sequence[str]) -> int:
     document = error_document(problem)
     if "--json" in arguments and not (isinstance(problem, Failed) and problem.printed):
         _print(sys.stdout, json.dumps(document))
-    _print(sys.stderr, f"quorate: {' '.join(document['error']['message'].split())}")
+    _print(sys.stderr, f"quorate: {printable(' '.join(document['error']['message'].split()))}")
     code: int = document["error"]["exitCode"]
     return code
 

@@ -54,7 +54,7 @@ PRIVATE: Final = 0o600
 DYNAMIC: Final = "one of --standalone, --initial-controllers and --no-initial-controllers"
 
 _CLUSTER_ID: Final = re.compile(r"[!-\[\]-~]+")
-_VOTER: Final = re.compile(r"(\d{1,9})@(\[[^\]]+\]|[^@:\[\]]+):(\d{1,5}):([^@:]+)")
+_VOTER: Final = re.compile(r"([0-9]{1,10})@(\[[^\]]+\]|[^@:\[\]]+):([0-9]{1,5}):([^@:]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,8 +251,9 @@ def _voters(asked: FormatOptions, node: NodeConfig) -> VotersRecord | None:
 
 def _parse_voter(text: str, node: NodeConfig) -> VotersRecord.Voter:
     match = _VOTER.fullmatch(text)
-    if match is None or not 0 < int(match[3]) < 1 << 16:
-        raise Misused(f"--initial-controllers: {text!r} is not id@host:port:directory-id, port 1 to 65535")
+    if match is None or not 0 < int(match[3]) < 1 << 16 or int(match[1]) >= 1 << 31:
+        rule = f"id 0 to {(1 << 31) - 1}, port 1 to 65535"
+        raise Misused(f"--initial-controllers: {text!r} is not id@host:port:directory-id, {rule}")
     try:
         directory_id = parse_uuid(match[4])
     except ValueError as problem:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from quorate.cli.image_json import as_json as image_document
 from quorate.cli.offline import Offline, load
+from quorate.cli.printable import printable
 from quorate.doubles import dumps
 from quorate.nouns import Offset, uuid_text
 
@@ -263,12 +264,7 @@ def _table(title: str, head: Row, rows: Iterable[Row]) -> Iterator[str]:
 
 
 def _columns(rows: Sequence[Row]) -> Iterator[str]:
-    texts = [[_printable(str(cell)) for cell in row] for row in rows]
+    texts = [[printable(str(cell)) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for row in texts:
         yield (INDENT + INDENT.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()
-
-
-def _printable(text: str) -> str:
-    """Replaces each non-printable character by `?`, so that a name cannot control the terminal."""
-    return text if text.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in text)

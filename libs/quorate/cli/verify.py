@@ -10,6 +10,7 @@ from typing import Any
 
 from kraft import Uuid
 from quorate.cli.failures import Failed
+from quorate.cli.printable import printable
 from quorate.cli.reading import (
     FileKind,
     MetadataDirectory,
@@ -90,7 +91,7 @@ def verify(path: Path, *, cluster_id: str | None, as_json: bool) -> None:
     if as_json:
         print(json.dumps(_document(report)))
     else:
-        sys.stdout.write("".join(f"{line}\n" for line in _lines(report)))
+        sys.stdout.write("".join(f"{printable(line)}\n" for line in _lines(report)))
     if not report.is_sound:
         failing = [finding for finding in report.findings if finding.fails]
         count = "1 finding" if len(failing) == 1 else f"{len(failing)} findings"
