@@ -41,7 +41,7 @@ log = logger(__name__)
 
 ASK_AGAIN_S: Final = 0.5
 CALL_TIMEOUT_MS: Final = 5_000
-SILENT: Final = "no node has answered; where the quorum does not become smaller, `helm rollback --no-hooks` leaves this out"
+SILENT: Final = "no node answers; if the quorum does not become smaller, `helm rollback --no-hooks` leaves this out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
