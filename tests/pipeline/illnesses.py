@@ -270,7 +270,12 @@ CASES: Final = (
         "broker 4",
         "2 of 3 partitions that it should lead are led by others",
         lambda: sound(*topic("t", [4, 5], [4, 6]), change("t", 0, leader=5), change("t", 1, leader=6)),
-        lambda: sound(*topic("t", [4, 5], [4, 6]), change("t", 0, leader=5), change("t", 1, leader=6), fenced(4)),
+        lambda: sound(
+            *topic("t", [4, 5], [4, 6], [6, 5]),
+            *(change("t", each, leader=-1) for each in (0, 1)),
+            change("t", 2, leader=5),
+            fenced(6),
+        ),
     ),
     Case(
         "STALE_REGISTRATION",

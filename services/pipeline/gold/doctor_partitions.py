@@ -106,7 +106,7 @@ def leader_findings(now: Present, states: DataFrame, limits: DoctorLimits) -> Da
     """Returns the findings about live brokers that lead too few of the partitions for which they are preferred."""
     moved = began(states, _ID, {"moved_since": fn.col("led_by_another")})
     placed = replicas_of(now).where("place = 0 and is_there").join(moved, list(_ID))
-    of_others = fn.collect_list(fn.when(~fn.col("is_leader"), fn.col("moved_since")))
+    of_others = fn.collect_list(fn.when(fn.col("moved_since.time").isNotNull(), fn.col("moved_since")))
     rows = placed.groupBy("cluster_id", "broker_id").agg(
         fn.count("*").alias("preferred"), fn.array_sort(of_others).alias("elsewhere")
     )

@@ -118,6 +118,7 @@ def _conditions(states: pa.Table) -> dict[str, Array]:
     placed = lengths(replicas) > 0
     is_led_by_another = placed.copy()
     is_led_by_another[placed] = leader[placed] != pc.list_element(replicas.filter(pa.array(placed)), 0).to_numpy()
+    is_led_by_another &= ~is_offline(leader)
     return {
         "offline": is_offline(leader),
         "short": is_under_replicated(lengths(isr), wanted_counts(states)),
