@@ -401,7 +401,12 @@ CASES: Final = (
         "topic gone",
         "there is none of that name, and it has configs: a,b",
         lambda: sound(config("gone", "a", "1"), config("gone", "b", "2"), config(None, "a", "1")),
-        lambda: sound(config("sound", "a", "1"), ConfigRecord(BROKER, "4", "a", "1"), ConfigRecord(16, "x", "a", "1")),
+        lambda: sound(
+            config("sound", "a", "1"),
+            controller(3001),
+            *(ConfigRecord(BROKER, node_id, "a", "1") for node_id in ("4", "3001")),
+            ConfigRecord(16, "x", "a", "1"),
+        ),
     ),
     Case(
         "ACL_OF_NO_TOPIC",

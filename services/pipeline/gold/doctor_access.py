@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from quorate.metadata.configs import BROKER, TOPIC
-from quorate.records import AccessControlEntryRecord, DelegationTokenRecord
+from quorate.records import AccessControlEntryRecord, DelegationTokenRecord, RegisterControllerRecord
 from services.pipeline.frames import struct_type
 from services.pipeline.gold.doctor_rules import INFO, DoctorRule, days_between, findings, listed, text
 from services.pipeline.silver.present import Present
@@ -38,7 +38,11 @@ def _configs(now: Present) -> DataFrame:
     brokers = now.brokers.select(
         "cluster_id", fn.lit(BROKER).alias("resource_type"), fn.col("broker_id").cast("string").alias("resource_name")
     )
-    there = topics.unionByName(brokers)
+    number = fn.from_json("payload", struct_type(RegisterControllerRecord))["controllerId"]
+    controllers = now.kept.where("kind = 'controller'").select(
+        "cluster_id", fn.lit(BROKER).alias("resource_type"), number.cast("string").alias("resource_name")
+    )
+    there = topics.unionByName(brokers).unionByName(controllers)  # KIP-919: controllers have configs of this type, too
     named = rows.where(fn.col("resource_type").isin(TOPIC, BROKER) & (fn.col("resource_name") != ""))
     unknown = named.join(there, ["cluster_id", "resource_type", "resource_name"], "left_anti")
     kind = fn.when(fn.col("resource_type") == TOPIC, "topic ").otherwise("broker ")
