@@ -77,6 +77,19 @@ def long_fenced(days: float) -> Story:
     return story.after(days=days - 1).say(END)
 
 
+def fenced_beside_a_wrong_clock(days: float) -> Story:
+    """Fenced for so long; meanwhile a controller whose clock is 70 years ahead leads, and writes a record."""
+    story = sound(fenced(6)).led_by(2).after(days=365 * 70).say(END)
+    return story.after(days=days - 365 * 70).led_by(3).say(END)
+
+
+def two_lives() -> Story:
+    """Broker 7 was fenced when it was unregistered; an hour later it registers again, and is not let in."""
+    story = sound(broker(7, rack="rack-7", fenced=True)).after(minutes=1).say(UnregisterBrokerRecord(7, 1))
+    story.after(hours=1).say(broker(7, rack="rack-7", epoch=2, fenced=True), *topic("t", [7]))
+    return story.say(change("t", leader=-1)).after(minutes=1).say(END)
+
+
 def flapping(times: int) -> Story:
     """Fenced as often in an hour; and once more in a restart that was announced."""
     story = sound(BrokerRegistrationChangeRecord(6, 1, in_controlled_shutdown=1), fenced(6))
@@ -283,7 +296,7 @@ CASES: Final = (
         "broker 6",
         "has been fenced for 8.0 days",
         lambda: long_fenced(8),
-        lambda: long_fenced(6),
+        lambda: fenced_beside_a_wrong_clock(6),
     ),
     Case(
         "FENCED_WITH_REPLICAS",

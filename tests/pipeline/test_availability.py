@@ -35,6 +35,7 @@ from tests.pipeline.hand_made import (
     uuid_of,
     voters,
 )
+from tests.pipeline.logs import NOON_MS
 from tests.pipeline.walks import Standing, agree, days_of, standings, walk, without_aborted
 
 if TYPE_CHECKING:
@@ -558,3 +559,32 @@ def test_a_few_states_of_each_partition_say_as_much_to_the_doctor_and_the_story_
     assert sorted(story(silver).collect(), key=repr) == sorted(
         story(silver, spans=few.where("turns")).collect(), key=repr
     )
+
+
+def test_of_a_span_that_a_wrong_clock_made_long_only_its_ends_are_counted() -> None:
+    """From 1970 to a noon of 2026, and of an ordinary partition three days: none of the years between."""
+    pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
+    import pyarrow as pa
+
+    from services.pipeline.gold.availability import days_of
+    from services.pipeline.gold.spans import SCHEMA
+    from services.pipeline.groups import Groups
+
+    noon = NOON_MS * 1_000
+    day = 86_400_000_000
+    flags = ("offline", "under_min_isr", "min_isr_is_assumed", "led_anew", "unclean", "is_last")
+    given = {
+        **{name: pa.array(["c", "c"]) for name in ("cluster_id", "topic", "topic_id")},
+        "partition_id": pa.array([0, 1], pa.int32()),
+        "begin": pa.array([day // 4, noon - 2 * day], pa.int64()).cast(SCHEMA.field("begin").type),
+        "end": pa.array([noon, noon], pa.int64()).cast(SCHEMA.field("end").type),
+        **{name: pa.array([True, True]) for name in flags},
+    }
+    spans = pa.table(given)
+    found = days_of(spans, Groups(spans["partition_id"].to_numpy()), 1).to_pylist()
+
+    assert [(0, "1970-01-01", 64_800), (0, "2026-11-21", 43_200)] == [
+        (row["partition_id"], str(row["date"]), row["offline_seconds"]) for row in found[:2]
+    ]
+    assert [43_200, 86_400, 43_200] == [row["seconds"] for row in found[2:]]
+    assert [False, True] == [row["ends_under_min_isr"] for row in found[:2]]

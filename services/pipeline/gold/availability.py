@@ -25,6 +25,8 @@ __all__ = ["SCHEMA", "availability", "days_of", "ends_of", "partition_spans"]
 
 _KEY: Final = ("cluster_id", "topic", "topic_id", "partition_id")
 _DAY_US: Final = 86_400_000_000
+DAYS_MAX: Final = 3_660
+"""Most days of a span that are counted one by one. A longer one is a controller's clock that was wrong for a while."""
 _SECONDS: Final = {
     "seconds": None,
     "offline_seconds": "offline",
@@ -66,12 +68,18 @@ def availability(
 
 
 def days_of(spans: pa.Table, groups: Groups, assumed: int) -> pa.Table:
-    """Returns the days (SCHEMA) of spans, which are sorted by partition and time."""
+    """Returns the days (SCHEMA) of spans, which are sorted by partition and time.
+
+    Of a span of more than DAYS_MAX days only the first and the last day are counted.
+    """
     begin, end = (spans[name].cast(pa.int64()).to_numpy() for name in ("begin", "end"))
     first = begin // _DAY_US
-    count = end // _DAY_US - first + 1
+    last = end // _DAY_US
+    is_long = last - first >= DAYS_MAX
+    count = np.where(is_long, 2, last - first + 1)
     at = np.repeat(np.arange(len(begin)), count)
-    day = np.arange(len(at)) - np.repeat(np.cumsum(count) - count, count) + first[at]
+    number = np.arange(len(at)) - np.repeat(np.cumsum(count) - count, count)
+    day = np.where(is_long[at] & (number == 1), last[at], first[at] + number)
     micros = np.minimum(end[at], (day + 1) * _DAY_US) - np.maximum(begin[at], day * _DAY_US)
     began_here = first[at] == day
     # An interval that ends at midnight has no time on the following day.
@@ -104,8 +112,9 @@ def partition_spans(
 
 
 def ends_of(events: DataFrame) -> DataFrame:
-    """Computes the time of each cluster's last record."""
-    return events.groupBy("cluster_id").agg(fn.max("timestamp").alias("log_end_time"))
+    """Computes the time of each cluster's last record; a record before may have a later one, by another clock."""
+    last = fn.max_by("timestamp", fn.struct("offset", "timestamp"))
+    return events.groupBy("cluster_id").agg(last.alias("log_end_time"))
 
 
 def _flags(rows: pa.Table, name: str) -> np.ndarray:

@@ -47,7 +47,8 @@ def present(silver: Mapping[str, DataFrame], at_offset: Offset | None = None) ->
     if at_offset is not None:
         events = events.where(fn.col("offset") < at_offset)
     ends = events.groupBy("cluster_id")
-    at = ends.agg((fn.max("offset") + 1).alias("as_of_offset"), fn.max("timestamp").alias("as_of_time"))
+    last = fn.max_by("timestamp", fn.struct("offset", "timestamp"))
+    at = ends.agg((fn.max("offset") + 1).alias("as_of_offset"), last.alias("as_of_time"))
     names = ("topic_history", "partition_history", "config_history", "broker_history", "kept_history")
     return Present(at, *(_now(silver[name], at_offset) for name in names))
 
