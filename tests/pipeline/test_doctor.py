@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.pipeline.hand_made import fenced, silver_of
-from tests.pipeline.illnesses import BEGINS, CASES, OTHERS_WELL, Case, long_fenced, never_led, sound
+from tests.pipeline.illnesses import BEGINS, CASES, OTHERS_WELL, Case, long_fenced, never_led, sound, two_lives
 from tests.pipeline.test_replay import BY_COLUMN, IN_PYTHON
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def silver(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Map
     stories = {f"{case.code}-ill": case.ill() for case in CASES} | {f"{case.code}-well": case.well() for case in CASES}
     stories |= {name: story() for name, story in OTHERS_WELL.items()}
     stories |= {f"{code}-began": story for code, (story, _) in BEGINS.items()}
-    stories["never-led"] = never_led()
+    stories |= {"never-led": never_led(), "two-lives": two_lives()}
     tables = silver_of(spark, tmp_path_factory.mktemp("doctor"), stories)
     found = {name: tables.read(f"silver/{name}") for name in (*HISTORIES, "events")}
     return {name: table.coalesce(1).localCheckpoint() for name, table in found.items() if table is not None}
@@ -98,6 +98,14 @@ def test_a_partition_without_a_leader_names_the_last_one(found: list[Row], clust
     (row,) = (row for row in found if (row["cluster_id"], row["code"]) == (cluster, "NO_LEADER"))
 
     assert sentence == row["sentence"]
+
+
+def test_a_cause_is_of_the_brokers_last_registration(silver: Mapping[str, DataFrame]) -> None:
+    from services.pipeline.gold.causes import causes
+
+    rows = causes(silver).where("cluster_id = 'two-lives'").collect()
+
+    assert ["broker 7 was fenced at 2026-11-21 13:01:00.000"] == [row["sentence"].split(": ", 1)[1] for row in rows]
 
 
 def test_limits_say_what_is_long_and_what_is_much(silver: Mapping[str, DataFrame]) -> None:

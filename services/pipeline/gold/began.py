@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
-__all__ = ["began", "since"]
+from services.pipeline.silver.validity import by_key
+
+__all__ = ["began", "last_lives", "since"]
 
 
 def began(history: DataFrame, key: Sequence[str], conditions: Mapping[str, Column]) -> DataFrame:
@@ -22,6 +24,18 @@ def began(history: DataFrame, key: Sequence[str], conditions: Mapping[str, Colum
         for name, holds in conditions.items()
     }
     return history.groupBy(*key).agg(*(fn.coalesce(value, first).alias(name) for name, value in paused.items()))
+
+
+def last_lives(history: DataFrame, key: str) -> DataFrame:
+    """Returns the states of each key since it last began to exist: those before are of an earlier life.
+
+    `key` is a column beside `cluster_id`. A state that does not begin where the one before ends begins a life.
+    """
+    order = by_key((key,), "valid_from_offset")
+    begins = fn.lag("valid_to_offset").over(order) != fn.col("valid_from_offset")
+    begin = fn.max(fn.when(begins, fn.col("valid_from_offset"))).over(Window.partitionBy("cluster_id", key))
+    of_last = history.withColumn("begins", begins).withColumn("life", begin)
+    return of_last.where("life is null or valid_from_offset >= life").drop("begins", "life")
 
 
 def since(offset: str, time: str, *, last: bool = False) -> Column:

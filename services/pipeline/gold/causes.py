@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from services.pipeline.gold.advice import gone_replicas, leader_advice, replica_advice, then_replicas
-from services.pipeline.gold.began import began
+from services.pipeline.gold.began import began, last_lives
 from services.pipeline.gold.conditions import is_offline, is_under_min_isr, is_under_replicated, wanted_replicas
 from services.pipeline.gold.doctor_rules import ERROR, WARN, DoctorLimits, listed, moment, text
 from services.pipeline.silver.present import Present, present, topic_settings
@@ -97,7 +97,8 @@ def _grouped(ill: DataFrame) -> DataFrame:
 def _gone(now: Present, history: DataFrame) -> DataFrame:
     """Computes, for each broker that is fenced or shutting down, since when and how it went away."""
     conditions = {"fenced": fn.col("fenced"), "shut": fn.coalesce("in_controlled_shutdown", fn.lit(False))}
-    since = began(history, ["cluster_id", "broker_id"], {f"{name}_since": of for name, of in conditions.items()})
+    lives = last_lives(history, "broker_id")
+    since = began(lives, ["cluster_id", "broker_id"], {f"{name}_since": of for name, of in conditions.items()})
     rows = now.brokers.where("fenced or in_controlled_shutdown").join(since, ["cluster_id", "broker_id"])
     # A controlled shutdown ends with fencing, so the shutdown is the beginning.
     was_shut = fn.col("in_controlled_shutdown")

@@ -13,7 +13,7 @@ from quorate.metadata.versions import METADATA_VERSION, RELEASES
 from quorate.records import RegisterControllerRecord
 from services.pipeline.frames import struct_type
 from services.pipeline.gold.advice import with_room
-from services.pipeline.gold.began import began
+from services.pipeline.gold.began import began, last_lives
 from services.pipeline.gold.conditions import is_offline
 from services.pipeline.gold.doctor_rules import (
     ERROR,
@@ -241,7 +241,7 @@ def _past(history: DataFrame) -> DataFrame:
         fn.max(fn.when(moved, starts)).alias("directories_since"),
         fn.max(fn.when(fn.col("end_type") == "UNREGISTER_BROKER_RECORD", ends)).alias("unregistered_since"),
     )
-    return began(known, _KEY, conditions).join(last, list(_KEY))
+    return began(last_lives(known, "broker_id"), _KEY, conditions).join(last, list(_KEY))
 
 
 def _has_taker() -> Column:
