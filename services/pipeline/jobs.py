@@ -218,7 +218,7 @@ def _ingest_records(spark: SparkSession, tables: Lake, asked: argparse.Namespace
     steps.done(f"records: {counts.records} new")
     say(f"checkpoint records: {counts.snapshots} new")
     say(f"quarantine: {counts.quarantined} new")
-    _show_withdrawn(withdraw_halves(tables))
+    _show_withdrawn(counts.withdrawn + withdraw_halves(tables))
 
 
 def _written(steps: Steps) -> Callable[[str, int], None]:

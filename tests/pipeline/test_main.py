@@ -57,6 +57,25 @@ def test_damage_is_said_and_is_an_exit_code(
     assert f"{path}: batch at offset 3 has checksum" in told
 
 
+def test_a_log_that_was_read_in_the_middle_of_an_append_is_whole_with_the_next_run(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = batches(history(4))
+    partition = node(tmp_path / "logs", "one")
+    path = segment(partition, [*content[:-1], content[-1][:-30]])
+    asked = ("ingest", "--from", str(tmp_path / "logs"), "--to", str(tmp_path / "lake"))
+
+    assert [FOUND, FOUND] == [run(spark, *asked), run(spark, *asked)]
+    assert f"{path}: the log is torn at offset 5" in capsys.readouterr().err
+    segment(partition, content)
+    assert DONE == run(spark, *asked)
+    told = capsys.readouterr().err
+    assert "quarantine: 1 withdrawn" in told
+    assert "torn" not in told
+    segment(partition, [*content[:-1], content[-1][:-30]])
+    assert FOUND == run(spark, *asked)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -3,26 +3,27 @@
 A claim about a line is withdrawn if its file was read again or is gone, the claim was not made again, and a longer line
 in that file or one beside it begins with the same bytes (a collector renames full files). A claim about a whole file is
 withdrawn if the file was read again and the claim was not made again. A claim about a single span always stays. A claim
-about an unfinished checkpoint is withdrawn if that file is gone: it was completed and renamed, or abandoned.
+about an unfinished checkpoint is withdrawn if that file is gone: it was completed and renamed, or abandoned. A claim
+about any other file of a log is withdrawn if the whole file was read again and the claim was not made again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from quorate.pipeline.log_files import CHECKPOINT_KIND, HALF
+from quorate.pipeline.log_files import CHECKPOINT_KIND, HALF, LOG_KIND
 from services.pipeline.bronze.line_files import LineFile
 from services.pipeline.bronze.otlp_lines import LINE_CLAIM, text_lines
 from services.pipeline.bronze.quarantine import CLAIM, standing, withdraw
 from services.pipeline.memory import kept
 from services.pipeline.tables import Growing
 
-__all__ = ["SPAN_CLAIM", "claimed", "withdraw_halves", "withdraw_read"]
+__all__ = ["SPAN_CLAIM", "claimed", "withdraw_files", "withdraw_halves", "withdraw_read"]
 
 SPAN_CLAIM: Final = "span"
 """The first word of a quarantine claim about an invalid span."""
@@ -55,6 +56,22 @@ def withdraw_read(
         if not looked_at:
             return 0
         return withdraw(tables, _over(spark, not_repeated.where(fn.col("source").isin(looked_at)), read, lines))
+
+
+def withdraw_files(tables: Growing, read: Collection[str], made: DataFrame | None) -> int:
+    """Withdraws the quarantine claims about these files of logs, which were read whole, but for those in `made`.
+
+    Returns how many.
+    """
+    claims = standing(tables)
+    if claims is None:
+        return 0
+    of_logs = claims.where(fn.col("kind").isin(LOG_KIND, CHECKPOINT_KIND))
+    if made is not None:
+        of_logs = of_logs.join(made.select(*CLAIM), list(CLAIM), "left_anti")
+    sources = {row["source"] for row in of_logs.select("source").distinct().collect()}.intersection(read)
+    over = of_logs.where(fn.col("source").isin(sorted(sources)))
+    return withdraw(tables, over.select(*CLAIM)) if sources else 0
 
 
 def withdraw_halves(tables: Growing) -> int:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from quorate.pipeline.log_files import CHECKPOINT_KIND, LOG_KIND
+from services.pipeline.bronze.claims import withdraw_files
 from services.pipeline.bronze.committed import note_ranges
 from services.pipeline.bronze.quarantine import claim
 from services.pipeline.bronze.records import (
@@ -28,6 +29,7 @@ from services.pipeline.bronze.records import (
     mixed_sources,
 )
 from services.pipeline.bronze.staged import DAMAGED, SHARED, SNAPSHOT, Staged, stage
+from services.pipeline.memory import kept
 from services.pipeline.source.columns import NAME, schema_of
 from services.pipeline.tables import Adopting
 from services.pipeline.tables.files import HadoopFiles
@@ -59,7 +61,11 @@ def ingest_files(spark: SparkSession, options: Mapping[str, str], tables: Adopti
         with inbox:
             staged = stage(spark, options, inbox.place, HadoopFiles(spark).partition)
             return _add(spark, tables, inbox, staged)
-    return ingest(spark.read.format(NAME).options(**options).load(), tables)
+    with kept(spark.read.format(NAME).options(**options).load()) as (rows,):
+        counts = ingest(rows, tables)
+        read = {row["source"] for row in rows.select("source").distinct().collect()}
+        made = rows.where(fn.col("_corrupt").isNotNull())
+        return counts._replace(withdrawn=withdraw_files(tables, read, made))
 
 
 def _add(spark: SparkSession, tables: Adopting, inbox: Inbox, staged: Staged) -> RowCounts:
@@ -67,8 +73,9 @@ def _add(spark: SparkSession, tables: Adopting, inbox: Inbox, staged: Staged) ->
     records = _add_files(spark, tables, inbox, staged, _RECORDS)
     snapshots = _add_files(spark, tables, inbox, staged, _SNAPSHOTS)
     damaged = [f"{inbox.place}/{DAMAGED}/{each.path}" for each in staged.of(DAMAGED)]
-    claims = claim(tables, spark.read.schema(schema_of(())).parquet(*damaged)) if damaged else 0
-    return RowCounts(records, snapshots, contradictions + claims)
+    made = spark.read.schema(schema_of(())).parquet(*damaged) if damaged else None
+    claims = 0 if made is None else claim(tables, made)
+    return RowCounts(records, snapshots, contradictions + claims, withdraw_files(tables, staged.read, made))
 
 
 def _add_files(spark: SparkSession, tables: Adopting, inbox: Inbox, staged: Staged, target: _Target) -> int:

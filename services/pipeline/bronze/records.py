@@ -51,11 +51,12 @@ BY: Final = ("cluster_id", "date")
 
 
 class RowCounts(NamedTuple):
-    """How many rows a run added to each table."""
+    """How many rows a run added to each table; `withdrawn` is that of claims in quarantine that are over."""
 
     records: int
     snapshots: int
     quarantined: int
+    withdrawn: int = 0
 
 
 class Sifted(NamedTuple):

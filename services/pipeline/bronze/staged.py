@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,11 +66,13 @@ class Staged:
     """What tasks have written.
 
     `committed` has the first and the last offset (exclusive) that are known to be committed, by cluster and epoch.
+    `read` has the files of which all records were read.
     """
 
     files: list[StagedFile] = field(default_factory=list)
     extents: dict[str, list[OffsetExtent]] = field(default_factory=dict)
     committed: list[tuple[str, Epoch, Offset, Offset]] = field(default_factory=list)
+    read: list[str] = field(default_factory=list)
 
     def of(self, kind: str) -> list[StagedFile]:
         """Returns the files of this kind."""
@@ -96,7 +98,9 @@ def stage(spark: SparkSession, options: Mapping[str, str], to: Path, directory_o
     if not bundles:
         return Staged()
     tasks = spark.range(0, len(bundles), 1, len(bundles))
-    return _together(json.loads(row["result"]) for row in tasks.mapInArrow(staged, _RESULT).collect())
+    found = _together(json.loads(row["result"]) for row in tasks.mapInArrow(staged, _RESULT).collect())
+    places = {part.place for each in bundles for part in each.parts}
+    return replace(found, read=sorted(place.path for place in places if place.problem is None))
 
 
 def _together(results: Iterable[Mapping[str, Any]]) -> Staged:
