@@ -23,6 +23,7 @@ UNDER_SUBMIT: Final = "submit"
 MASTER: Final = re.compile(r"local(\[.+\])?|(spark|k8s|sc)://.+|yarn|" + UNDER_SUBMIT)
 MASTERS: Final = "local[*], spark://…, k8s://…, yarn, sc://… (Spark Connect); 'submit' under spark-submit"
 MODES: Final = ("PERMISSIVE", "FAILFAST")
+_INT32_MAX: Final = 2**31 - 1
 FORMATS: Final = ("parquet", "delta", "iceberg")
 """The table formats, repeated from `services.pipeline.tables` so that `--help` does not have to import Spark."""
 _HELP: Final = {
@@ -162,9 +163,9 @@ def _add_min_isr(one: argparse.ArgumentParser, _: str) -> None:
 
 
 def _count(text: str) -> int:
-    if text.isascii() and text.isdigit() and int(text) > 0:
+    if text.isascii() and text.isdigit() and 0 < int(text) <= _INT32_MAX:
         return int(text)
-    raise argparse.ArgumentTypeError(f"'{text}' is no whole number of 1 or more")
+    raise argparse.ArgumentTypeError(f"'{text}' is no whole number from 1 to {_INT32_MAX}")
 
 
 def _day(text: str) -> date:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -46,6 +47,9 @@ COMPACTED: Final = (
     SPAN_FILES,
 )
 """The append-only tables, which `compact` rewrites; all other tables are written whole."""
+_PYTHON_ERROR: Final = re.compile(r"(quorate|services)(\.\w+)+: |[\w.]*(Error|Exception|Invalid): ")
+"""How the last line of a Python traceback begins. Errors of our own have any name; the builtin ones no module."""
+_OF_THE_JVM: Final = ("org.", "java.", "scala.", "Caused by")
 
 
 def run(spark: SparkSession, asked: argparse.Namespace) -> int:
@@ -289,7 +293,8 @@ def _show_gaps(far: DataFrame) -> bool:
 
 
 def _first_words(problem: PySparkException) -> str:
-    """Returns the error message without Spark's stack: the first of our own Python errors, else the first line."""
+    """Returns the error message without stacks: our own Python error's, else the last Python one's, else Spark's."""
     lines: Sequence[str] = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith(("quorate.errors.", "FileNotFoundError", "ValueError"))]
-    return (ours or lines)[0]
+    ours = [line for line in lines if line.startswith(("quorate.", "services.")) and _PYTHON_ERROR.match(line)]
+    others = [line for line in lines if not line.startswith(_OF_THE_JVM) and _PYTHON_ERROR.match(line)]
+    return (ours or others[-1:] or lines)[0]

@@ -108,6 +108,29 @@ def test_what_cannot_be_meant_is_said_without_spark(
     assert words in capsys.readouterr().err
 
 
+def test_a_min_isr_that_no_config_can_have_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["gold", "--to", "lake", "--min-isr", "99999999999"])
+    assert FAILED == ended.value.code
+    assert "'99999999999' is no whole number from 1 to 2147483647" in capsys.readouterr().err
+
+
+def test_a_stream_that_fails_ends_with_a_line_that_names_cluster_and_offset(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    partition = node(tmp_path / "logs", "one")
+    segment(partition, batches(history(4), epoch=5))
+    asked = ("stream", "--from", str(tmp_path / "logs"), "--to", str(tmp_path / "lake"), "--once")
+    assert DONE == run(spark, *asked)
+    segment(partition, batches(history(5), epoch=2))
+    capsys.readouterr()
+
+    assert FAILED == run(spark, *asked)
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("stream: quorate.pipeline.tail.EpochWentBack: "), last
+    assert "cluster one: epoch went back at offset 5" in last
+
+
 def test_a_real_cluster_from_files_to_the_report(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
