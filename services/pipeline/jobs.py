@@ -288,7 +288,8 @@ def _show_gaps(far: DataFrame) -> bool:
         if row["base_offset"] is None:
             say(f"{row['cluster_id']}: begins at offset {row['log_start_offset']}, and no checkpoint is its base")
         else:
-            say(f"{row['cluster_id']}: offset {row['end_offset']} is missing; silver ends there")
+            place = f"{row['cluster_id']}: offset {row['end_offset']}"
+            say(f"{place} is missing; silver ends there, until a file that has it is ingested")
     return bool(rows)
 
 
