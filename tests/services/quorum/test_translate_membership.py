@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from string import ascii_lowercase
-from typing import Any, Final
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kraft.api.add_raft_voter_pb2 import AddRaftVoterRequest
 from kraft.api.api_versions_pb2 import ApiVersionsResponse
@@ -21,130 +18,11 @@ from kraft.service.quorum_pb2 import (
 )
 from quorate.errors import ApiError, ErrorCode
 from quorate.raft import messages as raft
-from quorate.raft.messages import RESPONSES
-from quorate.raft.voters import ListenerEndpoint, VersionRange, Voter
+from quorate.raft.voters import VersionRange
 from services.quorum import translate
 from services.quorum.translate.envelope import VOTERS_MAX
 from services.quorum.translate.membership import SEQUENCE_MAX
-from tests.services.quorum import core_messages as others
-from tests.services.quorum.core_messages import (
-    ENDPOINTS,
-    REPLY_TO,
-    clusters,
-    epochs,
-    errors,
-    keys,
-    leaders,
-    named,
-    replies,
-    sent,
-    sizes,
-)
-
-names = st.text(min_size=1, max_size=12)
-hosts = st.text(ascii_lowercase + "-", min_size=1, max_size=12) | st.sampled_from(
-    ["::1", "10.0.0.1", "bücher.example."]
-)
-endpoints = st.lists(
-    st.builds(ListenerEndpoint, names, hosts, st.integers(1, 65535)), max_size=3, unique_by=lambda each: each.name
-).map(tuple)
-levels = st.integers(0, (1 << 15) - 1)
-newcomers = st.builds(Voter, key=keys, endpoints=endpoints)
-ranges = st.lists(levels, min_size=2, max_size=2).map(lambda ends: VersionRange(*sorted(ends)))
-voters = st.builds(Voter, key=keys, endpoints=endpoints, kraft_versions=ranges)
-
-REQUESTS: Final[dict[type[Any], tuple[st.SearchStrategy[Any], Callable[..., Any], Callable[..., Any]]]] = {
-    raft.ApiVersionsRequest: (
-        st.builds(raft.ApiVersionsRequest, cluster_id=clusters, reply_to=replies),
-        translate.to_api_versions,
-        translate.api_versions_request,
-    ),
-    raft.AddRaftVoterRequest: (
-        st.builds(
-            raft.AddRaftVoterRequest,
-            voter=newcomers,
-            timeout_ms=sizes,
-            ack_when_committed=st.booleans(),
-            cluster_id=clusters,
-            reply_to=replies,
-        ),
-        translate.to_add,
-        translate.add_request,
-    ),
-    raft.RemoveRaftVoterRequest: (
-        st.builds(raft.RemoveRaftVoterRequest, voter=keys, cluster_id=clusters, reply_to=replies),
-        translate.to_remove,
-        translate.remove_request,
-    ),
-    raft.UpdateRaftVoterRequest: (
-        st.builds(raft.UpdateRaftVoterRequest, epoch=epochs, voter=voters, cluster_id=clusters, reply_to=replies),
-        translate.to_update,
-        translate.update_request,
-    ),
-    raft.ControllerPresenceRequest: (
-        st.builds(
-            raft.ControllerPresenceRequest,
-            epoch=epochs,
-            replica=keys,
-            is_present=st.booleans(),
-            sequence=st.integers(1, SEQUENCE_MAX),
-            cluster_id=clusters,
-            reply_to=replies,
-        ),
-        translate.to_presence,
-        translate.presence_request,
-    ),
-}
-"""By class: any such request, the way out, the way in."""
-
-ANSWERS: Final[dict[type[Any], tuple[st.SearchStrategy[Any], Callable[..., Any], Callable[..., Any]]]] = {
-    raft.ApiVersionsResponse: (
-        st.builds(
-            raft.ApiVersionsResponse,
-            kraft_versions=st.builds(VersionRange, levels, levels),
-            error=errors,
-            reply_to=replies,
-        ),
-        translate.api_versions_answer,
-        translate.from_api_versions,
-    ),
-    raft.AddRaftVoterResponse: (
-        st.builds(raft.AddRaftVoterResponse, error=errors, message=st.text(max_size=20), reply_to=replies),
-        translate.add_answer,
-        translate.from_add,
-    ),
-    raft.RemoveRaftVoterResponse: (
-        st.builds(raft.RemoveRaftVoterResponse, error=errors, message=st.text(max_size=20), reply_to=replies),
-        translate.remove_answer,
-        translate.from_remove,
-    ),
-    raft.UpdateRaftVoterResponse: (
-        st.builds(raft.UpdateRaftVoterResponse, epoch=epochs, leader_id=leaders, error=errors, reply_to=replies),
-        lambda answer: translate.update_answer(answer, ENDPOINTS),
-        translate.from_update,
-    ),
-    raft.ControllerPresenceResponse: (
-        st.builds(
-            raft.ControllerPresenceResponse,
-            epoch=epochs,
-            leader_id=leaders,
-            sequence=st.integers(0, SEQUENCE_MAX),
-            is_present=st.booleans(),
-            error=errors,
-            reply_to=replies,
-        ),
-        translate.presence_answer,
-        translate.from_presence,
-    ),
-}
-
-
-def test_every_message_of_the_core_is_translated() -> None:
-    """Nodes do not ask each other for a transfer or a target, people do; nor whether one leads: its controller does."""
-    asked = {raft.TransferLeadershipRequest, raft.AlterQuorumRequest, raft.ConfirmLeadershipRequest}
-
-    assert set(RESPONSES) - asked == set(others.REQUESTS) | set(REQUESTS)
-    assert set(RESPONSES.values()) - {RESPONSES[each] for each in asked} == set(others.ANSWERS) | set(ANSWERS)
+from tests.services.quorum.core_messages import REPLY_TO
 
 
 @pytest.mark.parametrize(("voter_id", "to"), [(-1, None), (2, 2)])
@@ -152,24 +30,6 @@ def test_a_transfer_may_leave_the_choice_to_the_leader(voter_id: int, to: int | 
     request = translate.transfer_request(TransferLeadershipRequest(voter_id=voter_id, epoch=3, timeout_ms=7), REPLY_TO)
 
     assert raft.TransferLeadershipRequest(to=to, epoch=3, timeout_ms=7, reply_to=REPLY_TO) == request
-
-
-@pytest.mark.parametrize("message", REQUESTS, ids=named)
-@given(data=st.data())
-def test_a_request_arrives_as_it_was(message: type[Any], data: st.DataObject) -> None:
-    any_request, out, back = REQUESTS[message]
-    request = data.draw(any_request)
-
-    assert request == back(sent(out(request)), REPLY_TO)
-
-
-@pytest.mark.parametrize("message", ANSWERS, ids=named)
-@given(data=st.data())
-def test_an_answer_arrives_as_it_was(message: type[Any], data: st.DataObject) -> None:
-    any_answer, out, back = ANSWERS[message]
-    answer = data.draw(any_answer)
-
-    assert answer == back(sent(out(answer)), REPLY_TO)
 
 
 def test_a_listener_has_one_address() -> None:
