@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +78,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 LEFT_OUT = "left_out"
 DESELECTED = pytest.StashKey[Counter[str]]()
+
+
+@pytest.fixture
+def restored_logs() -> Iterator[None]:
+    """A test that starts logs of its own leaves the root logger as it was."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)

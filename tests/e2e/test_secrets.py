@@ -6,7 +6,6 @@ import asyncio
 import base64
 import io
 import json
-import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -134,14 +133,11 @@ async def test_a_controller_writes_down_no_password_and_no_key(tmp_path: Path) -
 
 
 @pytest.fixture
-def logs() -> Iterator[io.StringIO]:
+def logs(restored_logs: None) -> io.StringIO:
     """Everything that this process says, down to debug."""
-    root, said = logging.getLogger(), io.StringIO()
-    handlers, level = root.handlers[:], root.level
+    said = io.StringIO()
     start_logs(DEBUG, said)
-    yield said
-    root.handlers[:] = handlers
-    root.setLevel(level)
+    return said
 
 
 class Controller:

@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -18,16 +18,8 @@ from quorate.runtime.config import ConfigError
 from quorate.runtime.logs import logger, redact, start_logs
 from quorate.runtime.telemetry import Telemetry
 
+pytestmark = pytest.mark.usefixtures("restored_logs")
 log = logger("quorate.raft")
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_it_was() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 def written(act: Callable[[], None], form: str = "logfmt", level: str = "debug") -> list[str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -84,12 +83,8 @@ class Said:
 
 
 @pytest.fixture
-def said() -> Iterator[Said]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield Said()
-    root.handlers[:] = handlers
-    root.setLevel(level)
+def said(restored_logs: None) -> Said:
+    return Said()
 
 
 def line(**changes: str) -> Line:

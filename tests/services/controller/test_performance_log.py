@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import logging
-from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -45,12 +43,8 @@ class Said:
 
 
 @pytest.fixture
-def said() -> Iterator[Said]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield Said()
-    root.handlers[:] = handlers
-    root.setLevel(level)
+def said(restored_logs: None) -> Said:
+    return Said()
 
 
 def summary(count: int, average_ms: float, slowest: str | None, slowest_ms: float) -> Line:
