@@ -19,11 +19,11 @@ class DecisionQueue:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._turn = asyncio.Lock()
+        self._deciding = asyncio.Lock()
         self._waiting_count = 0
 
-    async def take_turn(self, lane: QueueLimit) -> None:
-        """Waits until no other write is being decided, and lets none begin until `end_turn`.
+    async def enter(self, lane: QueueLimit) -> None:
+        """Waits until no other write is being decided, and lets none begin until `leave`.
 
         Raises ApiError: REQUEST_TIMED_OUT, retriable, if too many requests wait; NOT_CONTROLLER if this controller is
         not active, or has lost its leadership meanwhile, as whoever waits for a commit gets it.
@@ -32,13 +32,13 @@ class DecisionQueue:
         epoch = self._engine.epoch
         self._waiting_count += 1
         try:
-            await self._turn.acquire()
+            await self._deciding.acquire()
         finally:
             self._waiting_count -= 1
         if self._engine.epoch != epoch:
-            self._turn.release()
+            self._deciding.release()
             raise ApiError(ErrorCode.NOT_CONTROLLER, "the controller lost its leadership before the decision")
 
-    def end_turn(self) -> None:
+    def leave(self) -> None:
         """Lets the next write be decided."""
-        self._turn.release()
+        self._deciding.release()

@@ -173,14 +173,14 @@ class ControllerDriver:
         only_reads: bool = False,
     ) -> asyncio.Future[Answer]:
         """Waits until all commands before are decided, then decides this one. Returns and raises as `_decide`."""
-        await self._decisions.take_turn(lane)
+        await self._decisions.enter(lane)
         try:
             if begin is not None:
                 begin()
             asked = command if only_reads else failing(command)
             return await self._decide(api, asked, lane, request_id, only_reads=only_reads)
         finally:
-            self._decisions.end_turn()
+            self._decisions.leave()
 
     async def _decide(
         self,

@@ -214,8 +214,8 @@ BUGS: Final = (
         number="G13q",
         what="writes do not wait for the decision before them",
         file=f"{CONTROLLER}/decision_queue.py",
-        right="        self._turn = asyncio.Lock()\n",
-        wrong="        self._turn = asyncio.Semaphore(1_000)\n",
+        right="        self._deciding = asyncio.Lock()\n",
+        wrong="        self._deciding = asyncio.Semaphore(1_000)\n",
         test="tests/services/controller/test_decision_queue.py::test_a_decision_is_made_once_however_many_writes_come_meanwhile",
     ),
     Planted(

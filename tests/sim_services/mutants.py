@@ -134,11 +134,11 @@ def _lets_twins_in(patch: Patch) -> None:
 
 
 def _lets_writes_slip_in(patch: Patch) -> None:
-    async def take_turn(self: DecisionQueue, lane: QueueLimit) -> None:
+    async def enter(self: DecisionQueue, lane: QueueLimit) -> None:
         pass
 
-    patch.setattr(DecisionQueue, "take_turn", take_turn)
-    patch.setattr(DecisionQueue, "end_turn", lambda self: None)
+    patch.setattr(DecisionQueue, "enter", enter)
+    patch.setattr(DecisionQueue, "leave", lambda self: None)
     patch.setattr(Engine, "_stamp", lambda self: self.epoch)
 
 
