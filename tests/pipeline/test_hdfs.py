@@ -16,6 +16,7 @@ import pytest
 from deploy.local.ports import HOST, free_ports
 from quorate.pipeline.files import modified_ms, opened, size_of
 from quorate.pipeline.log_files import NO_ACCESS, find
+from quorate.pipeline.stores import store_of
 from tests.pipeline.conftest import FIXTURES
 from tests.pipeline.hadoop import SPARK_JARS, Hdfs, absent, hdfs, write_settings
 from tests.pipeline.logs import batches, history, node, segment
@@ -50,8 +51,6 @@ try:
 except Exception as problem:
     print(json.dumps([type(problem).__name__, str(problem)]))
 """
-
-
 READER = """
 import sys
 from quorate.pipeline.stores import S3Access, store_of
@@ -186,11 +185,29 @@ def test_a_range_is_read_whatever_blocks_it_is_in_and_one_that_is_not_there_is_r
             assert content[start:end] == data[start:end]
             assert bytes(start) == data[:start]
 
-    from quorate.pipeline.stores import store_of
+    reader, place = store_of("hdfs", path.removeprefix("hdfs://"), NO_ACCESS)
+    with pytest.raises(OSError, match=rf"{place}: the bytes from 8 to {len(content) + 1} .* has {len(content)}:"):
+        reader.read(place, 8, len(content) + 1)
 
-    system, place = store_of("hdfs", path.removeprefix("hdfs://"), NO_ACCESS)
-    with pytest.raises(OSError, match=rf"{place}: it has {len(content)} bytes, of which 8 to {len(content) + 1} were"):
-        system.read(place, 8, len(content) + 1)
+
+def test_a_file_that_is_open_for_writing_does_not_seem_shorter_than_it_is(store: Hdfs) -> None:
+    """The client has no last block of it, here the only one. A log that was cut would be read again from its start."""
+    from hdfs_native import Client
+
+    writer = Client(store.url)
+    writer.mkdirs("/open")
+    with writer.create("/open/log") as file:
+        file.write(b"closed")
+    path = f"{store.url}/open/log"
+    with writer.append("/open/log") as file:
+        file.write(b", opened")
+        file.hsync()
+        assert 14 == size_of(path, NO_ACCESS)
+        with pytest.raises(OSError, match=r"/open/log: .* hdfs-native has 0: the file is open for writing"):
+            opened(path, NO_ACCESS, end=6).__enter__()
+
+    with opened(path, NO_ACCESS) as data:
+        assert b"closed, opened" == data[:]
 
 
 def test_who_may_not_read_is_told_so_and_a_delegation_token_says_who_reads(store: Hdfs, tmp_path: Path) -> None:

@@ -129,8 +129,11 @@ class HdfsStore:
         """Returns the bytes of a file from `start` to `end` (exclusive), which it must have. Raises OSError."""
         with self._errors_of(path):
             reader = self.client.read(path)
-            if end > len(reader):  # of a file that was cut: the client would panic, which is no Exception
-                raise OSError(f"it has {len(reader)} bytes, of which {start} to {end} were to be read")
+            if end > len(reader):  # the client would panic, which is no Exception
+                raise OSError(
+                    f"the bytes from {start} to {end} were to be read, and hdfs-native has {len(reader)}: the file is "
+                    "open for writing, when only libhdfs reads its last block, or it was cut"
+                )
             return bytes(reader.read_range(start, end - start))
 
     def _listed(self, directory: str, *, is_recursive: bool) -> Sequence[Entry]:
