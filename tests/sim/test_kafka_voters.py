@@ -8,13 +8,13 @@ from typing import Final
 
 import pytest
 
+from tests.seeds import planting
 from tests.seeds.many import check_invariants, check_void, run_many
 from tests.seeds.outcome import Outcome
-from tests.seeds.planting import first_violated
+from tests.seeds.planting import Mutant, Patch
 from tests.sim.driver import Driver
 from tests.sim.faults import KAFKA
 from tests.sim.kafka_voter import KafkaDriver
-from tests.sim.mutants.base import Patch
 from tests.sim.mutants.judge import MUTANTS, kill
 from tests.sim.runner import run
 
@@ -42,10 +42,11 @@ def test_kafkas_and_ours_vote_in_each_of_them_and_few_are_void(outcomes: list[Ou
 
 def test_a_kafka_that_took_fetches_while_it_flushes_would_be_seen() -> None:
     """It counts its log end before the flush: what keeps I-18 is that its one thread flushes before the next fetch."""
-    with Patch.context() as patch:
+
+    def plant(patch: Patch) -> None:
         patch.setattr(KafkaDriver, "flush", Driver.flush)
 
-        killed = first_violated(partial(run, profile=KAFKA), base=0, limit=LIMIT)
+    killed = planting.kill(run, Mutant("", "fetches are taken during a flush", plant, KAFKA), base=0, limit=LIMIT)
 
     assert killed is not None
     assert "I-18" == killed[1]
