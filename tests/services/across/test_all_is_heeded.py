@@ -30,6 +30,7 @@ BASES: Final = (
     "libs/quorate/runtime/transport_settings.py",
     "libs/quorate/runtime/entry_guard.py",
     "libs/quorate/runtime/guard.py",
+    "libs/quorate/runtime/process.py",
     "libs/quorate/runtime/server.py",
 )
 """Where the settings are that several services have, and what reads them."""
