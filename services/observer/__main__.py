@@ -34,6 +34,9 @@ QUORUM: Final = "kraft.service.Quorum"
 QUIET: Final = ("kraft.service.Observer/GetTrace", "kraft.service.Observer/ListTraces", QUORUM)
 """RPCs that create no spans: queries of traces, and reads of the log."""
 
+FLUSH_S: Final = 1.0
+"""How long a stop waits for the spans that are not sent yet."""
+
 OPERATIONS: Final = {
     "kraft.service.Observer/DescribeCluster": None,
     "kraft.service.Observer/DescribeTopicPartitions": None,
@@ -69,7 +72,7 @@ async def main(life: ServiceLife) -> None:
 
     async def stop() -> None:
         # This observer may be where its own spans go, and takes none once the server stops.
-        await process.telemetry.flush()
+        await process.telemetry.flush(FLUSH_S)
         await server.stop()
 
     ready = partial(server.ready_after, replica.caught_up)

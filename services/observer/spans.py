@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -42,6 +43,8 @@ LIST_MAX: Final = 1_000
 
 CONNECT_TIMEOUT_S: Final = 10
 """How long (s) a connection to PostgreSQL may take; psycopg waits 130 s by itself, and others for ever."""
+CLOSE_S: Final = 1.0
+"""How long (s) a close waits for the thread that opens the database."""
 LIBPQ: Final = ("psycopg", "psycopg2")
 """Drivers that know `connect_timeout`."""
 SCHEMA_LOCK: Final = 0x7370616E73
@@ -176,11 +179,14 @@ class SpanStore:
         return await self._read(lambda: self._summaries(span_name, min(limit or LIST_DEFAULT, LIST_MAX)))
 
     async def close(self) -> None:
-        """Writes the queued spans, then closes the database."""
+        """Writes the queued spans, then closes the database; one that hangs while it is opened is left as it is."""
         try:
             await self.flush()
         finally:
-            self._engine.dispose()
+            # By the writer's thread, which may be opening it: SQLite ends a process that closes what another one uses.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await self._run(self._writer, self._engine.dispose)
 
     async def _read(self, work: Callable[[], T]) -> T:
         await self.open()

@@ -75,6 +75,17 @@ async def test_a_trace_comes_back_by_start_with_its_attributes(store: SpanStore)
     assert (early, late) == await store.trace(early.trace_id)
 
 
+async def test_a_store_may_close_while_it_is_opened() -> None:
+    """Where the close does not wait for the thread that opens it, SQLite ends the process."""
+    for attempt in range(100):
+        store = SpanStore()
+        opening = asyncio.create_task(store.open())
+        await asyncio.sleep(attempt % 20 / 5_000)
+        opening.cancel()
+        await store.close()
+        await asyncio.wait([opening])
+
+
 async def test_an_unknown_trace_is_empty(store: SpanStore) -> None:
     assert () == await store.trace("a" * 32)
 
