@@ -116,6 +116,7 @@ def stored(path: Path, spans: Sequence[SpanData]) -> Path:
 
     async def keep() -> None:
         store = SpanStore(f"sqlite:///{path}")
+        await store.open()
         assert len(spans) == store.offer(spans)
         await store.close()
 

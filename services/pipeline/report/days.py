@@ -72,7 +72,7 @@ def read_calendar(availability: DataFrame, cluster_ids: Sequence[str], limits: R
     """Collects the offline share of each of these clusters on the latest days."""
     own = availability.where(fn.col("cluster_id").isin(list(cluster_ids)))
     each = own.groupBy("cluster_id", fn.col("date").cast("string").alias("date")).agg(
-        (fn.sum("offline_seconds") / fn.sum("seconds")).alias("share")
+        fn.try_divide(fn.sum("offline_seconds"), fn.sum("seconds")).alias("share")
     )
     found: dict[str, dict[str, float]] = {cluster_id: {} for cluster_id in cluster_ids}
     latest = each.select("date").distinct().orderBy(fn.desc("date")).limit(limits.days)
