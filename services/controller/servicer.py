@@ -117,7 +117,7 @@ class ControllerService:
             log.debug("a broker's state", broker=request.broker_id, target=request.target, reason=request.reason)
             answer = await self._driver.write_in_turns(CHANGE_BROKER_STATE.name, turns, lane=CHANGE_BROKER_STATE.lane)
             self._set_position(answer, context)
-            return ChangeBrokerStateResponse(state=CONTROL_STATE_NUMBERS[answer.response.state], offset=answer.offset)  # type: ignore[arg-type]
+            return ChangeBrokerStateResponse(state=CONTROL_STATE_NUMBERS[answer.response.state], offset=answer.offset)  # type: ignore[arg-type]  # the stubs' enum type
 
         return await self._forwarding.serve(CHANGE_BROKER_STATE, request, context, change)
 

@@ -243,7 +243,7 @@ class RaftClientService(RaftClientServicer):
             )
 
     async def Listen(self, request: ListenRequest, context: Any) -> AsyncIterator[ListenResponse]:
-        """Streams events to the controller from its offset on."""
+        """Streams to a controller the committed batches from `next_offset` on (or a snapshot), and each new leader."""
         _check_offset("next_offset", request.next_offset)
         listener = ControllerEvents(self._driver, request.next_offset)
         with self._presence.of(listener, request.session_id):

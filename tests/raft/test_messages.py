@@ -1,4 +1,4 @@
-"""One node and one message: what is refused with which code, and who gets a vote (kafka-facts, rules 5-14)."""
+"""One node and one message: what is refused with which code, and who gets a vote (KIP-595, KIP-996)."""
 
 from __future__ import annotations
 

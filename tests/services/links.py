@@ -43,7 +43,7 @@ class Quorum(RaftClientServicer):
             error, self.refuses_next = self.refuses_next, ErrorCode.NONE
             yield AppendResponse(
                 correlation_id=request.correlation_id,
-                error_code=error,  # type: ignore[arg-type]  # also one that is unknown
+                error_code=error,  # type: ignore[arg-type]  # the stubs' enum type does not know all that a test sends
                 end_offset=request.base_offset + sum(sizes),
             )
 

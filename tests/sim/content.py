@@ -28,7 +28,7 @@ IMAGES_MAX = 4_096
 
 
 class Damaged(Exception):
-    """Bytes that do not check. What this means for the node is the contract's table, reliability.md 2.1."""
+    """Bytes that do not check."""
 
 
 def cells_of(batch: BatchInfo) -> list[Cell]:

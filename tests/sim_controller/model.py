@@ -47,7 +47,7 @@ Ranges = tuple[tuple[str, int, int], ...]
 
 
 class Part(NamedTuple):
-    """One partition, by the names of reliability.md 1.7."""
+    """One partition, in the words of tests/INVARIANTS.md."""
 
     replicas: tuple[NodeId, ...]
     adding: tuple[NodeId, ...]

@@ -1,4 +1,4 @@
-"""M23 … M29 of reliability.md 2.6, C1 … C5 found here, and C6: what is right in a wrong form, while a patch holds."""
+"""M23 … M29, C1 … C5 (tests/sim_controller/README.md) and C6: what is right in a wrong form, while a patch holds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What must be true of the real services, by the checker's own record of what was committed, promised and told.
 
 Looked at whenever a turn was carried out, a message leaves a process, or a controller hears of something. Numbers are
-those of reliability.md.
+those of tests/INVARIANTS.md.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class BytesPart(NamedTuple):
 def anatomy(
     data: memoryview, position: int, header: BatchHeader, *, sound: bool
 ) -> tuple[list[BytesPart], Corrupt | None]:
-    """Returns the parts of the batch at `position`, and the damage that stopped the walk, or None.
+    """Returns the parts of the batch at `position`, and the damage that ends the reading; None if there is none.
 
     `sound` is True if the batch's checksum is right.
     """

@@ -49,7 +49,7 @@ def reset_epoch(config: Path, epoch: Epoch, *, as_json: bool) -> None:
 
 
 def _reset(partition: Path, epoch: Epoch) -> Epoch:
-    """Checks and writes the new epoch; returns the epoch that was stored before. Raises Failed, Corrupt."""
+    """Writes a lower epoch to quorum-state; returns the epoch before. Raises Failed if it may not be, Corrupt."""
     file = ElectionFile(partition)
     stored = file.stored()
     if stored is None:

@@ -196,7 +196,7 @@ class Door:
                 except grpc.aio.InternalError as gone:
                     _note_status(span, grpc.StatusCode.CANCELLED.name)
                     raise _cancelled(method, gone) from None
-                except Exception as error:  # the one place that answers every error (style.md, rule 15)
+                except Exception as error:  # the one place that answers every error
                     refusal = self._refusal(method, context, span, error)
                 else:
                     _note_status(span, _name(context))

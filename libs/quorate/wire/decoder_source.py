@@ -21,7 +21,7 @@ Decode = Callable[[bytes, int, int], tuple[Any, int]]
 
 
 class _SharedArrays(dict[bytes, tuple[Any, ...]]):
-    """A cache of short arrays of one fixed-width kind, unpacked, by their bytes."""
+    """A cache for arrays of one fixed-width type: bytes → tuple. Messages with equal short arrays share one."""
 
     def __init__(self, kind: FieldType) -> None:
         self.code = FIXED[kind]

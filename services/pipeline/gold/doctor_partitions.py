@@ -307,7 +307,7 @@ def _racks() -> Column:
 def _past(states: DataFrame) -> DataFrame:
     """Computes each partition's last leader, the last change of its ISR, and since when it has had no leader and so on.
 
-    What holds in a state the workers have said (`past`). `isr_change` has the `time` of the last change of the ISR's
+    `states` has these conditions for each state (`past`). `isr_change` has the `time` of the last change of the ISR's
     members and the ISR that `was` before; null without one.
     """
     conditions = {

@@ -109,7 +109,7 @@ class WithoutPushdown(DataSourceReader):
         return self._reader.partitions()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of a task as Arrow batches."""
+        """Yields the records of one task, as Arrow batches with the columns asked for."""
         return self._reader.read(partition)
 
 

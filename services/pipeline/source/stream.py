@@ -213,7 +213,7 @@ class _Listing(NamedTuple):
 
     @property
     def to_read(self) -> list[Directory]:
-        """The directories in which the stream goes on; a refused one has only the row that says so."""
+        """The directories that are read on. Of a refused one only the row of damage is left, which says why."""
         return [
             each
             for each in self.every

@@ -1,4 +1,4 @@
-"""What a node does about a disk that has lost something, fails or is full (reliability.md, contract of each fault)."""
+"""What a node does about a disk that has lost something, fails or is full."""
 
 from __future__ import annotations
 

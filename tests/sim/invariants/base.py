@@ -10,7 +10,7 @@ from tests.sim.content import EMPTY_IMAGE, Cell, image_after
 
 
 class Violation(AssertionError):
-    """An invariant is broken. `number` is that of reliability.md."""
+    """An invariant is broken. `number` is that of tests/INVARIANTS.md."""
 
     def __init__(self, number: str, rule: str, *values: object) -> None:
         super().__init__(f"{number} {rule}: {values}")

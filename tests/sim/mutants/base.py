@@ -1,4 +1,4 @@
-"""How bugs are planted in the core's tables. Their numbers are those of reliability.md 2.6."""
+"""How bugs are planted in the core's tables. Their numbers are those of tests/sim/README.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""I-46 … I-55: what every state of a partition must be, and every change of one, by the names of reliability.md 1.7."""
+"""I-46 … I-55 of tests/INVARIANTS.md: what each state of a partition must be, and each change of one."""
 
 from __future__ import annotations
 
