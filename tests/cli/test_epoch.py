@@ -23,7 +23,7 @@ def test_the_last_segment_may_have_no_batch(tmp_path: Path, end: bytes, is_liste
     if not is_listed:
         (partition / LEADER_EPOCHS).unlink()
     config = tmp_path / "server.properties"
-    config.write_text(f"node.id=1\ncontroller.quorum.voters=1@127.0.0.1:19193\nlog.dirs={directory}\n")
+    config.write_text(f"node.id=1\ncontroller.quorum.voters=1@127.0.0.1:19193\nmetadata.log.dir={directory}\n")
     before = contents(partition)
 
     ran = run("storage", "reset-epoch", "-c", config, "--epoch", LAST_EPOCH)

@@ -244,6 +244,9 @@ REFUSED = [
     ),
     ({**STATIC, "node.id": "x"}, [], 1, "node.id is 'x'"),
     ({**STATIC, "log.dirs": ""}, [], 1, "neither metadata.log.dir nor log.dirs"),
+    ({**STATIC, "process.roles": "", "zookeeper.connect": "zk:2181"}, [], 1, "zookeeper.connect is set, and process.r"),
+    ({**STATIC, "process.roles": "", "metadata.log.dir": "/nowhere", "zookeeper.x": "1"}, [], 1, "zookeeper.x is set"),
+    ({**STATIC, "process.roles": ""}, [], 1, "process.roles is not set; a Kafka node has it"),
 ]
 
 

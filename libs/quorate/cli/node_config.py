@@ -85,11 +85,7 @@ def read_node_config(path: Path) -> NodeConfig:
     for key, value in values.items():
         if "\0" in value:
             raise Failed(f"{path}: {key} is {value[:40]!r}; a value has no NUL in it")
-    # Quorate's own quorum nodes have no process.roles; each of them is a controller.
-    roles = _list(values, "process.roles") or [CONTROLLER]
-    for role in roles:
-        if role not in ROLES:
-            raise Failed(f"{path}: process.roles has {role!r}; a node is {' or '.join(ROLES)}, or both")
+    roles = _roles(path, values)
     return NodeConfig(
         path=path,
         node_id=_node_id(path, values),
@@ -98,6 +94,29 @@ def read_node_config(path: Path) -> NodeConfig:
         has_static_voters=bool(_list(values, "controller.quorum.voters")),
         values=values,
     )
+
+
+def _roles(path: Path, values: Mapping[str, str]) -> list[str]:
+    """Returns the roles of the node. Raises Failed if a role is unknown, or if the file is no KRaft node's."""
+    roles = _list(values, "process.roles")
+    if not roles:
+        _check_own_quorum_node(path, values)
+        return [CONTROLLER]
+    for role in roles:
+        if role not in ROLES:
+            raise Failed(f"{path}: process.roles has {role!r}; a node is {' or '.join(ROLES)}, or both")
+    return roles
+
+
+def _check_own_quorum_node(path: Path, values: Mapping[str, str]) -> None:
+    """Returns if a file without process.roles is a Quorate quorum node's, which names its metadata.log.dir."""
+    for key in values:
+        if key.startswith("zookeeper."):
+            raise Failed(f"{path}: {key} is set, and process.roles is not: a broker of a ZooKeeper cluster, not of KRaft")
+    if not values.get("metadata.log.dir", "").strip():
+        raise Failed(
+            f"{path}: process.roles is not set; a Kafka node has it, and a Quorate quorum node has metadata.log.dir"
+        )
 
 
 def _node_id(path: Path, values: Mapping[str, str]) -> NodeId:
