@@ -69,7 +69,7 @@ def test_a_command_line_that_cannot_be_meant_ends_with_2(arguments: list[str], w
 def test_the_whole_way_of_a_new_directory(tmp_path: Path) -> None:
     """Format, look, check: each as a process of its own."""
     config = tmp_path / "server.properties"
-    config.write_text(f"node.id=1\nlisteners=CONTROLLER://localhost:9093\nlog.dirs={tmp_path / 'data'}\n")
+    config.write_text(f"node.id=1\nlisteners=CONTROLLER://localhost:9093\nmetadata.log.dir={tmp_path / 'data'}\n")
     cluster_id = run_apart("storage", "random-uuid").out.strip()
 
     formatted = run_apart("storage", "format", "-c", config, "-t", cluster_id, "--standalone", "--json")

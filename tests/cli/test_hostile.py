@@ -19,7 +19,7 @@ NOISE = bytes(range(256)) * 8
 
 
 def config(tmp_path: Path, **changes: str) -> Path:
-    values = {"node.id": "1", "controller.quorum.voters": "1@127.0.0.1:19193", "log.dirs": str(tmp_path / "data")}
+    values = {"node.id": "1", "controller.quorum.voters": "1@127.0.0.1:19193", "metadata.log.dir": str(tmp_path / "data")}
     values |= {key.replace("_", "."): value for key, value in changes.items()}
     path = tmp_path / "server.properties"
     path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
@@ -65,7 +65,7 @@ HOSTILE: dict[str, Case] = {
     ),
     "NUL in an argument": (lambda _: ["log", "dump", "a\0b"], 2, "has a NUL in it"),
     "NUL in a configured path": (
-        lambda tmp: ["storage", "info", "-c", config(tmp, log_dirs="/a\\u0000b")],
+        lambda tmp: ["storage", "info", "-c", config(tmp, metadata_log_dir="/a\\u0000b")],
         1,
         "has no NUL",
     ),

@@ -24,6 +24,7 @@ from quorate.records import (
     ClientQuotaRecord,
     ConfigRecord,
     EndTransactionRecord,
+    FeatureLevelRecord,
     NoOpRecord,
     RemoveTopicRecord,
     TopicRecord,
@@ -39,10 +40,12 @@ from tests.cli.directories import (
     KAFKA_NODES,
     LOG_NAME,
     START_MS,
+    TOPIC_ID,
     a_history,
     batch,
     contents,
     flip,
+    leader_change,
     run,
     write_checkpoint,
     write_log,
@@ -150,7 +153,7 @@ def test_several_segments_are_one_log(tmp_path: Path) -> None:
 
 def test_a_directory_of_the_first_voters_only(tmp_path: Path) -> None:
     config = tmp_path / "server.properties"
-    config.write_text(f"node.id=1\nlisteners=CONTROLLER://h:9093\nlog.dirs={tmp_path / 'data'}\n")
+    config.write_text(f"node.id=1\nlisteners=CONTROLLER://h:9093\nmetadata.log.dir={tmp_path / 'data'}\n")
     run("storage", "format", "-c", config, "-t", "cluster", "-s")
 
     document = run("image", "show", "--offline", tmp_path / "data", "--json").document
@@ -321,6 +324,36 @@ def test_unknown_records_and_open_transactions_are_shown(tmp_path: Path) -> None
     assert "a transaction is open since offset 13: its records are not shown" in ran.out
     assert "  new " not in ran.out
     assert "Unknown records (2)\n  api key  version  body\n  99       7        01\n  2        63       02\n" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("features", "said"),
+    [
+        ({}, ["no metadata.version is finalized in it"]),
+        ({"metadata.version": 33, "group.version": 1}, []),
+        (
+            {"metadata.version": 34, "group.version": 2, "moon.version": 1},
+            [
+                "group.version is at level 2; known here are 0 to 1, of another level records may be missing",
+                "metadata.version is at level 34; known here are 7 to 33 (3.3-IV3 to 4.4-IV2), "
+                "of another level records may be missing",
+                "moon.version is at level 1; this feature is not known here",
+            ],
+        ),
+    ],
+    ids=["none", "known", "unknown"],
+)
+def test_levels_of_features_that_are_not_known_are_said_beside_the_state_and_by_verify(
+    tmp_path: Path, features: dict[str, int], said: list[str]
+) -> None:
+    levels = [(FeatureLevelRecord(name, level), 0) for name, level in features.items()]
+    write_log(tmp_path, [leader_change(1, 0), batch(1, 1, (TopicRecord("foo", TOPIC_ID), 0), *levels)], epoch=1)
+
+    shown = run("image", "show", "--offline", tmp_path, "--json").document
+    verified = run("log", "verify", tmp_path, "--json").document
+
+    assert (said, True) == (shown["notes"], verified["sound"])
+    assert said == [each["reason"] for each in verified["findings"] if "version" in each["reason"]]
 
 
 def test_nothing_of_an_open_transaction_is_published_before_its_end(tmp_path: Path) -> None:

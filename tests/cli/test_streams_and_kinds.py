@@ -80,7 +80,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def readers(directory: Path, file: Path) -> dict[str, tuple[object, ...]]:
     """The commands that would open `file`."""
     config = directory.parent / "server.properties"
-    config.write_text(f"node.id=1\ncontroller.quorum.voters=1@127.0.0.1:19193\nlog.dirs={directory}\n")
+    config.write_text(f"node.id=1\ncontroller.quorum.voters=1@127.0.0.1:19193\nmetadata.log.dir={directory}\n")
     found: dict[str, tuple[object, ...]] = {
         "verify": ("log", "verify", directory),
         "show": ("image", "show", "--offline", directory),

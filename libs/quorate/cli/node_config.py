@@ -112,7 +112,9 @@ def _check_own_quorum_node(path: Path, values: Mapping[str, str]) -> None:
     """Returns if a file without process.roles is a Quorate quorum node's, which names its metadata.log.dir."""
     for key in values:
         if key.startswith("zookeeper."):
-            raise Failed(f"{path}: {key} is set, and process.roles is not: a broker of a ZooKeeper cluster, not of KRaft")
+            raise Failed(
+                f"{path}: {key} is set, and process.roles is not: a broker of a ZooKeeper cluster, not of KRaft"
+            )
     if not values.get("metadata.log.dir", "").strip():
         raise Failed(
             f"{path}: process.roles is not set; a Kafka node has it, and a Quorate quorum node has metadata.log.dir"

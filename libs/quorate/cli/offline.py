@@ -16,6 +16,7 @@ from quorate.cli.reading import FileKind, files_below, first_offset_of, kind_of,
 from quorate.cli.record_json import control_of
 from quorate.errors import Corrupt
 from quorate.metadata.faults import ReplayFault
+from quorate.metadata.features import unfamiliar
 from quorate.metadata.scram_lost import described
 from quorate.metadata.state import ClusterState
 from quorate.metadata.transactions import Transaction
@@ -84,6 +85,7 @@ def load(
         else:
             found.state = found.state.at(found.transaction.start)
             found.notes.append(f"{begun}: its records are not shown (--with-open-transaction shows them)")
+    found.notes.extend(unfamiliar(found.state.features.finalized()))
     return found
 
 

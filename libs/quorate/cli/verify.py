@@ -22,6 +22,7 @@ from quorate.cli.reading import (
 from quorate.cli.verify_log import LogCheck, LogProblem, Said, Severity, check_leader_epochs, parse_leader_epochs
 from quorate.errors import Corrupt
 from quorate.metadata.faults import ReplayFault
+from quorate.metadata.features import unfamiliar
 from quorate.metadata.state import ClusterState
 from quorate.nouns import METADATA_TOPIC_ID, ZERO_UUID, Offset, OffsetAndEpoch, uuid_text
 from quorate.records import UnknownRecord, VotersRecord, decode_record
@@ -255,6 +256,8 @@ def _check_log(partition: Path, said: dict[OffsetAndEpoch, Said], report: Report
     durable = DurableMark(partition).read() if bases and wanted[-1] == bases[-1] else 0
     log.segments(partition, wanted, last=bases[-1] if bases else 0, durable=durable)
     if wanted:
+        for reason in unfamiliar(log.state.features.finalized()) if log.state is not None else ():
+            report.find("note", partition, reason, offset=log.end)
         report.start, report.end = log.start, log.end
         report.last_epoch = log.epochs[-1][0] if log.epochs else floor.epoch
         for snapshot in said:

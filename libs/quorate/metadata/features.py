@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 
 from kraft import Message
 from quorate.metadata.faults import ReplayFault
-from quorate.metadata.versions import LATEST, METADATA_VERSION, OLDEST
+from quorate.metadata.versions import LATEST, METADATA_VERSION, OLDEST, RELEASES
 from quorate.nouns import Offset
 from quorate.records import FeatureLevelRecord, NoOpRecord, ZkMigrationStateRecord
 from quorate.timeline import SnapshotRegistry, TimelineDict, TimelineValue
 
-__all__ = ["ELR_VERSION", "FEATURES", "KRAFT_VERSION", "Feature", "Features", "default_levels"]
+__all__ = ["ELR_VERSION", "FEATURES", "KRAFT_VERSION", "Feature", "Features", "default_levels", "unfamiliar"]
 
 KRAFT_VERSION: Final = "kraft.version"
 """A feature that is not in this state: the quorum keeps its level in control records of the log. KIP-853."""
@@ -63,6 +63,25 @@ def default_levels(metadata_version: int) -> dict[str, int]:
         if metadata_version >= OLDEST and name != KRAFT_VERSION
     }
     return {name: newest[name] for name in sorted(newest) if newest[name]}
+
+
+def unfamiliar(levels: Mapping[str, int]) -> Iterator[str]:
+    """Yields a sentence for each finalized level that this software does not know, and one without metadata.version.
+
+    `levels` are by feature name, as `Features.finalized` gives them.
+    """
+    supported = supported_features()
+    if METADATA_VERSION not in levels:
+        yield f"no {METADATA_VERSION} is finalized in it"
+    for name, level in levels.items():
+        if name not in supported:
+            yield f"{name} is at level {level}; this feature is not known here"
+            continue
+        lowest, highest = supported[name]
+        if not lowest <= level <= highest:
+            releases = f" ({RELEASES[lowest]} to {RELEASES[highest]})" if name == METADATA_VERSION else ""
+            known = f"known here are {lowest} to {highest}{releases}"
+            yield f"{name} is at level {level}; {known}, of another level records may be missing"
 
 
 class Features:
