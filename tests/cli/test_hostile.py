@@ -19,7 +19,11 @@ NOISE = bytes(range(256)) * 8
 
 
 def config(tmp_path: Path, **changes: str) -> Path:
-    values = {"node.id": "1", "controller.quorum.voters": "1@127.0.0.1:19193", "metadata.log.dir": str(tmp_path / "data")}
+    values = {
+        "node.id": "1",
+        "controller.quorum.voters": "1@127.0.0.1:19193",
+        "metadata.log.dir": str(tmp_path / "data"),
+    }
     values |= {key.replace("_", "."): value for key, value in changes.items()}
     path = tmp_path / "server.properties"
     path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))

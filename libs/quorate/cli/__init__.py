@@ -9,6 +9,7 @@ scram           makes a SCRAM credential from a password (RFC 5802)
 storage         `quorate storage`: format, info, random-uuid
 epoch           `quorate storage reset-epoch`: sets a stopped node's epoch to a lower one
 reading         opens metadata files read-only
+index_entries   the entries of offset and time indexes
 record_json     records as JSON, as Kafka's own converters print them
 dump            `quorate log dump`: batches and records, one per line
 anatomy         names every byte of a batch
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns the exit code: 0 done, 1 failed, 2 bad usage, 141 the reader of its output has gone (as after SIGPIPE).
     """
+    from quorate.cli.app import app
     from quorate.cli.failures import run
 
-    return run(arguments)
+    return run(app, arguments)

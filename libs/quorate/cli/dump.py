@@ -5,54 +5,34 @@ A damaged file is printed as far as it can be read; the damage is reported at th
 
 from __future__ import annotations
 
-import struct
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from quorate.cli.failures import Failed, Misused, error_document
+from quorate.cli.index_entries import entries_of
 from quorate.cli.printable import printable
-from quorate.cli.reading import FileBatch, FileKind, batches_of, files_below, first_offset_of, kind_of, map_file
+from quorate.cli.reading import (
+    FileBatch,
+    FileKind,
+    OffsetRange,
+    batches_of,
+    files_below,
+    first_offset_of,
+    kind_of,
+    map_file,
+)
 from quorate.cli.record_json import RecordDocument, shown_records
 from quorate.doubles import dumps
 from quorate.errors import Corrupt
 from quorate.nouns import Offset
 from quorate.storage.names import BOOTSTRAP, checkpoint_id
 
-__all__ = ["OffsetRange", "dump", "entries_of"]
+__all__ = ["dump"]
 
 Json = dict[str, Any]  # Any: JSON values
-
-INDEX_ENTRY: Final = struct.Struct(">ii")
-TIME_INDEX_ENTRY: Final = struct.Struct(">qi")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetRange:
-    """A range of offsets from `start` (inclusive) to `end` (exclusive); None for no end."""
-
-    start: Offset = 0
-    end: Offset | None = None
-
-    def holds(self, offset: Offset) -> bool:
-        """Whether `offset` is in this range of offsets."""
-        return self.start <= offset and (self.end is None or offset < self.end)
-
-    def meets(self, batch: FileBatch) -> bool:
-        """Whether the range overlaps the batch's offsets."""
-        header = batch.header
-        return header.last_offset >= self.start and (self.end is None or header.base_offset < self.end)
-
-
-class Entry(NamedTuple):
-    """One entry of an index file, at byte `at`. An offset index has no `timestamp` (ms), a time index no `position`."""
-
-    at: int
-    offset: Offset
-    position: int | None
-    timestamp: int | None
 
 
 @dataclass(slots=True)
@@ -119,19 +99,6 @@ def dump(
         for problem in problems[:-1]:
             print(printable(f"quorate: {problem}"), file=sys.stderr)
         raise Failed(str(problems[-1]), printed=True)
-
-
-def entries_of(data: memoryview, kind: FileKind, base: Offset) -> Iterator[Entry]:
-    """Yields the entries of an index whose segment has base offset `base`, without Kafka's preallocated zeros."""
-    form = INDEX_ENTRY if kind is FileKind.INDEX else TIME_INDEX_ENTRY
-    for at in range(0, len(data) - form.size + 1, form.size):
-        first, second = form.unpack_from(data, at)
-        if first == 0 and second == 0:
-            return
-        if kind is FileKind.INDEX:
-            yield Entry(at, base + first, second, None)
-        else:
-            yield Entry(at, base + second, None, first)
 
 
 def _lines(

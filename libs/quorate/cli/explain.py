@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from quorate.cli.anatomy import BytesPart, anatomy
-from quorate.cli.dump import INDEX_ENTRY, TIME_INDEX_ENTRY, OffsetRange, entries_of
-from quorate.cli.reading import FileKind, batches_of, first_offset_of, kind_of, map_file
+from quorate.cli.index_entries import INDEX_ENTRY, TIME_INDEX_ENTRY, entries_of
+from quorate.cli.reading import FileKind, OffsetRange, batches_of, first_offset_of, kind_of, map_file
 from quorate.doubles import dumps
 from quorate.errors import Corrupt
 

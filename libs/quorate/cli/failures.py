@@ -47,8 +47,11 @@ class Misused(Failed):
     code = MISUSED
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command, prints its error if it fails, and returns its exit code. None: the process's arguments."""
+def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
+    """Runs one command of `app`, prints its error if it fails, and returns its exit code.
+
+    Without `arguments` it runs the process's own.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     if sys.stderr is None:  # closed, as by `2>&-`
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # open as long as the process
@@ -57,7 +60,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     _escape_what_cannot_be_said()
     try:
-        return _run(given)
+        return _run(app, given)
     except BrokenPipeError:
         # The reader of the pipe has closed it (`| head`): what a Unix tool ends by without a word.
         _discard(sys.stdout, sys.stderr)
@@ -68,10 +71,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return FAILED
 
 
-def _run(given: list[str]) -> int:
+def _run(app: typer.Typer, given: list[str]) -> int:
     """Runs one command and prints its error if it fails. Raises OSError if stdout or stderr cannot be written."""
-    from quorate.cli.app import app
-
     try:
         if any("\0" in each for each in given):
             raise Misused("an argument has a NUL in it, which no name of a file has")

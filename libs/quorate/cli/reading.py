@@ -7,6 +7,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -35,6 +36,7 @@ __all__ = [
     "FileBatch",
     "FileKind",
     "MetadataDirectory",
+    "OffsetRange",
     "batches_of",
     "check_regular",
     "files_below",
@@ -78,6 +80,23 @@ class FileBatch(NamedTuple):
     position: int
     header: BatchHeader
     problem: Corrupt | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRange:
+    """A range of offsets from `start` (inclusive) to `end` (exclusive); None for no end."""
+
+    start: Offset = 0
+    end: Offset | None = None
+
+    def holds(self, offset: Offset) -> bool:
+        """Whether `offset` is in this range of offsets."""
+        return self.start <= offset and (self.end is None or offset < self.end)
+
+    def meets(self, batch: FileBatch) -> bool:
+        """Whether the range overlaps the batch's offsets."""
+        header = batch.header
+        return header.last_offset >= self.start and (self.end is None or header.base_offset < self.end)
 
 
 class MetadataDirectory(NamedTuple):

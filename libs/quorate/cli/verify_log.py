@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Self
 
-from quorate.cli.dump import INDEX_ENTRY, TIME_INDEX_ENTRY, entries_of
+from quorate.cli.index_entries import INDEX_ENTRY, TIME_INDEX_ENTRY, entries_of
 from quorate.cli.reading import FileKind, map_file
 from quorate.cli.record_json import control_of
 from quorate.errors import Corrupt
