@@ -125,8 +125,10 @@ spark-formats: spark-setup ## what tables in Delta need: a Spark 4.2 of their ow
 hdfs-setup: spark-setup ## what the tests of logs on HDFS need: Hadoop's NameNode and DataNode (needs Maven)
 	@$(RUN) python -m tests.pipeline.hadoop
 
-wheel: setup ## pyspark-kraft: the pipeline's data source as a wheel for any PySpark, in build/wheel
+wheel: setup ## in build/wheel: quorate, the command alone; pyspark-kraft, the pipeline's data source for any PySpark
 	@$(RUN) python -m deploy.pyspark.build
+	@$(UV) build --quiet --wheel --out-dir build/wheel libs
+	@ls build/wheel/*.whl
 
 pipeline: spark-setup ## the tests of the data pipeline on Spark, and of what starts it; its report in Chromium where there is one
 	@$(RUN) pytest $(PARALLEL) --no-loadscope-reorder tests/pipeline tests/deploy tests/cli/test_pipeline.py tests/bench/test_pipeline_benches.py

@@ -50,8 +50,13 @@ class Process:
 
     @property
     def address(self) -> str:
-        """The `host:port` on which the process listens."""
+        """The `host:port` on which the process answers gRPC."""
         return f"{self.place.host}:{self.port}"
+
+    @property
+    def kafka_address(self) -> str:
+        """The `host:port` of the first listener, which on a gateway is the one for Kafka's own tools."""
+        return self.settings["listeners"].split(",")[0].partition("://")[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +92,7 @@ class ClusterPlan:
     @property
     def bootstrap_controllers(self) -> str:
         """Where Kafka's own tools reach the gateways' first listeners, as the value of `--bootstrap-controller`."""
-        firsts = (each.settings["listeners"].split(",")[0] for each in self.gateways)
-        return ",".join(first.partition("://")[2] for first in firsts)
+        return ",".join(each.kafka_address for each in self.gateways)
 
     @property
     def initial_controllers(self) -> str:

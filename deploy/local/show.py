@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from deploy.local.plan import ClusterPlan
+from deploy.local.plan import ClusterPlan, Process
 from kraft.api.describe_quorum_pb2 import DescribeQuorumResponse
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsResponse
 from quorate.cli.waterfall import waterfall_text
@@ -64,7 +64,7 @@ def lines_to_paste(plan: ClusterPlan) -> list[str]:
     topic = '{"topics": [{"name": "payments", "num_partitions": 2, "replication_factor": 3}]}'
     quorum = '{"topics": [{"topic_name": "__cluster_metadata", "partitions": [{}]}]}'
     return [
-        *(f"  {each.name:<13} {each.address}" for each in plan.processes),
+        *(f"  {each.name:<13} {_doors(each)}" for each in plan.processes),
         "",
         f"  grpcurl -plaintext {controller} list",
         f"  grpcurl -plaintext -d '{topic}' {controller} kraft.service.Controller/CreateTopics",
@@ -76,3 +76,10 @@ def lines_to_paste(plan: ClusterPlan) -> list[str]:
             else []
         ),
     ]
+
+
+def _doors(process: Process) -> str:
+    """Returns where a process listens: its gRPC address; for a gateway that of Kafka's wire, then that of its health."""
+    if process.service != "gateway":
+        return process.address
+    return f"{process.kafka_address}  Kafka's wire; its gRPC health at {process.address}"

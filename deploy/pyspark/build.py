@@ -91,4 +91,4 @@ def _file_of(module: str) -> Path:
 
 
 if __name__ == "__main__":
-    print(build())
+    build()

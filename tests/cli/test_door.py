@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,23 @@ def test_every_noun_has_help(noun: str) -> None:
 
     assert 0 == ran.code
     assert "Usage: quorate" in ran.out
+
+
+@pytest.mark.parametrize("given", [[], ["log"]], ids=["nothing", "a noun"])
+def test_without_a_verb_it_shows_the_help_in_its_lines_and_ends_with_2(given: list[str]) -> None:
+    ran = run(*given)
+
+    assert (2, "") == (ran.code, ran.out)
+    assert ran.err.startswith("Usage: quorate")
+    assert len(ran.err.splitlines()) > 5
+
+
+def test_its_version_names_the_levels_that_it_knows() -> None:
+    ran = run("--version")
+
+    assert 0 == ran.code
+    assert re.match(r"quorate \d+\.\d+\.\d+\nmetadata.version  7 to 33 \(3.3-IV3 to 4.4-IV2\)\n", ran.out)
+    assert "share.version                     0 to 2\n" in ran.out
 
 
 @pytest.mark.parametrize(

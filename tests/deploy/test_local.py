@@ -13,6 +13,7 @@ import pytest
 from deploy.local.plan import make_plan
 from deploy.local.ports import HOST
 from deploy.local.processes import ROOT, NotReady, Running
+from deploy.local.show import lines_to_paste
 
 OURS = ("deploy", "libs", "services")
 THEIRS = ("grpcio", "opentelemetry-sdk", "protobuf", "sqlalchemy")
@@ -50,3 +51,13 @@ async def test_a_directory_of_another_node_is_not_formatted(tmp_path: Path) -> N
 
     with pytest.raises(NotReady, match=r"node-2 could not be formatted: .* belongs to node 1, and node 2 is asked for"):
         await running.format(two)
+
+
+def test_a_gateway_is_listed_with_the_address_for_kafkas_tools_before_that_of_its_health(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, with_gateways=True)
+
+    rows = [line.split() for line in lines_to_paste(plan)]
+    listed = [row[1] for row in rows if row and row[0].startswith("gateway-")]
+
+    assert listed == plan.bootstrap_controllers.split(",")
+    assert not set(listed) & {each.address for each in plan.processes}

@@ -1,6 +1,7 @@
 """The `quorate` command: a noun, a verb; text for people, `--json` for programs.
 
 app             the commands and their options; all other modules are imported by the command that needs them
+version         `quorate --version`
 failures        errors of a command: one line on stderr, one JSON document, one exit code
 printable       escapes text that would control the terminal
 node_config     reads a node's server.properties: directories, roles, voters, listeners

@@ -82,6 +82,9 @@ def _run(app: typer.Typer, given: list[str]) -> int:
     except BrokenPipeError:
         raise
     except typer.TyperException as misuse:
+        if getattr(misuse, "message", "").startswith("Usage:"):  # a noun without a verb: its help, as it is laid out
+            print(getattr(misuse, "message", ""), file=sys.stderr, flush=True)
+            return MISUSED
         return _end(Misused(_words_of(misuse)), given)
     except typer.Abort:
         return FAILED
