@@ -79,7 +79,7 @@ def lines_to_paste(plan: ClusterPlan) -> list[str]:
 
 
 def _doors(process: Process) -> str:
-    """Returns where a process listens: its gRPC address; for a gateway that of Kafka's wire, then that of its health."""
+    """Returns where a process listens: its gRPC address; of a gateway Kafka's wire, then its health."""
     if process.service != "gateway":
         return process.address
     return f"{process.kafka_address}  Kafka's wire; its gRPC health at {process.address}"
