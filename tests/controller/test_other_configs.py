@@ -104,3 +104,9 @@ def test_refuses_a_subscription_with_kafkas_code(values: dict[str, str], code: E
 )
 def test_a_duration_is_within_what_java_can_count(value: str, taken: bool) -> None:
     assert taken == (not group.faults({"share.auto.offset.reset": f"by_duration:{value}"}, static={}))
+
+
+def test_a_pattern_that_is_long_is_refused_before_it_is_compiled() -> None:
+    longest = "client_id=" + "a" * client_metrics.PATTERN_CHARS_MAX
+
+    assert [ErrorCode.NONE, ErrorCode.INVALID_CONFIG] == [refusal({"match": each}) for each in (longest, longest + "a")]
