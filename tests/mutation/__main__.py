@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from tests.mutation.planted import BUGS, verdicts
+from tests.mutation.planted_callers import CALLER_BUGS
 from tests.mutation.planted_wire import WIRE_BUGS
 from tests.mutation.tree import ROOT, copied
 
@@ -35,7 +36,8 @@ def _planted(arguments: argparse.Namespace) -> int:
     print("| bug | what | test | verdict |\n|---|---|---|---|")
     with copied() as tree:
         for verdict in verdicts(
-            tree, [bug for bug in (*BUGS, *WIRE_BUGS) if bug.number in (arguments.numbers or [bug.number])]
+            tree,
+            [bug for bug in (*BUGS, *WIRE_BUGS, *CALLER_BUGS) if bug.number in (arguments.numbers or [bug.number])],
         ):
             print(verdict, flush=True)
             code |= not (verdict.passes and verdict.kills)

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from quorate.runtime.config import ConfigError
-from quorate.runtime.logs import logger, redact, start_logs
+from quorate.runtime.logs import TEXT_MAX, logger, redact, start_logs
 from quorate.runtime.telemetry import Telemetry
 
 pytestmark = pytest.mark.usefixtures("restored_logs")
@@ -128,10 +128,34 @@ def test_inside_a_span_a_line_names_it() -> None:
         ("at", "https://me@host:443/a:b, 1@host:9093", "https://me@host:443/a:b, 1@host:9093"),
         ("listeners", "CONTROLLER://127.0.0.1:9093", "CONTROLLER://127.0.0.1:9093"),
         ("listeners", "A://[::1]:9093", "A://[::1]:9093"),
+        ("line", "{'password': 'hunter2', 'epoch': 7}", "{'password': ***, 'epoch': 7}"),
+        ("line", "topic 'token-events': its name is taken", "topic 'token-events': its name is taken"),
+        ("line", 'password="hunter2 and more', "password=***"),
+        ("line", "note=token=hunter2, at: x", "note=token=***, at: x"),
+        ("header", "authorization=DelegationToken t1:hunter2==", "authorization=DelegationToken ***"),
     ],
 )
 def test_secrets_are_hidden_by_key_and_in_text(key: str, value: object, expected: object) -> None:
     assert expected == redact(key, value)
+
+
+@pytest.mark.parametrize("secret", ["a://u:", "password=", "password='", "Basic "])
+@pytest.mark.parametrize("at", [0, TEXT_MAX - 5, 4 * TEXT_MAX - 12, 4 * TEXT_MAX - 1])
+def test_a_long_value_is_cut_and_no_part_of_a_secret_is_left(secret: str, at: int) -> None:
+    """Wherever the end of what is looked through falls, also after secrets that made room by being hidden."""
+    for before in ("x" * at, ("password=" + "y" * at)[:at]):
+        shown = str(redact("reason", f"{before} {secret}{'hunter2' * 2_000}@h"))
+
+        assert "hunter" not in shown
+        assert len(shown) < TEXT_MAX + 30
+
+
+def test_a_long_list_is_cut_and_says_how_long_it_was() -> None:
+    (line,) = written(lambda: log.info("asked", topics=["t"] * 1_000_000, voters=[1, 2, 3]), "json")
+
+    made = json.loads(line)
+    assert made["topics"].endswith("… 1000000 items")
+    assert (True, "[1, 2, 3]") == (len(made["topics"]) < 300, made["voters"])
 
 
 def test_a_secret_in_event_or_traceback_is_hidden_too() -> None:

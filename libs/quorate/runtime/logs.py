@@ -16,11 +16,14 @@ import sys
 import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import islice
 from typing import Final, TextIO
 
 from opentelemetry import trace
 
 from quorate.runtime.config import ConfigError
+from quorate.runtime.hidden import shown
 
 __all__ = ["Logger", "logger", "redact", "start_logs"]
 
@@ -33,16 +36,19 @@ GRPC_SERVER: Final = "grpc._cython.cygrpc"
 _FIELDS: Final = "quorate_fields"
 """The attribute of a log record that holds our fields."""
 
-_SECRET_WORDS: Final = frozenset(
-    re.split(r"\|", "password|passwd|passphrase|secret|token|credential|credentials|authorization|hmac|salt|jaas")
-)
-_SECRET_IN_TEXT: Final = re.compile(
-    r"(?i)\b([\w.-]*(?:password|passwd|secret|token|credential|hmac|passphrase)[\w.-]*\s*[=:]\s*)"
-    r"(\"[^\"]*\"|'[^']*'|[^\s,;]+)"
-)
-# A password may contain slashes; if an @ in it is not escaped, the last @ before the path ends it.
-_SECRET_IN_URL: Final = re.compile(r"(://[^\s/?#:@]*:)[^\s@]*(?:@[^\s/?#@]*)*@")
-_BEARER: Final = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]+")
+TEXT_MAX: Final = 1_024
+"""How many characters of a value a line shows: names and messages of callers may have 32,767 bytes."""
+TRACEBACK_MAX: Final = 16_384
+"""How many characters of a traceback a line shows."""
+ITEMS_MAX: Final = 32
+"""How many items of a list a line shows."""
+
+# fmt: off
+_SECRET_WORDS: Final = frozenset({
+    "password", "passwd", "passphrase", "secret", "token", "credential", "credentials", "authorization", "hmac", "salt",
+    "jaas",
+})
+# fmt: on
 
 
 class Logger:
@@ -117,21 +123,32 @@ def _is_no_cancelled_call(record: logging.LogRecord) -> bool:
 def redact(key: str, value: object) -> object:
     """Returns the value to log for a field: `***` for a secret by its key, else with secrets inside a text hidden.
 
+    A text that is longer than a line shows is cut, and says how long it was.
+
     >>> redact("ssl.keystore.password", "hunter2"), redact("url", "a?token=xyz b"), redact("epoch", 7)
     ('***', 'a?token=*** b', 7)
     >>> redact("url", "postgresql://me:hunter2@host:5432/spans")
     'postgresql://me:***@host:5432/spans'
     """
-    if _SECRET_WORDS.intersection(re.split(r"[._\-\s]", key.lower())):
+    if _is_secret(key):
         return "***"
     if isinstance(value, bool | int | float | None):
         return value
-    return _hide(str(value))
+    return shown(_text(value), TEXT_MAX)
 
 
-def _hide(text: str) -> str:
-    shown = _SECRET_IN_URL.sub(r"\1***@", text)
-    return _BEARER.sub(r"\1 ***", _SECRET_IN_TEXT.sub(r"\1***", shown))
+@lru_cache(maxsize=4_096)
+def _is_secret(key: str) -> bool:
+    """Keys are words of our code, so few; they are looked at once."""
+    return not _SECRET_WORDS.isdisjoint(re.split(r"[._\-\s]", key.lower()))
+
+
+def _text(value: object) -> str:
+    """Returns the text of a value; of a long list, that of its first items."""
+    if not isinstance(value, list | tuple | set | frozenset | Mapping) or len(value) <= ITEMS_MAX:
+        return str(value)
+    first = list(islice(value.items() if isinstance(value, Mapping) else value, ITEMS_MAX))
+    return f"{first} … {len(value)} items"
 
 
 class _LogLine(logging.Formatter):
@@ -147,7 +164,7 @@ class _LogLine(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "event": _hide(record.getMessage()),
+            "event": shown(record.getMessage(), TEXT_MAX),
         }
         # A field must not replace one of the line's own keys.
         line |= {f"field_{key}" if key in line else key: redact(key, value) for key, value in fields.items()}
@@ -155,7 +172,8 @@ class _LogLine(logging.Formatter):
         if context.is_valid:
             line |= {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
         if record.exc_info and record.exc_info[0]:
-            line["exception"] = _hide("".join(traceback.format_exception(*record.exc_info)).rstrip())
+            text = "".join(traceback.format_exception(*record.exc_info)).rstrip()
+            line["exception"] = shown(text, TRACEBACK_MAX)
         return self._render(line)
 
 

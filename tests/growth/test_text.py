@@ -1,0 +1,141 @@
+"""Text of callers costs no more than its length: every pattern, parser, check and message, with what is worst for it.
+
+The table names what works on text that a caller chooses, in gateway, controller, quorum node, observer, placer and
+heartbeat service, and in the command and the pipeline on what they read. Patterns of the operator's (principal and node
+id rules, JAAS entries, settings) are the operator's to choose, and so not in it. In what is not here a text is only
+compared, hashed, looked up, copied, or split at one letter.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+import pytest
+
+from kraft.api.api_versions import ApiVersionsRequest
+from kraft.api.sasl_handshake import SaslHandshakeRequest
+from quorate.authorizer.hosts import fault_of_host, host_address
+from quorate.controller.access.delegation_tokens import parse_principal
+from quorate.controller.configs import broker, client_metrics, group, topic
+from quorate.controller.topic_names import fault_of_name
+from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import Principal, parse_uuid
+from quorate.protocol.api_versions import has_valid_software
+from quorate.protocol.apis import api_of
+from quorate.protocol.sasl.mechanism import SaslError
+from quorate.protocol.sasl.scram_messages import ClientFinal, ClientFirst, ServerFinal, ServerFirst
+from quorate.runtime.hidden import shown
+from quorate.runtime.logs import logger, start_logs
+from quorate.runtime.passing_on import CLIENT_PRINCIPAL, client_id_text, principal, principal_text
+from quorate.runtime.statuses import shortened, trailing_metadata
+from quorate.wire.schema import STRING_MAX
+from tests.growth.cost import grows_faster_than_its_input
+from tests.protocol.pair import Pair
+from tests.protocol.test_connection import raw
+
+SIZES: Final = (500, 4_000, 32_000)
+"""A string of Kafka's has 32,767 bytes at most."""
+
+Work = Callable[[str], object]
+
+# fmt: off
+REPEATED: Final = (
+    "token-", "a-", "a", "-", ".", "=", "token=", "token='", 'token="', "token= ", "token", " ", "\n", "a://u:",
+    "a://u:@", "://", "://:", "a://u:p@a", "@", "bearer ", "basic", "Bearer a:", "0", "00:", "0:0,", ",", "P1D", "[",
+    "(", "\\", "*", "?", "1.", "1e", "+", "[a", "a=b,", ",a=b", "=2C", "m=a,", "AAAA", "AAA=", ",p=AAAA", "\x00",
+    "\x85", "é", "'", '"', "x='", "%", ":", "/",
+)
+# fmt: on
+"""What the texts are made of, each by repetition."""
+
+
+def forgiven(work: Work, *errors: type[Exception]) -> Work:
+    def tried(text: str) -> None:
+        with suppress(*errors):
+            work(text)
+
+    return tried
+
+
+def handshake(text: str) -> object:
+    text = text.encode()[:STRING_MAX].decode(errors="ignore")
+    pair = Pair(mechanisms={})
+    pair.server.receive_data(raw(api_of(SaslHandshakeRequest), SaslHandshakeRequest(mechanism=text), 1), 0)
+    return pair.server.next_event(0)
+
+
+def criterion(text: str) -> None:
+    re.purge()  # or the second time costs nothing
+    client_metrics.check({"match": f"client_id={text}"})
+
+
+def values_of_configs(text: str) -> None:
+    for validator in VALIDATORS:
+        validator(text)
+
+
+VALIDATORS: Final = tuple(
+    {
+        values.rule: values.takes
+        for configs in (topic.CONFIGS, broker.DYNAMIC, group.CONFIGS, client_metrics.CONFIGS)
+        for values in (each.values for each in configs.values())
+    }.values()
+)
+
+WORK: Final[Mapping[str, Work]] = {
+    "runtime/hidden.py: secrets in what is logged": lambda text: shown(text, len(text)),
+    "runtime/logs.py: a line": lambda text: logger("growth").info(text, reason=text),
+    "runtime/statuses.py: a refusal": lambda text: trailing_metadata(
+        ApiError(ErrorCode.INVALID_REQUEST, text, {"field": text})
+    ),
+    "runtime/statuses.py: a message that is shortened": lambda text: shortened(repr(text)),
+    "runtime/passing_on.py: a client id": client_id_text,
+    "runtime/passing_on.py: a principal": forgiven(lambda text: principal_text(Principal("User", text)), ApiError),
+    "runtime/passing_on.py: a principal, read": forgiven(lambda text: principal([(CLIENT_PRINCIPAL, text)]), ApiError),
+    "protocol/api_versions.py: a client's name": lambda text: has_valid_software(ApiVersionsRequest(text, text), 4),
+    "protocol/sasl/server.py: a mechanism": handshake,
+    "protocol/sasl/scram_messages.py: client first": forgiven(
+        lambda text: ClientFirst.parse(f"n,,n={text},r=x{text}".encode()), SaslError
+    ),
+    "protocol/sasl/scram_messages.py: client first, extensions": forgiven(
+        lambda text: ClientFirst.parse(f"n,,n=a,r=x{text}".encode()), SaslError
+    ),
+    "protocol/sasl/scram_messages.py: server first": forgiven(
+        lambda text: ServerFirst.parse(f"r=x{text},s={text},i=1{text}".encode()), SaslError
+    ),
+    "protocol/sasl/scram_messages.py: client final": forgiven(
+        lambda text: ClientFinal.parse(f"c=biws,r=x{text},p={text}".encode()), SaslError
+    ),
+    "protocol/sasl/scram_messages.py: server final": forgiven(
+        lambda text: ServerFinal.parse(f"v={text},a={text}".encode()), SaslError
+    ),
+    "authorizer/hosts.py: an entry's host": lambda text: fault_of_host(f"{text}/{text}"),
+    "authorizer/hosts.py: an address": host_address,
+    "controller/topic_names.py: a topic's name": fault_of_name,
+    "controller/access/delegation_tokens.py: an owner": parse_principal,
+    "controller/configs: values": values_of_configs,
+    "controller/configs/client_metrics.py: match": forgiven(criterion, ApiError),
+    "controller/configs/client_metrics.py: many criteria": forgiven(
+        lambda text: client_metrics.check({"match": text.replace("a", "client_id=a,")}), ApiError
+    ),
+    "nouns.py: an id": forgiven(parse_uuid, ValueError),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Possible nested set:FutureWarning")
+@pytest.mark.usefixtures("restored_logs")
+@pytest.mark.parametrize("name", WORK)
+def test_text_of_a_caller_costs_no_more_than_its_length(name: str) -> None:
+    start_logs({}, io.StringIO())
+    work = WORK[name]
+    for repeated in REPEATED:
+
+        def of(size: int, repeated: str = repeated) -> Callable[[], object]:
+            text = (repeated * size)[:size]
+            return lambda: work(text)
+
+        assert None is grows_faster_than_its_input(of, SIZES), (name, repeated)
