@@ -9,6 +9,7 @@ logins, call_logins                         SCRAM exchanges for gateways; passwo
 apis, outliving                             what handlers use
 placement_requests, placement_stream        replicas of new partitions, from a placer
 sessions, resolving                         what else is asked of others before a decision
+reads                                       reads of what is committed, active or standby
 driver, decision_queue, pending, activating the event loop around the engine
 quorum_link, quorum_node                    the clients of the quorum node
 snapshots, snapshot_loading                 snapshots to the quorum node, and from it

@@ -107,7 +107,18 @@ class AdminDoor:
 
         self._apis.logins.check_live(login_of_call())  # a stream may outlive what it was opened with
         with self._span(request, context):
-            response: AdminResponse = await self._forwarding.serve(SUBMIT, request, context, here)
+            chosen = _chosen(request).api
+            if not chosen.is_forwarded:
+                return await here()
+            response: AdminResponse = await self._forwarding.serve(
+                SUBMIT,
+                request,
+                context,
+                here,
+                alone=None if chosen.needs_leader else here,
+                may_repeat=chosen.is_read or request.validate_only or bool(request.request_id),
+                timeout_ms=timeout_of(chosen, getattr(request, _chosen(request).field)),
+            )
             return response
 
     async def stream(self, requests: AsyncIterator[AdminRequests], context: Any) -> AsyncIterator[AdminResponses]:

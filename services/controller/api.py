@@ -52,8 +52,11 @@ class Api:
     """The queue limit under which it waits: the cluster's own requests keep their places when admins fill theirs."""
     is_forwarded: bool = True
     """Whether a standby forwards it to the active controller; otherwise each controller answers by itself."""
-    is_read_on_standby: bool = False
-    """Whether a standby answers it while a Kafka controller is active, to which nothing is forwarded."""
+    needs_leader: bool = True
+    """Whether only the active controller answers it. If not, a standby that can ask no active one answers by what it
+    has applied, as each Kafka controller always does."""
+    is_read: bool = False
+    """Whether it changes nothing: another leader may be asked the same once more."""
     has_deadline: bool = False
     """Whether `timeout_ms` of the request is a deadline for the decision to begin, as in Kafka's ControllerApis."""
     has_pages: bool = False
@@ -64,3 +67,4 @@ class Api:
     def __post_init__(self) -> None:
         assert self.handler is None or self.quorum_deadline_ms is None, self.name
         assert self.right is None or self.screen is None, self.name
+        assert self.needs_leader or self.is_read, self.name

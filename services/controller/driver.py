@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import grpc
 
 from kraft.service.quorum_pb2 import ListenResponse
-from quorate.controller.engine.decision import Command, CommandInSteps, Moment
+from quorate.controller.engine.decision import Command, CommandInSteps
 from quorate.controller.engine.deduplication import RequestId
 from quorate.controller.engine.engine import Answer, Engine, QueueLimit
 from quorate.controller.engine.failures import Consequence, Fault, Where, row_for, told_to_caller
@@ -30,7 +30,6 @@ from services.controller.activating import report_activation, unrefused
 from services.controller.decision_queue import DecisionQueue
 from services.controller.failing import failing
 from services.controller.outliving import to_the_end
-from services.controller.pages import not_kept
 from services.controller.pending import FOR_NOW, PendingWrite, response_of
 from services.controller.performance import PerformanceLog
 from services.controller.quorum_link import EventsBehind, QuorumLink
@@ -68,6 +67,8 @@ class ControllerDriver:
         self.applied_at_ms: int = -1
         """Wall-clock time (ms) at which the last applied record was appended; -1 before any."""
         self.changed = asyncio.Event()
+        self.on_leader: Callable[[], None] = lambda: None
+        """Called whenever it is heard that somebody else leads, or nobody, or in another epoch."""
         self._decisions = DecisionQueue(engine)
         self._link = QuorumLink(channel, self)
         self.write_coming = self._link.coming
@@ -75,6 +76,7 @@ class ControllerDriver:
         self.until_committed = self._link.until_committed
         """Waits until the commit under way is over, 5 ms at most: what is appended meanwhile is sent after it."""
         self._clock = clock
+        self._led_until_ms = clock.monotonic_ms()
         self._tracer = WriteTracer(telemetry, clock, node_id=node_id)
         self._node_id = node_id
         self._activation = activation
@@ -95,6 +97,11 @@ class ControllerDriver:
         await self._is_fatal.wait()
         assert self._fatal is not None
         raise self._fatal
+
+    @property
+    def leaderless_ms(self) -> int:
+        """How long (ms) no leader has been known, since the start at most; 0 while one is."""
+        return 0 if self.leader_id != NOBODY else self._clock.monotonic_ms() - self._led_until_ms
 
     @property
     def is_active(self) -> bool:
@@ -229,14 +236,6 @@ class ControllerDriver:
         self._carry_out()
         return waiting.answered
 
-    def read(self, command: Command[T], *, as_of: Offset) -> Answer:
-        """Runs a read on the state at `as_of`, which must be held. Raises ApiError; SNAPSHOT_NOT_FOUND if it is not."""
-        if not self.engine.state.registry.is_held(as_of):
-            raise not_kept(as_of)
-        decision = command(self.engine.state.at(as_of), Moment(next_offset=as_of, now_ms=self._clock.wall_ms()))
-        assert not decision.records, decision.records
-        return Answer(token=None, response=decision.response, epoch=self.leader_epoch, offset=as_of)
-
     def appended(self, end_offset: Offset) -> None:
         """Handles an append that succeeded: the quorum node's log has everything below `end_offset`."""
         if self.is_active:
@@ -334,8 +333,6 @@ class ControllerDriver:
             if records:
                 self._tracer.replayed(records[0], header, start_ns=started)
 
-    # Events from the quorum node.
-
     def next_offset(self) -> Offset:
         """Returns the offset from which the quorum node's events are requested."""
         return self.engine.next_offset
@@ -359,17 +356,23 @@ class ControllerDriver:
         """Handles the loss of the quorum node: renounces, and forgets the leader; waiting writes get NOT_CONTROLLER."""
         self._renounce("cut off from the quorum node")
         self._loading.give_up()
-        self.leader_id = NOBODY
+        self._hear_of_leader(NOBODY, self.leader_epoch)
         self._carry_out()
         self._tell()
 
     def _lead(self, leadership: ListenResponse.Leadership) -> None:
         self._renounce(f"{leadership.leader_id} leads epoch {leadership.epoch}")
-        self.leader_id, self.leader_epoch = leadership.leader_id, leadership.epoch
+        self._hear_of_leader(leadership.leader_id, leadership.epoch)
         self.leaders_heard += leadership.leader_id != NOBODY
         if leadership.leader_id == self._node_id:
             self._claim(leadership.epoch, leadership.next_offset)
         self._carry_out()
+
+    def _hear_of_leader(self, leader_id: NodeId, epoch: Epoch) -> None:
+        if self.leader_id != NOBODY:
+            self._led_until_ms = self._clock.monotonic_ms()
+        self.leader_id, self.leader_epoch = leader_id, epoch
+        self.on_leader()
 
     def _claim(self, epoch: Epoch, next_offset: Offset) -> None:
         """Becomes the active controller of `epoch`; the activation records are its first write."""

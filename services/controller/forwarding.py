@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -11,7 +12,7 @@ from google.protobuf.message import Message as ProtobufMessage
 
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.errors import ApiError, ErrorCode
-from quorate.nouns import ANONYMOUS, NOBODY
+from quorate.nouns import ANONYMOUS, NOBODY, Epoch, NodeId
 from quorate.records import RegisterControllerRecord
 from quorate.runtime import passing_on
 from quorate.runtime.call_login import caller_of, login_of_call
@@ -44,6 +45,13 @@ HOLD_S: Final = 5.0
 """Longest time (s) for which a call waits for an active controller to be known: longer than an election takes."""
 MARGIN_S: Final = 0.1
 """Time (s) before a call's deadline at which it gets NOT_CONTROLLER, so that the reason still reaches the caller."""
+ELECTION_S: Final = 1.0
+"""How long (s) a read that needs no leader waits for one: longer than an election takes while a majority is there."""
+TIMEOUT_MARGIN_S: Final = 1.0
+"""How much longer (s) than its own timeout_ms a call that was handed over may take: the active controller's own
+REQUEST_TIMED_OUT says more."""
+LAST_ANSWER_S: Final = 1.0
+"""How long (s) a write still waits for the answer of a leader that was replaced: one that lives answers at once."""
 LOOK_AGAIN_S: Final = 0.05
 """Longest pause (s) between two attempts: the active controller may learn later than this one that it leads."""
 
@@ -53,7 +61,7 @@ _OF_THE_CALLER: Final = frozenset({CLIENT_HOST, CLIENT_ID, CLIENT_PRINCIPAL, FOR
 class Forwarding:
     """Sends calls to the active controller, whose address is in its registration record (KIP-919).
 
-    A call is tried again only if it has certainly not been executed.
+    A call is tried again only if it has certainly not been executed, or if a second execution does no harm.
     """
 
     def __init__(
@@ -69,18 +77,29 @@ class Forwarding:
         self._telemetry = telemetry
         self._listener = listener
         self._channels = Channels(lambda address: open_channel(address, transport))
+        self._handed_over: set[_HandedOver] = set()
+        driver.on_leader = self._hear_of_leader
 
-    async def serve(self, api: Api, request: ProtobufMessage, context: Any, here: Callable[[], Awaitable[T]]) -> T:
+    async def serve(
+        self,
+        api: Api,
+        request: ProtobufMessage,
+        context: Any,
+        here: Callable[[], Awaitable[T]],
+        *,
+        alone: Callable[[], Awaitable[T]] | None = None,
+        may_repeat: bool = False,
+        timeout_ms: int | None = None,
+    ) -> T:
         """Returns the answer of `here` if this controller is active, else forwards the call to the active one.
 
-        Waits until an active controller is known, at most 5 s and within the caller's deadline. Raises
-        ApiError(NOT_CONTROLLER) if there is none by then.
+        Waits until an active controller is known, at most 5 s, and within the caller's deadline and `timeout_ms`.
+        Raises ApiError(NOT_CONTROLLER) if there is none by then. `alone` answers by what this controller knows, once no
+        leader has been known for longer than an election takes. A call that `may_repeat` is asked anew of the next
+        leader; another one ends with NOT_CONTROLLER when the leader that has it is replaced.
         """
         assert api.is_forwarded, api.name
-        left_s = context.time_remaining()
-        now_s = asyncio.get_running_loop().time
-        begun = now_s()
-        ends = begun + (DEADLINE_MS / 1000 if left_s is None else left_s)
+        patience = _Patience(context.time_remaining(), timeout_ms)
         while True:
             changed = self._driver.changed
             try:
@@ -88,18 +107,35 @@ class Forwarding:
                     return await here()
                 if is_forwarded(context):
                     raise self._refusal(context, "the call was forwarded to this controller, which is not active")
-                if self.is_led_by_kafka:
+                if self.is_led_by_kafka and alone is None:
                     raise self._refusal(context, "the active controller is one of Kafka's; no call is forwarded to it")
-                address = active_address(self._driver, self._listener)
-                if address is not None and await self._reaches(address, changed):
-                    return await self._hand_over(address, api.name, request, context, ends)
+                if alone is not None and self._stands_alone(api, patience):
+                    return await alone()
+                address = None if self.is_led_by_kafka else active_address(self._driver, self._listener)
+                if address is not None and await self._reaches(address, changed, patience):
+                    async with self._until_replaced(context, is_read=alone is not None, may_repeat=may_repeat):
+                        return await self._hand_over(address, api.name, request, context, patience.ends)
             except ApiError as refusal:
-                if is_forwarded(context) or self.is_led_by_kafka or not _is_untouched(refusal):
+                if is_forwarded(context) or not _is_untouched(refusal):
                     raise
-            left_s = min(begun + HOLD_S, ends - MARGIN_S) - now_s()
+                if self.is_led_by_kafka and alone is None:
+                    raise
+            left_s = patience.left_s
             if left_s <= 0:
                 raise self._refusal(context, "no controller is active, or its endpoint is not known yet")
             await _either(changed.wait(), asyncio.sleep(min(left_s, LOOK_AGAIN_S)))
+
+    def _stands_alone(self, api: Api, patience: _Patience) -> bool:
+        """Whether a read that needs no leader is to be answered here: no leader can be asked, and something is known.
+
+        A Kafka controller that leads is never asked. A leader that is not reached is as good as none.
+        """
+        if not self._driver.engine.next_offset and api.quorum_deadline_ms is None:
+            return False
+        if self.is_led_by_kafka:
+            return True
+        without_s = patience.waited_s if self._driver.leader_id != NOBODY else self._driver.leaderless_ms / 1000
+        return without_s >= ELECTION_S
 
     @property
     def is_led_by_kafka(self) -> bool:
@@ -109,6 +145,29 @@ class Forwarding:
     async def close(self) -> None:
         """Closes the connections to the other controllers."""
         await self._channels.close()
+
+    def _hear_of_leader(self) -> None:
+        for each in self._handed_over:
+            each.hear(self._driver.leader_id, self._driver.leader_epoch)
+
+    @asynccontextmanager
+    async def _until_replaced(self, context: Any, *, is_read: bool, may_repeat: bool) -> AsyncIterator[None]:
+        """Bounds what is awaited inside by the leadership of the active controller. Raises ApiError(NOT_CONTROLLER)."""
+        leader_id, epoch = self._driver.leader_id, self._driver.leader_epoch
+        try:
+            async with asyncio.timeout(None) as limit:
+                handed_over = _HandedOver(limit, leader_id, epoch, is_read=is_read, may_repeat=may_repeat)
+                self._handed_over.add(handed_over)
+                try:
+                    yield
+                finally:
+                    self._handed_over.discard(handed_over)
+        except TimeoutError:
+            refusal = self._refusal(context, f"controller {leader_id} led until epoch {epoch}, and has not answered")
+            if not may_repeat:
+                del refusal.metadata[UNTOUCHED]
+                refusal = ApiError(refusal.code, f"{refusal.message}; it may have done it", refusal.metadata)
+            raise refusal from None
 
     async def _hand_over(self, address: str, rpc: str, request: ProtobufMessage, context: Any, ends: float) -> Any:
         return await call(
@@ -121,12 +180,12 @@ class Forwarding:
             trailing=context.set_trailing_metadata,
         )
 
-    async def _reaches(self, address: str, changed: asyncio.Event) -> bool:
+    async def _reaches(self, address: str, changed: asyncio.Event, patience: _Patience) -> bool:
         """Waits for a connection before anything is sent; False if it fails or the driver's state changes meanwhile."""
         channel = self._channels[address]
         while (state := channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
             await _either(changed.wait(), channel.wait_for_state_change(state), asyncio.sleep(LOOK_AGAIN_S))
-            if changed.is_set() or state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+            if changed.is_set() or patience.left_s <= 0 or state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
                 return False
         return True
 
@@ -161,6 +220,49 @@ class Forwarding:
                 UNTOUCHED: "true",
             },
         )
+
+
+class _Patience:
+    """How long one call may wait for an active controller, and until when it may take, by the loop's clock (s)."""
+
+    def __init__(self, left_s: float | None, timeout_ms: int | None) -> None:
+        self._begun = asyncio.get_running_loop().time()
+        most_s = DEADLINE_MS / 1000 if left_s is None else left_s
+        own_s = HOLD_S if timeout_ms is None else max(0, timeout_ms) / 1000
+        self.ends = self._begun + (most_s if timeout_ms is None else min(most_s, own_s + TIMEOUT_MARGIN_S))
+        self._holds_until = min(self._begun + min(HOLD_S, own_s), self.ends - MARGIN_S)
+
+    @property
+    def waited_s(self) -> float:
+        """How long the call has been here."""
+        return asyncio.get_running_loop().time() - self._begun
+
+    @property
+    def left_s(self) -> float:
+        """How long it still waits for an active controller."""
+        return self._holds_until - asyncio.get_running_loop().time()
+
+
+class _HandedOver:
+    """A call that the active controller has, and the limit by which it is given up when another leads."""
+
+    def __init__(
+        self, limit: asyncio.Timeout, leader_id: NodeId, epoch: Epoch, *, is_read: bool, may_repeat: bool
+    ) -> None:
+        self._limit = limit
+        self._leader_id = leader_id
+        self._epoch = epoch
+        self._is_read = is_read
+        self._may_repeat = may_repeat
+
+    def hear(self, leader_id: NodeId, epoch: Epoch) -> None:
+        """Ends the wait, if its leader is none any more; where nobody is known to lead it may still be one."""
+        is_replaced = epoch > self._epoch or leader_id not in (self._leader_id, NOBODY)
+        if not is_replaced and not (self._is_read and leader_id == NOBODY):
+            return
+        now = asyncio.get_running_loop().time()
+        if self._limit.when() is None or self._may_repeat:
+            self._limit.reschedule(now if self._may_repeat else now + LAST_ANSWER_S)
 
 
 def active_address(driver: ControllerDriver, listener: str | None = None) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import grpc
 
 from kraft.api.controller_registration_pb2 import ControllerRegistrationRequest
+from kraft.api.describe_quorum_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
 from kraft.service.quorum_pb2 import (
     AlterQuorumRequest,
     AlterQuorumResponse,
@@ -17,7 +18,7 @@ from kraft.service.quorum_pb2 import (
 )
 from kraft.service.quorum_pb2_grpc import QuorumStub, RaftClientStub
 from quorate.errors import ApiError, ErrorCode, error_name, error_of, refusal_of
-from quorate.nouns import Epoch, NodeId
+from quorate.nouns import NOBODY, Epoch, NodeId
 from quorate.runtime.client import call
 from services.controller.outliving import to_the_end
 
@@ -28,6 +29,8 @@ CHANGE_DEADLINE_MS: Final = 60_000
 quorum's own time limit or when its leader changes."""
 
 
+SILENT: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
+"""The errors of a call to a node that is away or stands still."""
 UNTOUCHED: Final = "untouched"
 """Metadata key of an error before which nothing was executed: the call may be sent again to another controller."""
 
@@ -48,11 +51,32 @@ class QuorumNode:
         self._raft_client = RaftClientStub(channel)
         self._under_way: asyncio.Future[None] | None = None
         self._next: dict[Epoch, asyncio.Future[None]] = {}
+        self._known: Quorum | None = None
 
     async def quorum(self) -> Quorum:
         """Queries kraft.version and the voter ids (FindQuorum)."""
         found = await call(self._quorum.FindQuorum, FindQuorumRequest(), deadline_ms=DEADLINE_MS)
-        return Quorum(found.kraft_version, frozenset(voter.id for voter in found.voters))
+        self._known = Quorum(found.kraft_version, frozenset(voter.id for voter in found.voters))
+        return self._known
+
+    async def last_known(self) -> Quorum:
+        """As `quorum`, or what the node said last if it does not answer now. Raises ApiError if it never has."""
+        try:
+            return await self.quorum()
+        except ApiError as silent:
+            if self._known is None or silent.code not in SILENT:
+                raise
+            return self._known
+
+    async def describe(self, request: DescribeQuorumRequest, *, deadline_ms: int) -> DescribeQuorumResponse:
+        """Asks the node to describe the quorum; one that does not answer is described as one that does not lead."""
+        try:
+            answer: DescribeQuorumResponse = await self.ask("DescribeQuorum", request, deadline_ms=deadline_ms)
+        except ApiError as silent:
+            if silent.code not in SILENT:
+                raise
+            return _of_no_leader(request, f"the quorum node beside this controller does not answer: {silent.message}")
+        return answer
 
     async def confirm(self, epoch: Epoch) -> None:
         """Confirms by a majority that the node leads `epoch`, for a linearizable read (ReadIndex).
@@ -103,6 +127,24 @@ class QuorumNode:
     ) -> grpc.aio.UnaryStreamCall[AlterQuorumRequest, AlterQuorumResponse]:
         """Opens AlterQuorum, a stream of the steps to the target voter set; `left_s` is its deadline, None for none."""
         return self._quorum.AlterQuorum(request, timeout=left_s)
+
+
+def _of_no_leader(request: DescribeQuorumRequest, why: str) -> DescribeQuorumResponse:
+    """Returns what a node that does not lead answers: the error is each partition's, as in Kafka (KIP-595)."""
+    topic = DescribeQuorumResponse.TopicData
+    error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    nobody: dict[str, Any] = {"error_code": error, "error_message": why, "leader_id": NOBODY, "high_watermark": -1}
+    return DescribeQuorumResponse(
+        topics=[
+            topic(
+                topic_name=asked.topic_name,
+                partitions=[
+                    topic.PartitionData(partition_index=each.partition_index, **nobody) for each in asked.partitions
+                ],
+            )
+            for asked in request.topics
+        ]
+    )
 
 
 def _raise(answer: Any) -> None:

@@ -14,6 +14,7 @@ from google.protobuf.message_factory import GetMessageClass
 from kraft import Uuid
 from kraft.api.api_versions import ApiVersionsResponse as ApiVersionsStruct
 from kraft.api.api_versions_pb2 import ApiVersionsRequest, ApiVersionsResponse
+from kraft.api.describe_quorum_pb2 import DescribeQuorumRequest
 from kraft.service.controller_pb2 import (
     DESCRIPTOR,
     AuthenticateRequest,
@@ -132,7 +133,7 @@ class ControllerService:
 
     async def api_versions(self, request: ApiVersionsRequest, context: Any) -> ApiVersionsResponse:
         """Answers the API versions and features of this controller itself, active or standby, as in Kafka."""
-        quorum = await self._apis.quorum.quorum()
+        quorum = await self._apis.quorum.last_known()
         answer = api_versions(self._apis.features.now(), kraft_version=quorum.kraft_version, served=SERVED)
         return to_protobuf(answer)  # type: ignore[return-value]  # the protobuf class of this struct
 
@@ -202,21 +203,35 @@ class ControllerService:
             self._set_position(answer, context)
             return await encoded_in_turns(answer.response)
 
-        if api.is_read_on_standby and self._forwarding.is_led_by_kafka:
+        if not api.is_forwarded:
             return await here()
-        return await self._forwarding.serve(api, request, context, here)
+        return await self._forwarding.serve(
+            api,
+            request,
+            context,
+            here,
+            alone=None if api.needs_leader else here,
+            may_repeat=api.is_read,
+            timeout_ms=timeout_of(api, request),
+        )
 
     async def ask_quorum(self, api: Api, request: ProtobufMessage, context: Any) -> ProtobufMessage:
-        """Serves an API about the quorum: the active controller sends it to its quorum node, the leader."""
+        """Serves an API about the quorum: the active controller sends it to its quorum node, the leader.
+
+        Without a leader DescribeQuorum is answered by the own node, as one that does not lead.
+        """
 
         async def here() -> ProtobufMessage:
             assert api.quorum_deadline_ms is not None, api.name
             self._check(api, context)
             left_s, most_ms = context.time_remaining(), api.quorum_deadline_ms
             left_ms = most_ms if left_s is None else max(1, min(most_ms, int(left_s * 1000)))
+            if isinstance(request, DescribeQuorumRequest):
+                return await self._apis.quorum.describe(request, deadline_ms=left_ms)
             return await self._apis.quorum.ask(api.name, request, deadline_ms=left_ms)
 
-        return await self._forwarding.serve(api, request, context, here)
+        alone = None if api.needs_leader else here
+        return await self._forwarding.serve(api, request, context, here, alone=alone, may_repeat=api.is_read)
 
     def _check(self, api: Api, context: Any) -> Caller:
         """Returns the caller. Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) if it may not send this request."""
@@ -225,9 +240,10 @@ class ControllerService:
         return caller
 
     def _set_position(self, answer: Answer, context: Any) -> None:
-        """Sets the call's trailing metadata: leader id, leader epoch, and the log offset of the answer."""
+        """Sets the call's trailing metadata: leader id and epoch, the log offset of the answer, and who gives it."""
         context.set_trailing_metadata(
             (
+                *(() if self._driver.is_active else (("kraft-standby", "true"),)),
                 ("kraft-leader-id", str(self._driver.leader_id)),
                 ("kraft-leader-epoch", str(answer.epoch)),
                 ("kraft-offset", str(answer.offset)),

@@ -10,6 +10,7 @@ from kraft import Message
 from kraft.api.api_versions import ApiVersionsResponse
 from kraft.api.api_versions_pb2 import ApiVersionsRequest
 from kraft.api.describe_cluster import DescribeClusterRequest
+from kraft.api.describe_quorum import DescribeQuorumResponse
 from kraft.api.envelope import EnvelopeRequest, EnvelopeResponse
 from kraft.api.update_features import UpdateFeaturesRequest
 from quorate.errors import ApiError, ErrorCode
@@ -48,9 +49,11 @@ __all__ = ["Gateway"]
 log = logger(__name__)
 
 DEADLINE_MS: Final = 30_000
-"""How long a call may take at least, as Kafka's default `request.timeout.ms`: by then the client has given up."""
-MARGIN_MS: Final = 5_000
-"""How much longer than the request's own limit (timeout_ms, max_wait_ms) a call may take."""
+"""How long a call without a limit of its own may take: Kafka's default `request.timeout.ms`; then clients give up."""
+MARGIN_MS: Final = 2_000
+"""How much longer than the request's own limit (timeout_ms) a call may take: the controller's answer comes first."""
+FETCH_MARGIN_MS: Final = 5_000
+"""The same for `max_wait_ms`."""
 DEADLINE_MS_MAX: Final = 120_000
 ASK_MS: Final = 5_000
 
@@ -155,6 +158,7 @@ class Gateway:
             try:
                 _check_token_request(inside.api, is_token=inside.is_token)
                 response = await self._asked(inside.api, newest, version, caller, client.listener)
+                _check_leads(response)
             except ApiError as refusal:
                 if refusal.code is ErrorCode.NOT_CONTROLLER or HOP in refusal.metadata:
                     raise
@@ -191,6 +195,16 @@ class Gateway:
         found = _read(answer)
         assert isinstance(found, ApiVersionsResponse), found
         return found
+
+
+def _check_leads(response: Message) -> None:
+    """Raises ApiError(NOT_CONTROLLER) if a node that does not lead has described the quorum.
+
+    It is the envelope's own error then, by which a broker looks for the active controller anew (KIP-590).
+    """
+    described = response.topics if isinstance(response, DescribeQuorumResponse) else ()
+    if any(each.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER for topic in described for each in topic.partitions):
+        raise ApiError(ErrorCode.NOT_CONTROLLER, "the node does not lead the quorum that is to be described")
 
 
 def _gone_or(refusal: ApiError, what: str) -> Exception:
@@ -243,8 +257,10 @@ def _check_endpoint_type(request: DescribeClusterRequest, version: int) -> None:
 
 
 def _deadline_ms(message: Message) -> int:
-    own = max(getattr(message, "timeout_ms", 0), getattr(message, "max_wait_ms", 0))
-    return int(min(DEADLINE_MS_MAX, max(DEADLINE_MS, own + MARGIN_MS)))
+    """Returns how long a call may take: a limit of its own bounds it, however short; 0 is refused by the controller."""
+    timeout_ms, max_wait_ms = getattr(message, "timeout_ms", 0), getattr(message, "max_wait_ms", 0)
+    own_ms = timeout_ms + MARGIN_MS if timeout_ms > 0 else max(DEADLINE_MS, max_wait_ms + FETCH_MARGIN_MS)
+    return int(min(DEADLINE_MS_MAX, own_ms))
 
 
 def _metadata(

@@ -9,7 +9,9 @@ from typing import Any
 
 import grpc
 
+from kraft.api.create_topics_pb2 import CreateTopicsRequest, CreateTopicsResponse
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+from kraft.service.admin_pb2 import AdminRequest, AdminResponse
 from kraft.service.controller_pb2 import ChangeBrokerStateRequest, ChangeBrokerStateResponse
 from kraft.service.controller_pb2_grpc import ControllerServicer, add_ControllerServicer_to_server
 from kraft.service.quorum_pb2 import (
@@ -97,6 +99,10 @@ class ScriptedController(ControllerServicer):
         """Of each read."""
         self.left_s: list[float] = []
         """How long each reader still waited."""
+        self.before_answering: Callable[[], Awaitable[object]] = nothing
+        """What is awaited before each answer."""
+        self.calls: asyncio.Queue[str] = asyncio.Queue()
+        """The name of each RPC that has come."""
         self.changes: asyncio.Queue[tuple[ChangeBrokerStateRequest, asyncio.Future[Offset]]] = asyncio.Queue()
         """Each with where the answer's offset is to be put."""
 
@@ -105,7 +111,20 @@ class ScriptedController(ControllerServicer):
     ) -> DescribeTopicPartitionsResponse:
         self.metadata.append(dict(context.invocation_metadata()))
         self.left_s.append(context.time_remaining())
+        await self._asked_for("DescribeTopicPartitions")
         return DescribeTopicPartitionsResponse()
+
+    async def CreateTopics(self, request: CreateTopicsRequest, context: Any) -> CreateTopicsResponse:
+        await self._asked_for("CreateTopics")
+        return CreateTopicsResponse()
+
+    async def Submit(self, request: AdminRequest, context: Any) -> AdminResponse:
+        await self._asked_for("Submit")
+        return AdminResponse(correlation_id=request.correlation_id)
+
+    async def _asked_for(self, rpc: str) -> None:
+        self.calls.put_nowait(rpc)
+        await self.before_answering()
 
     async def ChangeBrokerState(self, request: ChangeBrokerStateRequest, context: Any) -> ChangeBrokerStateResponse:
         offset: asyncio.Future[Offset] = asyncio.get_running_loop().create_future()

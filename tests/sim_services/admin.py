@@ -12,6 +12,7 @@ from kraft.api.create_partitions_pb2 import CreatePartitionsRequest
 from kraft.api.create_topics_pb2 import CreateTopicsRequest
 from kraft.api.delete_topics_pb2 import DeleteTopicsRequest
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest
+from kraft.api.list_partition_reassignments_pb2 import ListPartitionReassignmentsRequest
 from kraft.service.admin_pb2 import AdminRequest
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.controller.engine.deduplication import ID_BYTES
@@ -65,6 +66,7 @@ class Admin:
             *((self._create,) * 3),
             *((self._create_once,) * 2),
             *((self._read,) * self._world.cluster.read_share),
+            self._look,
             self._grow,
             self._delete,
         )
@@ -147,6 +149,20 @@ class Admin:
         told = {topic.name: (bytes(parse_uuid(topic.topic_id)), len(topic.partitions)) for topic in answer[0].topics}
         known = self._world.ledger.topics_at(answer[1])
         require("I-39", told == known, "reads what is not so", answer[1], sorted(told.items() ^ known.items()))
+
+    async def _look(self) -> None:
+        """At what needs no leader: a standby may answer by what it has applied, but never what is not committed."""
+        controller = self._random.choice(self._world.controllers)
+        stub: Any = ControllerStub(Channel(self._world.network, self._life, controller.address))  # type: ignore[arg-type]
+        call = stub.ListPartitionReassignments(ListPartitionReassignmentsRequest(), timeout=2.0)
+        try:
+            await call
+        except AioRpcError:
+            return
+        trailing, end = dict(call.trailing), self._world.checker.end
+        require("I-39", int(trailing[OFFSET]) <= end, "answered with what is not committed", trailing, end)
+        if "kraft-standby" in trailing:
+            self._world.fired("answered without a leader")
 
     # How.
 

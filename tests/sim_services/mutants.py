@@ -89,6 +89,15 @@ def _ignores_the_deadline(patch: Patch) -> None:
     patch.setattr(Forwarding, "_hand_over", hand_over)
 
 
+def _asks_the_next_leader_whatever_befell(patch: Patch) -> None:
+    right = Forwarding.serve
+
+    async def serve(self: Forwarding, *arguments: Any, **named: Any) -> Any:
+        return await right(self, *arguments, **{**named, "may_repeat": True})
+
+    patch.setattr(Forwarding, "serve", serve)
+
+
 def _answers_what_is_appended(patch: Patch) -> None:
     right = ControllerDriver.appended
 
@@ -175,6 +184,7 @@ MUTANTS: Final = (
     Mutant("G11", "a request that is sent again is done again", _forgets_request_ids),
     Mutant("G13", "a write slips in between two steps of a decision, and nobody notices", _lets_writes_slip_in),
     Mutant("G14", "a read sees what is applied of a write that is applied in part", _reads_what_is_there_in_part),
+    Mutant("G16", "a write that a replaced leader has is handed to the next", _asks_the_next_leader_whatever_befell),
     Mutant("G15", "a write that is applied in part is not taken back", _keeps_what_is_there_in_part),
 )
 LIVING: Final = (Mutant("G3", "answers to appends that are void are heard", _hears_void_answers),)

@@ -22,7 +22,8 @@ ROWS = (
 )
 OVER_ALL = (
     *("append refused", "chores", "decisions in steps", "failover with writes in flight", "fencings asked for"),
-    *("handed over again", "passed on", "places taken", "taken back in part"),
+    *("answered without a leader", "asked of the next leader", "handed over again", "passed on", "places taken"),
+    "taken back in part",
 )
 COUNTS = ("acknowledged", "answers", "installs", "loads", "no-ops", "reads", "refused untouched", "states compared")
 

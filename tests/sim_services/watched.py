@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kraft.service.quorum_pb2 import AppendRequest, AppendResponse, ListenResponse
 from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment, steps_of
-from quorate.controller.engine.engine import Answer
 from quorate.controller.engine.failures import Fault
 from quorate.controller.engine.steps import Steps
 from quorate.controller.periodic import CHORES
@@ -154,12 +153,6 @@ class WatchedDriver(ControllerDriver):
         has_session = told is not None and told.get(broker.id) == broker.epoch
         require("I-91", not has_session, "has a session, and its id is given to another", broker.id, broker.epoch)
         self._owner.world.fired("places taken")
-
-    def read(self, *arguments: Any, **named: Any) -> Answer:
-        answer = super().read(*arguments, **named)
-        end = self._owner.world.checker.end
-        require("I-39", answer.offset <= end, "reads what is not committed", self._who, answer.offset, end)
-        return answer
 
     def _compare(self) -> None:
         """Who stands by has what is committed, and no more; and that makes one state, whoever has replayed it."""

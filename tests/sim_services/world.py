@@ -34,6 +34,8 @@ from tests.sim_services.watched import SESSIONS
 
 MARGIN_S: Final = 0.005
 """What a deadline may be longer by when a call is passed on: clocks are rounded."""
+HARMLESS: Final = ("/DescribeTopicPartitions", "/ListPartitionReassignments", "/Submit")
+"""Calls that may be handed over twice: reads, and those of operators with a request id."""
 
 
 class ServicesWorld(World):
@@ -151,8 +153,9 @@ class ServicesWorld(World):
         require("I-42", not was_passed_on, "a call that was passed on is passed on again", call.path)
         for before in served.passed_on:
             is_untouched = before.ended is not None and UNTOUCHED in error_from_call(before.ended).metadata
-            require("I-42", is_untouched, "handed over twice, though the first may have begun", call.path)
-            self.fired("handed over again")
+            may_be = is_untouched or call.path.endswith(HARMLESS)
+            require("I-42", may_be, "handed over twice, though the first may have begun", call.path)
+            self.fired("handed over again" if is_untouched else "asked of the next leader")
         served.passed_on.append(call)
         left_s, given_s = served.time_remaining(), call.left_s()
         is_within = left_s is None or (given_s is not None and given_s <= left_s + MARGIN_S)

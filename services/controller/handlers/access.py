@@ -30,7 +30,7 @@ from quorate.random_uuid import random_uuid
 from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call
-from services.controller.handlers.kinds import read, written
+from services.controller.handlers.kinds import read, read_without_leader, written
 
 __all__ = ["ACCESS"]
 
@@ -75,8 +75,10 @@ ACCESS: Final = (
     Api(
         name="DescribeAcls",
         request=DescribeAclsRequest,
-        handler=read(lambda _, call: describe_acls(call.asked)),
+        handler=read_without_leader(lambda _, call: describe_acls(call.asked)),
         right=AclOperation.DESCRIBE,
+        is_read=True,
+        needs_leader=False,
         needs_authorizer=True,
     ),
     Api(
@@ -88,12 +90,14 @@ ACCESS: Final = (
             )
         ),
         right=None,
+        is_read=True,
     ),
     Api(
         name="DescribeUserScramCredentials",
         request=DescribeUserScramCredentialsRequest,
         handler=read(lambda _, call: describe_user_scram_credentials(call.asked)),
         right=AclOperation.DESCRIBE,
+        is_read=True,
     ),
     Api(
         name="ExpireDelegationToken",

@@ -61,7 +61,8 @@ CLUSTER: Final = (
             )
         ),
         right=None,
-        is_read_on_standby=True,
+        is_read=True,
+        is_forwarded=False,
     ),
     Api(
         name="UnregisterController",

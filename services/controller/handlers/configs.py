@@ -20,7 +20,7 @@ from services.controller import screening
 from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call
-from services.controller.handlers.kinds import read, written
+from services.controller.handlers.kinds import read, read_without_leader, written
 from services.controller.resolving import resolvable
 
 __all__ = ["CONFIGS"]
@@ -50,12 +50,15 @@ CONFIGS: Final = (
         request=DescribeClientQuotasRequest,
         handler=read(lambda _, call: describe_client_quotas(call.asked)),
         right=AclOperation.DESCRIBE_CONFIGS,
+        is_read=True,
     ),
     Api(
         name="DescribeConfigs",
         request=DescribeConfigsRequest,
-        handler=read(lambda apis, call: describe_configs(call.asked, settings=apis.settings)),
+        handler=read_without_leader(lambda apis, call: describe_configs(call.asked, settings=apis.settings)),
         right=None,
+        is_read=True,
+        needs_leader=False,
         screen=screening.describe_configs,
     ),
     Api(

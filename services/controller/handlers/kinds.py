@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from quorate.controller.engine.decision import Command, Moment
+from quorate.controller.engine.decision import Command
 from quorate.controller.engine.engine import Answer
 from services.controller.api import Handler
 from services.controller.apis import Apis
 from services.controller.call import Call
+from services.controller.reads import read_as_of, read_committed
 
-__all__ = ["read", "read_anywhere", "written"]
+__all__ = ["read", "read_anywhere", "read_without_leader", "written"]
 
 
 def written(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
@@ -32,23 +33,29 @@ def read(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
     async def handle(apis: Apis, call: Call) -> Answer:
         await apis.quorum.confirm(apis.driver.leader_epoch)
         if call.as_of is not None:
-            return apis.driver.read(command(apis, call), as_of=call.as_of)
+            return await read_as_of(apis.driver, command(apis, call), as_of=call.as_of)
         return await apis.driver.query(call.api.name, command(apis, call))
 
     return handle
 
 
-def read_anywhere(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
-    """Makes a handler for a read that a standby answers, too, from what it has replayed: it may be behind."""
-    linearizable = read(command)
+def read_without_leader(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
+    """Makes a handler for a read that is linearizable on the active controller, and on a standby may be behind."""
+    linearizable, known = read(command), read_anywhere(command)
 
     async def handle(apis: Apis, call: Call) -> Answer:
-        if apis.driver.is_active:
-            return await linearizable(apis, call)
-        engine = apis.driver.engine  # on a standby its state is committed
-        moment = Moment(next_offset=engine.next_offset, now_ms=apis.driver.applied_at_ms)
-        decision = command(apis, call)(engine.state, moment)
-        assert not decision.records, decision.records
-        return Answer(token=None, response=decision.response, epoch=apis.driver.leader_epoch, offset=engine.next_offset)
+        return await (linearizable if apis.driver.is_active else known)(apis, call)
+
+    return handle
+
+
+def read_anywhere(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
+    """Makes a handler for a read of what this controller has applied and knows to be committed, active or standby.
+
+    It waits for nobody, and may be behind, as in Kafka.
+    """
+
+    async def handle(apis: Apis, call: Call) -> Answer:
+        return await read_committed(apis.driver, command(apis, call))
 
     return handle

@@ -35,6 +35,8 @@ QUORUM: Final = (
         request=DescribeQuorumRequest,
         quorum_deadline_ms=DEADLINE_MS,
         right=AclOperation.DESCRIBE,
+        is_read=True,
+        needs_leader=False,
     ),
     Api(
         name="RemoveRaftVoter",

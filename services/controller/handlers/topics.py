@@ -30,7 +30,7 @@ from services.controller import screening
 from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call
-from services.controller.handlers.kinds import read, written
+from services.controller.handlers.kinds import read, read_without_leader, written
 
 __all__ = ["TOPICS"]
 
@@ -105,6 +105,7 @@ TOPICS: Final = (
             )
         ),
         right=None,
+        is_read=True,
         has_pages=True,
     ),
     Api(
@@ -117,7 +118,9 @@ TOPICS: Final = (
     Api(
         name="ListPartitionReassignments",
         request=ListPartitionReassignmentsRequest,
-        handler=read(lambda _, call: list_partition_reassignments(call.asked)),
+        handler=read_without_leader(lambda _, call: list_partition_reassignments(call.asked)),
         right=AclOperation.DESCRIBE,
+        is_read=True,
+        needs_leader=False,
     ),
 )

@@ -107,12 +107,22 @@ def test_who_answers_what() -> None:
         "ListErrorReasons",
         "Submit",
     }
-    each_by_itself = {"AdminStream", "AlterQuorum", "ApiVersions", "Authenticate", "Authorize", "ListErrorReasons"}
+    each_by_itself = by_the_servicer - {"ChangeBrokerState", "Submit"} | {"DescribeCluster"}
     by_the_quorum = {"AddRaftVoter", "DescribeQuorum", "RemoveRaftVoter", "TransferLeadership"}
 
     assert by_the_quorum == names(lambda api: api.quorum_deadline_ms is not None)
     assert by_the_servicer == names(lambda api: api.handler is None) - by_the_quorum
     assert each_by_itself == names(lambda api: not api.is_forwarded)
+
+
+def test_what_needs_no_leader() -> None:
+    """Kafka's ControllerApis: DescribeCluster is of its own, too; the raft client answers DescribeQuorum."""
+    without = {"DescribeAcls", "DescribeConfigs", "DescribeQuorum", "ListPartitionReassignments"}
+
+    assert without == names(lambda api: not api.needs_leader)
+    assert {name for name in APIS if name.startswith(("Describe", "List"))} == names(lambda api: api.is_read) | {
+        "ListErrorReasons"
+    }
 
 
 def test_what_limits_an_api() -> None:

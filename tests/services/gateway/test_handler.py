@@ -86,14 +86,17 @@ class Services:
     def __init__(self, **answers: Answer) -> None:
         self.answers: dict[str, Answer] = dict(answers)
         self.asked: list[tuple[str, Any, dict[str, list[str]]]] = []
+        self.given_s: list[float] = []
+        """How long each call may take."""
 
     def __getattr__(self, rpc: str) -> Callable[..., Any]:
-        async def method(request: Any, *, metadata: Any = None, **_: Any) -> Any:
+        async def method(request: Any, *, metadata: Any = None, **limits: Any) -> Any:
             told: dict[str, list[str]] = {}
             for key, value in metadata or ():
                 told.setdefault(key, []).append(value)
             if rpc != "ApiVersions":
                 self.asked.append((rpc, request, told))
+                self.given_s.append(limits["timeout"])
             answer = self.answers.get(rpc, APIS[rpc].response())
             if isinstance(answer, ApiError):
                 raise failed(grpc.StatusCode.FAILED_PRECONDITION, trailing_metadata(answer), answer.message)
