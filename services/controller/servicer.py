@@ -14,6 +14,7 @@ from google.protobuf.message_factory import GetMessageClass
 from kraft import Uuid
 from kraft.api.api_versions import ApiVersionsResponse as ApiVersionsStruct
 from kraft.api.api_versions_pb2 import ApiVersionsRequest, ApiVersionsResponse
+from kraft.api.describe_configs_pb2 import DescribeConfigsRequest
 from kraft.api.describe_quorum_pb2 import DescribeQuorumRequest
 from kraft.service.controller_pb2 import (
     DESCRIPTOR,
@@ -32,6 +33,7 @@ from quorate.controller.commands.change_broker_state import change_in_turns
 from quorate.controller.engine.engine import Answer, QueueLimit
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import CONTROL_STATE_NUMBERS
+from quorate.metadata.configs import BROKER
 from quorate.nouns import parse_uuid
 from quorate.protocol.sasl.mechanism import SaslError
 from quorate.runtime.caps import check_items
@@ -203,7 +205,7 @@ class ControllerService:
             self._set_position(answer, context)
             return await encoded_in_turns(answer.response)
 
-        if not api.is_forwarded:
+        if not api.is_forwarded or self._is_of_this_node(request):
             return await here()
         return await self._forwarding.serve(
             api,
@@ -213,6 +215,13 @@ class ControllerService:
             alone=None if api.needs_leader else here,
             may_repeat=api.is_read,
             timeout_ms=timeout_of(api, request),
+        )
+
+    def _is_of_this_node(self, request: ProtobufMessage) -> bool:
+        """Whether the configs of this very node are asked for: nobody else has its file."""
+        own = str(self._apis.settings.node_id)
+        return isinstance(request, DescribeConfigsRequest) and any(
+            each.resource_type == BROKER and each.resource_name == own for each in request.resources
         )
 
     async def ask_quorum(self, api: Api, request: ProtobufMessage, context: Any) -> ProtobufMessage:

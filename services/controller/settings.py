@@ -16,6 +16,7 @@ from services.controller.performance import PerformanceLog
 def settings_of(config: ControllerConfig, static_configs: Mapping[str, str]) -> ControllerSettings:
     """Returns the settings that commands read; `static_configs` are the broker configs in the same file."""
     return ControllerSettings(
+        node_id=config.node_id,
         num_partitions=config.num_partitions,
         default_replication_factor=config.default_replication_factor,
         delete_topic_enable=config.delete_topic_enable,

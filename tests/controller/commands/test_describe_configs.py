@@ -6,7 +6,7 @@ import pytest
 
 from kraft.api.describe_configs import DescribeConfigsResponse
 from quorate.controller.commands.describe_configs import CONFIGS_PER_STEP
-from quorate.controller.configs.broker import DYNAMIC
+from quorate.controller.configs.broker import DYNAMIC, QUOTAS
 from quorate.controller.configs.broker_file import FILE_ONLY, INTERNAL
 from quorate.controller.configs.topic import CONFIGS
 from quorate.controller.configs.values import Source
@@ -60,7 +60,7 @@ def test_of_a_broker_all_is_shown_and_of_all_brokers_what_is_set() -> None:
     own = {name for resource, name, _ in SET if resource in (ONE, ALL)}
     known = DYNAMIC.keys() | FILE_ONLY.keys()
 
-    assert sorted((known - INTERNAL) | own | FILE.keys()) == names(ONE)
+    assert sorted((known - INTERNAL - QUOTAS) | own | FILE.keys()) == names(ONE)
     assert sorted(name for resource, name, _ in SET if resource == ALL) == names(ALL)
 
 

@@ -11,11 +11,14 @@ import pytest
 
 from kraft.api.create_topics_pb2 import CreateTopicsRequest
 from kraft.api.describe_cluster_pb2 import DescribeClusterRequest
+from kraft.api.describe_configs_pb2 import DescribeConfigsRequest
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest
 from kraft.service.admin_pb2 import AdminRequest
+from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.deduplication import ID_BYTES
 from quorate.controller.engine.engine import Engine
 from quorate.errors import ErrorCode
+from quorate.metadata.configs import BROKER
 from quorate.metadata.state import ClusterState
 from quorate.nouns import NOBODY, EndpointType
 from quorate.records import RegisterControllerRecord
@@ -26,6 +29,7 @@ from tests.services.scripted import WITHIN_S, ScriptedController, ScriptedQuorum
 
 STILL, NEXT = 2, 3
 """Controller 2 stands still, as in a frozen container: it takes what is sent and answers nothing. Then 3 leads."""
+SETTINGS: Final = ControllerSettings(node_id=1, static_configs={"num.network.threads": "7"})
 SOON_MS: Final = 100
 CREATION: Final = CreateTopicsRequest(timeout_ms=int(WITHIN_S * 1000))
 READ: Final = DescribeTopicPartitionsRequest()
@@ -76,7 +80,7 @@ async def story() -> AsyncIterator[Story]:
         engine, thaws = Engine(ClusterState()), asyncio.Event()
         engine.replay([registered(STILL, still_address), registered(NEXT, next_address)], base_offset=0, end_offset=2)
         still.before_answering = thaws.wait
-        async with controller(quorum_address, engine=engine) as here:
+        async with controller(quorum_address, engine=engine, settings=SETTINGS) as here:
             quorum.lead(STILL, epoch=1, next_offset=2)
             await here.until_led_by(STILL)
             yield Story(here, quorum, still, following)
@@ -142,6 +146,15 @@ async def test_a_call_waits_for_a_leader_no_longer_than_its_own_timeout(story: S
     assert (ErrorCode.NOT_CONTROLLER, True) == (refusal.code, UNTOUCHED in refusal.metadata)
     assert not longer.done()
     longer.cancel()
+
+
+async def test_a_controllers_own_configs_are_described_by_itself(story: Story) -> None:
+    """The leader has another file."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource(resource_type=BROKER, resource_name="1")
+    told = await story.stub.DescribeConfigs(DescribeConfigsRequest(resources=[resource]), timeout=WITHIN_S)
+    values = {each.name: each.value for each in told.results[0].configs}
+
+    assert ("1", "7") == (values["node.id"], values["num.network.threads"])
 
 
 async def test_the_cluster_is_described_without_the_leader(story: Story) -> None:

@@ -1,6 +1,7 @@
 """DescribeConfigs (32): returns the configs of resources with their effective values. KIP-133, KIP-226, KIP-569.
 
-In Kafka a controller describes only its own configs; here any controller describes every resource, from the state.
+In Kafka a controller describes the configs of one node, its own; here any controller describes every broker, too, from
+the state. Another controller's are that one's to describe.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Final, TypeAlias
 from kraft.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from quorate.controller.configs import broker, client_metrics, group, topic
 from quorate.controller.configs.broker import Scope
-from quorate.controller.configs.broker_file import FILE_ONLY, INTERNAL
-from quorate.controller.configs.kinds import RESOURCE_TYPES, kind_of, said
+from quorate.controller.configs.broker_file import FILE_ONLY, INTERNAL, NODE_IDS, NODES_OWN
+from quorate.controller.configs.kinds import RESOURCE_TYPES, kind_of, node_id_of, said
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.configs.values import Set, Source, ValueType
 from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment
@@ -23,6 +24,7 @@ from quorate.controller.topic_names import fault_of_name
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER, CLIENT_METRICS, GROUP, TOPIC, ConfigResource
 from quorate.metadata.state import ClusterState
+from quorate.nouns import NOBODY, NodeId
 
 __all__ = ["describe_configs"]
 
@@ -89,7 +91,7 @@ def _described(
     """Returns the result of one resource, and how many configs were read for it."""
     resource = ConfigResource(asked.resource_type, asked.resource_name)
     try:
-        _check(state, resource)
+        _check(state, resource, settings)
     except ApiError as refusal:
         return _Result(int(refusal.code), refusal.message, resource.type, resource.name), 0
     entries = list(_ENTRIES[resource.type](state, resource.name, settings))
@@ -102,7 +104,18 @@ def _described(
     return _Result(0, None, resource.type, resource.name, configs), len(entries)
 
 
-def _check(state: ClusterState, resource: ConfigResource) -> None:
+def _check_answers(state: ClusterState, resource: ConfigResource, settings: ControllerSettings) -> None:
+    """Raises ApiError(INVALID_REQUEST) for another controller: its file is its own, as in Kafka."""
+    node_id = node_id_of(resource.name) if resource.type == BROKER else None
+    if node_id is None or node_id in state.brokers or settings.node_id == NOBODY:
+        return
+    raise ApiError(
+        ErrorCode.INVALID_REQUEST,
+        f"{said(resource)} is a controller, and describes its own configs; controller {settings.node_id} was asked",
+    )
+
+
+def _check(state: ClusterState, resource: ConfigResource, settings: ControllerSettings) -> None:
     if resource.type not in _ENTRIES:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -113,7 +126,9 @@ def _check(state: ClusterState, resource: ConfigResource) -> None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
     kind = kind_of(resource)
     kind.check_name(resource.name)
-    kind.check_exists(state, resource.name)
+    if resource != ConfigResource(BROKER, str(settings.node_id)):  # it knows of itself before it has registered
+        kind.check_exists(state, resource.name)
+        _check_answers(state, resource, settings)
 
 
 def _config(entry: _Entry, *, include_synonyms: bool, sensitive: bool) -> _Config:
@@ -158,9 +173,17 @@ def _broker(state: ClusterState, name: str, settings: ControllerSettings) -> Ite
             yield _broker_entry(each, [Set(each, cluster[each], Source.CLUSTER)])
         return
     own = state.configs.of(BROKER, name)
-    known = (FILE_ONLY.keys() | broker.DYNAMIC.keys()) - INTERNAL
+    if name == str(settings.node_id):
+        static = _with_ids(static, settings.node_id)
+    else:  # the controllers' file stands for the broker's, but for what each node has for itself
+        static = _with_ids({each: value for each, value in static.items() if each not in NODES_OWN}, node_id_of(name))
+    known = (FILE_ONLY.keys() | broker.DYNAMIC.keys()) - INTERNAL - broker.QUOTAS
     for each in sorted(known | own.keys() | cluster.keys() | static.keys()):
         yield _broker_entry(each, broker.candidates(each, own=own, cluster=cluster, static=static))
+
+
+def _with_ids(static: Mapping[str, str], node_id: NodeId | None) -> Mapping[str, str]:
+    return {**static, **dict.fromkeys(NODE_IDS, str(node_id))}
 
 
 def _broker_entry(name: str, sets: Iterable[Set]) -> _Entry:

@@ -36,6 +36,7 @@ __all__ = [
     "DYNAMIC",
     "OF_LISTENER",
     "OF_MECHANISM",
+    "QUOTAS",
     "BrokerConfig",
     "Scope",
     "candidates",
@@ -221,6 +222,15 @@ def _every(name: str, values: Values, default: object) -> BrokerConfig:
 def _each(name: str, values: Values, default: object) -> BrokerConfig:
     return BrokerConfig(name, values, None if default is None else str(default), Scope.BROKER)
 
+
+QUOTAS: Final = frozenset(
+    {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+"""Kafka's QuotaConfig.brokerQuotaConfigs: a broker that is described has them only where they are set."""
 
 DYNAMIC: Final[Mapping[str, BrokerConfig]] = {
     config.name: config

@@ -11,7 +11,7 @@ from typing import Final
 
 from quorate.controller.configs.values import ValueType
 
-__all__ = ["FILE_ONLY", "INTERNAL"]
+__all__ = ["FILE_ONLY", "INTERNAL", "NODES_OWN", "NODE_IDS"]
 
 BOOLEAN: Final = ValueType.BOOLEAN
 CLASS: Final = ValueType.CLASS
@@ -301,6 +301,21 @@ FILE_ONLY: Final[Mapping[str, tuple[ValueType, str | None]]] = {
     "unstable.feature.versions.enable": (BOOLEAN, "false"),
 }
 """Type and default (None: no default) of each file-only broker config, sorted by name."""
+
+NODE_IDS: Final = frozenset({"broker.id", "node.id"})
+"""Two names of one value: each stands for the other (Kafka's `KafkaConfig.populateSynonyms`)."""
+NODES_OWN: Final = NODE_IDS | {
+    "advertised.listeners",
+    "broker.rack",
+    "controller.listener.names",
+    "listener.security.protocol.map",
+    "listeners",
+    "log.dir",
+    "log.dirs",
+    "metadata.log.dir",
+    "process.roles",
+}
+"""What each node's file has for itself: a controller's file says nothing of a broker there."""
 
 INTERNAL: Final = frozenset(
     {

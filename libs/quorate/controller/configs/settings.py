@@ -13,6 +13,7 @@ from quorate.controller.policies import AlterConfigPolicy, CreateTopicPolicy
 from quorate.controller.quotas.mutation_quotas import QuotaWindows
 from quorate.metadata.configs import TOPIC
 from quorate.metadata.state import ClusterState
+from quorate.nouns import NOBODY, NodeId
 
 __all__ = ["ControllerSettings"]
 
@@ -33,6 +34,8 @@ class ControllerSettings:
     """Kafka's `delegation.token.…` configs; delegation tokens are off unless a secret key is set."""
     quota_windows: QuotaWindows = field(default_factory=QuotaWindows)
     """The sizes of mutation quotas' token buckets: Kafka's `controller.quota.window.…`."""
+    node_id: NodeId = NOBODY
+    """The id of this controller, whose own configs `static_configs` are; -1 for none."""
     static_configs: Mapping[str, str] = field(default_factory=dict)
     """Broker configs from the properties file, by Kafka's names; `file_faults` has found no fault in them."""
     create_topic_policy: CreateTopicPolicy | None = None
