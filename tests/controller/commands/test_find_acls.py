@@ -13,6 +13,7 @@ from quorate.controller.access.acl_filters import ENTRIES_PER_STEP, Matcher
 from quorate.controller.commands.delete_acls import MATCHES_MAX, REMOVED_MAX, delete_acls
 from quorate.controller.commands.describe_acls import describe_acls
 from quorate.controller.engine.decision import Moment, steps_of
+from quorate.controller.engine.steps import finished
 from quorate.errors import ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.records import AccessControlEntryRecord as Entry
@@ -137,4 +138,4 @@ def test_match_means_what_a_decision_about_that_resource_looks_at(there: list[En
         for entry in made.state.acls.said(pattern, principal)
     ]
 
-    assert {e.id for e in covering} == {e.id for e in Matcher(made.state.acls.entries()).matches(wanted)}
+    assert {e.id for e in covering} == {e.id for e in finished(Matcher(made.state.acls.entries()).matching(wanted))}

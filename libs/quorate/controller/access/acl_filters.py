@@ -9,7 +9,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Final, Protocol, TypeAlias
 
-from quorate.controller.engine.steps import Steps, finished
+from quorate.controller.engine.steps import Steps
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import WILDCARD, AclOperation, AclPermission, PatternType, ResourceType
 from quorate.records import AccessControlEntryRecord
@@ -69,10 +69,6 @@ class Matcher:
     def __init__(self, entries: Iterable[AccessControlEntryRecord]) -> None:
         self._entries = list(entries)
         self._looked_at = 0
-
-    def matches(self, wanted: AclFilter) -> list[AccessControlEntryRecord]:
-        """Returns the entries that match the filter, sorted by resource, then principal, host, operation."""
-        return in_order(finished(self.matching(wanted)))
 
     def matching(self, wanted: AclFilter) -> Steps[list[AccessControlEntryRecord]]:
         """Returns the entries that match the filter, in no defined order.

@@ -9,8 +9,9 @@ from itertools import groupby
 from typing import TypeAlias
 
 from kraft.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
-from quorate.controller.access.acl_filters import Matcher, check_filter
-from quorate.controller.engine.decision import Command, Decision, Moment
+from quorate.controller.access.acl_filters import Matcher, check_filter, in_order
+from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment
+from quorate.controller.engine.steps import ITEMS_PER_STEP, Steps
 from quorate.metadata.acls import pattern_of
 from quorate.metadata.state import ClusterState
 from quorate.records import AccessControlEntryRecord
@@ -27,20 +28,19 @@ def describe_acls(request: DescribeAclsRequest) -> Command[DescribeAclsResponse]
     Raises ApiError(INVALID_REQUEST) for a filter with unknown enum values.
     """
 
-    def command(state: ClusterState, _: Moment) -> Decision[DescribeAclsResponse]:
+    @CommandInSteps
+    def command(state: ClusterState, _: Moment) -> Steps[Decision[DescribeAclsResponse]]:
         check_filter(request)
-        resources = tuple(
-            _Resource(
-                resource_type=pattern.resource_type,
-                resource_name=pattern.name,
-                pattern_type=pattern.pattern_type,
-                acls=tuple(map(_described, entries)),
-            )
-            for pattern, entries in groupby(Matcher(state.acls.entries()).matches(request), key=pattern_of)
-        )
+        entries = in_order((yield from Matcher(state.acls.entries()).matching(request)))
+        resources: list[_Resource] = []
+        for pattern, alike in groupby(entries, key=pattern_of):
+            if len(resources) % ITEMS_PER_STEP == 0:
+                yield
+            acls = tuple(map(_described, alike))
+            resources.append(_Resource(pattern.resource_type, pattern.name, pattern.pattern_type, acls))
         patterns = {(each.resource_type, each.resource_name, each.pattern_type) for each in resources}
         assert len(patterns) == len(resources), "a resource is listed once: the matches are sorted by resource"
-        return Decision(DescribeAclsResponse(error_message=None, resources=resources))
+        return Decision(DescribeAclsResponse(error_message=None, resources=tuple(resources)))
 
     return command
 
