@@ -11,4 +11,5 @@ security, listener_tls  the listeners' settings, and their certificates
 guard                   CLUSTER_ACTION for raft APIs and heartbeats
 logins                  logins by SASL
 config, metrics         configuration, metrics
+readiness               whether calls should be sent here: that of the controller
 """

@@ -27,6 +27,7 @@ from services.gateway.guard import ClusterActionGuard
 from services.gateway.handler import Gateway
 from services.gateway.listener_tls import watch_files
 from services.gateway.metrics import watch
+from services.gateway.readiness import follow
 from services.gateway.security import ListenerSecurity
 
 log = logger(__name__)
@@ -109,7 +110,7 @@ async def _open(
     health: Server,
     life: ServiceLife,
 ) -> None:
-    """Listens once the controller's features are known, and is ready then. Raises CannotListen."""
+    """Listens once the controller's features are known; is then ready while that is. Raises CannotListen."""
     await gateway.features.known.wait()
     counts = ConnectionCounts(limit=config.connections_max, limit_per_ip=config.connections_per_ip_max)
     servers: dict[str, KafkaServer] = {}
@@ -123,8 +124,9 @@ async def _open(
                 security_protocol=security[each.name].protocol,
             )
         watch(servers)
-        await health.set_ready(True)
+        following = asyncio.ensure_future(follow(str(config.controller), _transport(config), health))
         await life.stopping()
+        following.cancel()
         async with asyncio.TaskGroup() as draining:
             for server in servers.values():
                 draining.create_task(server.drain(GRACE_S))

@@ -15,6 +15,7 @@ from quorate.runtime.log_reader import LogReader
 from quorate.runtime.loop import ServiceLife, run
 from quorate.runtime.process import ServiceProcess, configured
 from quorate.runtime.replica import Replica
+from quorate.runtime.replica_readiness import ReplicaReadiness
 from quorate.runtime.transport_settings import transport_of
 from services.heartbeat.config import HeartbeatConfig
 from services.heartbeat.driver import HeartbeatDriver
@@ -47,7 +48,7 @@ async def main(life: ServiceLife) -> None:
     await process.serve(
         server,
         driver.run,
-        partial(server.ready_after, replica.caught_up),
+        partial(ReplicaReadiness(replica, clock).run, server),
         closing=(reader.close, controllers.close),
     )
 

@@ -20,6 +20,7 @@ from quorate.runtime.log_reader import LogReader
 from quorate.runtime.loop import ServiceLife, run
 from quorate.runtime.process import ServiceProcess, configured
 from quorate.runtime.replica import Replica
+from quorate.runtime.replica_readiness import ReplicaReadiness
 from quorate.runtime.server import ServerLimits
 from quorate.runtime.transport_settings import transport_of
 from services.observer.config import ObserverConfig
@@ -75,7 +76,7 @@ async def main(life: ServiceLife) -> None:
         await process.telemetry.flush(FLUSH_S)
         await server.stop()
 
-    ready = partial(server.ready_after, replica.caught_up)
+    ready = partial(ReplicaReadiness(replica, SystemClock()).run, server)
     closing = (reader.close, store.close) if isinstance(reader, LogReader) else (store.close,)
     opening = partial(open_store, store, config.database)
     await process.serve(server, replica.run, ready, opening, stop=stop, closing=closing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,7 +103,9 @@ def ends(process: Process, address: str) -> dict[str, str]:
     return found
 
 
-async def test_a_process_alone_has_started_and_lives_and_what_needs_the_quorum_is_not_ready(pod: Probed) -> None:
+async def test_a_process_alone_has_started_and_lives_and_is_ready_while_what_it_needs_is_there(
+    pod: Probed,
+) -> None:
     """One voter of three elects nobody: a probe that asked for more than the process would have it ended for ever."""
     plan = pod.running.plan
     await pod.running.format(plan.quorum[0])
@@ -126,4 +129,18 @@ async def test_a_process_alone_has_started_and_lives_and_what_needs_the_quorum_i
         found = {process.name: await pod.told(process, *ALONE, "readiness") for process in pod.alone}
         return {name: each for name, each in found.items() if set(each.values()) != {"SERVING"}}
 
+    await eventually(late, lambda behind: not behind)
+
+    await pod.running.kill(plan.quorum[1], signal.SIGKILL)  # no majority: calls should be sent nowhere here
+
+    async def sent() -> dict[str, str]:
+        return {process.service: (await pod.told(process, "readiness"))["readiness"] for process in pod.alone}
+
+    await eventually(sent, lambda each: each == {**dict.fromkeys(each, "NOT_SERVING"), "placer": "SERVING"})
+
+    assert {process.name: ALONE for process in pod.alone} == {
+        process.name: await pod.told(process, *ALONE) for process in pod.alone
+    }
+
+    await pod.running.spawn(plan.quorum[1])
     await eventually(late, lambda behind: not behind)

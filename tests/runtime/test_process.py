@@ -65,7 +65,7 @@ async def test_calls_end_before_the_work_is_cancelled_and_it_before_what_it_uses
 async def test_it_is_ready_once_its_work_says_so_and_takes_no_call_after_the_stop() -> None:
     life, process, server = begun()
     caught_up = asyncio.Event()
-    serving = asyncio.create_task(process.serve(server, partial(server.ready_after, caught_up.wait)))
+    serving = asyncio.create_task(process.serve(server, partial(_ready_after, server, caught_up)))
     async with asyncio.timeout(WITHIN_S), open_channel(f"127.0.0.1:{server.ports[0]}") as channel:
         watching = HealthStub(channel).Watch(HealthCheckRequest(service=READINESS), wait_for_ready=True)
         said = [(await watching.read()).status]
@@ -97,3 +97,8 @@ async def test_what_fails_in_its_work_ends_it_and_so_does_what_is_told_of(is_tol
         await life.close()
 
     assert (damage,) == ended.value.exceptions
+
+
+async def _ready_after(server: Server, begun: asyncio.Event) -> None:
+    await begun.wait()
+    await server.set_ready(True)

@@ -120,7 +120,7 @@ class Observer:
         self._waiting: deque[FetchedBatch] = deque()
         self.cluster_id = cluster_id
         self.leader_id: NodeId = -1
-        """The leader's node id in the last answer; -1 before the first, or if the one who answered knew of none."""
+        """The leader's node id in the last answer; -1 before it, if it names none, or if no answer comes any more."""
         self.delivered: Offset = 0
         self.high_watermark: Offset = -1
         """The highest high watermark that a leader has reported; -1 before the first."""
@@ -165,6 +165,7 @@ class Observer:
                     found = await self._next()
                 except (ApiError, OSError, Corrupt) as failure:
                     is_redirected = self._leader is not None
+                    self.leader_id = self.leader_id if is_redirected else -1
                     yield FailedTry(at=self._at, cause=failure, is_redirected=is_redirected)
                     await self._leave()
                     failures = 0 if is_redirected else failures + 1

@@ -18,7 +18,7 @@ from kraft.api import fetch_pb2
 from kraft.service.quorum_pb2 import FindQuorumRequest, FindQuorumResponse, RelayFetchResponse
 from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.errors import Corrupt, ErrorCode, error_name
-from quorate.nouns import Epoch, NodeId, Offset, uuid_text
+from quorate.nouns import NOBODY, Epoch, NodeId, Offset, uuid_text
 from quorate.random_uuid import random_uuid
 from quorate.runtime.decoding import parsed
 from quorate.runtime.leader_reports import LeaderReports
@@ -96,7 +96,7 @@ class LogReader:
         is_unseen = from_any and replica_id >= 0
         self._reports = LeaderReports(self._servers, self._position) if is_unseen else None
         self.leader_id: NodeId = -1
-        """The node id of the leader in the last answer; -1 before the first answer, or if it is unknown."""
+        """The node id of the leader in the last answer; -1 before it, if it is unknown, or if no answer comes."""
         self._is_relayed = False
         self._relayed_leader: NodeId | None = None
         """The leader that cannot be reached by gRPC, for whose log a follower is asked; None if there is none."""
@@ -107,9 +107,11 @@ class LogReader:
     async def events(self) -> AsyncIterator[Event]:
         """Yields committed batches and loaded snapshots in order, until cancelled. Failed fetches are retried."""
         while True:
+            is_away = True
             try:
                 async for event in self._stream():
                     yield event
+                is_away = False
             except grpc.aio.AioRpcError as failure:
                 log.debug(
                     "fetch failed", server=self._servers.at, status=failure.code().name, details=failure.details()
@@ -120,6 +122,8 @@ class LogReader:
                 log.debug("fetch timed out", server=self._servers.at)
             except Corrupt as damage:  # the rest of the answer is dropped, and fetched again from the next node
                 log.warning("a fetch brought what does not fit", server=self._servers.at, reason=str(damage))
+            if is_away:
+                self.leader_id = NOBODY  # what it said last may be long over
             await asyncio.sleep(HINTED_RETRY_S if self._servers.is_next_known else RETRY_S)
             self._servers.advance()
 

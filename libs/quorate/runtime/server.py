@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final, TypeVar
 
@@ -171,11 +171,6 @@ class Server:
     async def set_ready(self, is_ready: bool) -> None:
         """Sets the readiness status: whether calls should be sent to this server. Without effect once it stops."""
         await self._health.set_ready(is_ready)
-
-    async def ready_after(self, begun: Callable[[], Awaitable[object]]) -> None:
-        """Sets the readiness status once `begun` has returned."""
-        await begun()
-        await self.set_ready(True)
 
     async def abort(self) -> None:
         """Refuses new calls and ends the others at once. Does nothing after `stop`."""

@@ -1,0 +1,49 @@
+"""Readiness of a service that answers by a replica: whether it has caught up, and hears of a leader."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from quorate.nouns import NOBODY
+from quorate.runtime.clock import Clock
+from quorate.runtime.logs import logger
+from quorate.runtime.replica import Replica
+from quorate.runtime.server import Server
+
+__all__ = ["LEADERLESS_MAX_MS", "ReplicaReadiness"]
+
+log = logger(__name__)
+
+LEADERLESS_MAX_MS: Final = 5_000
+"""So long (ms) no leader may be known to the nodes that are read: longer than an election takes."""
+LOOK_AGAIN_S: Final = 0.2
+
+
+class ReplicaReadiness:
+    """Tells the server's health service. Without a leader nothing moves, and what is read is as old as the outage."""
+
+    def __init__(self, replica: Replica, clock: Clock) -> None:
+        self._replica = replica
+        self._clock = clock
+        self._led_at_ms: int | None = None
+
+    def is_ready(self) -> bool:
+        """Returns whether a leader was known at most `LEADERLESS_MAX_MS` ago; the replica has caught up before."""
+        now_ms = self._clock.monotonic_ms()
+        if self._replica.leader_id != NOBODY:
+            self._led_at_ms = now_ms
+        return self._led_at_ms is not None and now_ms - self._led_at_ms <= LEADERLESS_MAX_MS
+
+    async def run(self, server: Server) -> None:
+        """Looks again and again, from when the replica has caught up, until cancelled."""
+        await self._replica.caught_up()
+        was_ready = False
+        while True:
+            is_ready = self.is_ready()
+            if is_ready != was_ready:
+                what = "is ready" if is_ready else "is not ready: nobody that is read knows a leader"
+                log.info(what, leader_id=self._replica.leader_id, applied=self._replica.applied)
+                await server.set_ready(is_ready)
+                was_ready = is_ready
+            await asyncio.sleep(LOOK_AGAIN_S)

@@ -1,0 +1,35 @@
+"""Readiness of a gateway: it is that of the controller beside it, which answers nearly all that is asked here."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import grpc
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
+
+from quorate.runtime.client import open_channel
+from quorate.runtime.health import READINESS
+from quorate.runtime.server import Server
+from quorate.runtime.transport import Transport
+
+LOOK_AGAIN_S: Final = 0.5
+DEADLINE_S: Final = 1.0
+
+
+async def follow(controller: str, transport: Transport, server: Server) -> None:
+    """Asks the health service at the controller's address again and again, and says the same, until cancelled."""
+    async with open_channel(controller, transport) as channel:
+        stub = HealthStub(channel)
+        while True:
+            await server.set_ready(await _is_ready(stub))
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+
+async def _is_ready(controller: HealthStub) -> bool:
+    try:
+        answer = await controller.Check(HealthCheckRequest(service=READINESS), timeout=DEADLINE_S)
+    except grpc.aio.AioRpcError:
+        return False
+    return bool(answer.status == HealthCheckResponse.SERVING)
