@@ -38,7 +38,6 @@ from services.controller.snapshots import AppliedSinceSnapshot
 from services.controller.tracing import WriteTracer
 
 log = logger(__name__)
-
 T = TypeVar("T")
 TURNS_UNDER_WAY_MAX: Final = 4
 """Chunks of one chunked change that wait for their commit: the next is decided while these are replicated."""
@@ -62,6 +61,7 @@ class ControllerDriver:
         self._performance = performance or PerformanceLog()
         self.leader_id: NodeId = NOBODY
         self.leader_epoch: Epoch = 0
+        self.told_leader_id: NodeId = NOBODY  # of the last leadership event; it stays while the quorum node is gone
         self.leaders_heard = 0
         """Count of leadership events that named a leader, for the metrics."""
         self.applied_at_ms: int = -1
@@ -122,9 +122,8 @@ class ControllerDriver:
         """Runs a command, applies and appends its records, and returns the answer once they are committed.
 
         Commands are decided one after the other. `begin` is called when it is this one's turn; an ApiError that it
-        raises ends the write. A request whose `request_id` was sent before gets the same answer again. Raises ApiError:
-        the command's own refusal, or NOT_CONTROLLER if this controller is not active or loses its leadership before the
-        commit. A caller that goes away before the decision ends has written nothing.
+        raises ends the write. A request whose `request_id` was sent before gets the same answer again. A caller that
+        goes away before the decision ends has written nothing. Raises ApiError: also NOT_CONTROLLER, until the commit.
         """
         return response_of(await (await self._begin(api, command, lane, request_id, begin)))
 
@@ -362,6 +361,7 @@ class ControllerDriver:
 
     def _lead(self, leadership: ListenResponse.Leadership) -> None:
         self._renounce(f"{leadership.leader_id} leads epoch {leadership.epoch}")
+        self.told_leader_id = leadership.leader_id
         self._hear_of_leader(leadership.leader_id, leadership.epoch)
         self.leaders_heard += leadership.leader_id != NOBODY
         if leadership.leader_id == self._node_id:

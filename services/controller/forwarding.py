@@ -78,6 +78,8 @@ class Forwarding:
         self._listener = listener
         self._channels = Channels(lambda address: open_channel(address, transport))
         self._handed_over: set[_HandedOver] = set()
+        self._in_vain_since_s: float | None = None
+        """Since when (by the loop's clock) reads have been forwarded in vain; None if the last one was answered."""
         driver.on_leader = self._hear_of_leader
 
     async def serve(
@@ -109,33 +111,37 @@ class Forwarding:
                     raise self._refusal(context, "the call was forwarded to this controller, which is not active")
                 if self.is_led_by_kafka and alone is None:
                     raise self._refusal(context, "the active controller is one of Kafka's; no call is forwarded to it")
-                if alone is not None and self._stands_alone(api, patience):
-                    return await alone()
                 address = None if self.is_led_by_kafka else active_address(self._driver, self._listener)
                 if address is not None and await self._reaches(address, changed, patience):
                     async with self._until_replaced(context, is_read=alone is not None, may_repeat=may_repeat):
-                        return await self._hand_over(address, api.name, request, context, patience.ends)
+                        answer = await self._hand_over(address, api.name, request, context, patience.ends)
+                        self._in_vain_since_s = None
+                        return answer
             except ApiError as refusal:
                 if is_forwarded(context) or not _is_untouched(refusal):
                     raise
                 if self.is_led_by_kafka and alone is None:
                     raise
+            if alone is not None and self._stands_alone(api):
+                return await alone()
             left_s = patience.left_s
             if left_s <= 0:
                 raise self._refusal(context, "no controller is active, or its endpoint is not known yet")
             await _either(changed.wait(), asyncio.sleep(min(left_s, LOOK_AGAIN_S)))
 
-    def _stands_alone(self, api: Api, patience: _Patience) -> bool:
-        """Whether a read that needs no leader is to be answered here: no leader can be asked, and something is known.
+    def _stands_alone(self, api: Api) -> bool:
+        """Whether a read that needs no leader is to be answered here: no leader was found, and something is known.
 
-        A Kafka controller that leads is never asked. A leader that is not reached is as good as none.
+        A Kafka controller that leads is never asked. A leader that is not reached, or is none any more, is as good as
+        none: a follower names the last one while it seeks another.
         """
         if not self._driver.engine.next_offset and api.quorum_deadline_ms is None:
             return False
-        if self.is_led_by_kafka:
-            return True
-        without_s = patience.waited_s if self._driver.leader_id != NOBODY else self._driver.leaderless_ms / 1000
-        return without_s >= ELECTION_S
+        now_s = asyncio.get_running_loop().time()
+        if self._in_vain_since_s is None:
+            self._in_vain_since_s = now_s
+        without_s = max(now_s - self._in_vain_since_s, self._driver.leaderless_ms / 1000)
+        return self.is_led_by_kafka or without_s >= ELECTION_S
 
     @property
     def is_led_by_kafka(self) -> bool:
@@ -147,6 +153,8 @@ class Forwarding:
         await self._channels.close()
 
     def _hear_of_leader(self) -> None:
+        if self._driver.leader_id != NOBODY:
+            self._in_vain_since_s = None
         for each in self._handed_over:
             each.hear(self._driver.leader_id, self._driver.leader_epoch)
 
@@ -231,11 +239,6 @@ class _Patience:
         own_s = HOLD_S if timeout_ms is None else max(0, timeout_ms) / 1000
         self.ends = self._begun + (most_s if timeout_ms is None else min(most_s, own_s + TIMEOUT_MARGIN_S))
         self._holds_until = min(self._begun + min(HOLD_S, own_s), self.ends - MARGIN_S)
-
-    @property
-    def waited_s(self) -> float:
-        """How long the call has been here."""
-        return asyncio.get_running_loop().time() - self._begun
 
     @property
     def left_s(self) -> float:

@@ -14,6 +14,7 @@ from quorate.controller.commands.unregister_controller import unregister_control
 from quorate.controller.commands.update_features import kraft_version_update, update_features
 from quorate.controller.engine.engine import Answer, QueueLimit
 from quorate.metadata.acls import AclOperation
+from quorate.nouns import NOBODY, NodeId
 from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call
@@ -40,6 +41,19 @@ async def _update_features(apis: Apis, call: Call) -> Answer:
     return answer
 
 
+def _whom_to_ask(apis: Apis) -> NodeId:
+    """Returns the leader; without the own quorum node the last one, or another controller if that was this one.
+
+    Kafka's clients turn to whom this answer names, and to nobody else: any controller passes their requests on, for
+    which reason a broker of Kafka, too, names any broker as the controller (KIP-590).
+    """
+    driver, own_id = apis.driver, apis.settings.node_id
+    if driver.told_leader_id in (NOBODY, driver.leader_id) or driver.told_leader_id != own_id:
+        return driver.told_leader_id
+    others = (each.controller_id for each in driver.engine.state.controllers if each.controller_id != own_id)
+    return min(others, default=NOBODY)
+
+
 CLUSTER: Final = (
     Api(
         name="ControllerRegistration",
@@ -55,7 +69,7 @@ CLUSTER: Final = (
             lambda apis, call: describe_cluster(
                 call.asked,
                 cluster_id=apis.cluster_id,
-                controller_id=apis.driver.leader_id,
+                controller_id=_whom_to_ask(apis),
                 allows=call.allows,
                 would_allow=call.would_allow,
             )

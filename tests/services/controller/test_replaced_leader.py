@@ -164,3 +164,23 @@ async def test_the_cluster_is_described_without_the_leader(story: Story) -> None
 
     assert (STILL, [STILL, NEXT]) == (told.controller_id, [each.broker_id for each in told.brokers])
     assert story.still.calls.empty()
+
+
+async def test_who_is_cut_off_names_the_leader_that_it_heard_of_last(story: Story) -> None:
+    """Kafka's tools ask nobody else who leads, and turn to the one that is named."""
+    story.here.driver.cut_off()
+    request = DescribeClusterRequest(endpoint_type=EndpointType.CONTROLLERS)
+    told = await story.stub.DescribeCluster(request, timeout=WITHIN_S)
+
+    assert STILL == told.controller_id
+
+
+async def test_who_is_cut_off_and_has_led_names_another_controller(story: Story) -> None:
+    """That one passes on what it is asked, as every controller does."""
+    story.replace(leader_id=1)
+    await story.here.until_active()
+    story.here.driver.cut_off()
+    request = DescribeClusterRequest(endpoint_type=EndpointType.CONTROLLERS)
+    told = await story.stub.DescribeCluster(request, timeout=WITHIN_S)
+
+    assert STILL == told.controller_id
