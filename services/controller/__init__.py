@@ -7,6 +7,7 @@ forwarding                                  forwards a call to the active contro
 authorizing, screening                      rights, on the cluster and item by item
 logins, call_logins                         SCRAM exchanges for gateways; passwords and tokens of calls
 apis, outliving                             what handlers use
+own_placement                               replicas of new partitions, while no placer answers
 placement_requests, placement_stream        replicas of new partitions, from a placer
 sessions, resolving                         what else is asked of others before a decision
 reads                                       reads of what is committed, active or standby

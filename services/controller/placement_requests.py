@@ -12,11 +12,18 @@ from quorate.controller.partitions.new_partitions import Placements
 from quorate.errors import ApiError, ErrorCode, refusal_of
 from quorate.placement import PlacementSpec, Replicas, UsableBroker
 from quorate.runtime.client import Client
-from quorate.runtime.statuses import is_retriable
+from quorate.runtime.logs import logger
+from quorate.runtime.repeats import ChangeFilter
 from quorate.runtime.telemetry import current_traceparent
 from services.controller.outliving import to_the_end
+from services.controller.own_placement import placed_here
 from services.controller.placement_stream import DEADLINE_MS, PlacementStream, request_of
 
+log = logger(__name__)
+
+ALONE_S: Final = 30.0
+"""So long (s) no placer is asked after none has answered: who waits for one waits 2.5 s, for two 5 s."""
+PLACERS: Final = "placers"
 PARTITIONS_PER_TURN: Final = 1_000
 REPLICAS_PER_ROUND_MAX: Final = 100_000
 """The number of replicas beyond which a round takes no other caller: some 0.4 MB, of 16, and 40 ms of the placer."""
@@ -55,11 +62,13 @@ class Placing:
         self._brokers = brokers
         self._under_way: asyncio.Future[PlaceResponse] | None = None
         self._next: _Round | None = None
+        self._alone_until_s = float("-inf")
+        self._told = ChangeFilter()
 
     async def place(self, wanted: Sequence[tuple[str, PlacementSpec]]) -> Placements:
         """Returns each topic's replicas, or the ApiError with which the placer refused it.
 
-        Raises ApiError if no placer answers.
+        While no placer answers, this controller places them itself.
         """
         if not wanted:
             return {}
@@ -94,11 +103,30 @@ class Placing:
         return response
 
     async def _response(self, brokers: Sequence[UsableBroker], specs: Sequence[PlacementSpec]) -> PlaceResponse:
-        """Asks a placer, and once more, the next one, if that has failed or has not answered in time."""
+        """Asks a placer, and the next one if that has not answered in time; else they are placed here.
+
+        What a placer or the way to it has against the request is never the caller's error: a caller asked a controller.
+        """
+        now_s = asyncio.get_running_loop().time
+        if now_s() >= self._alone_until_s:
+            try:
+                response = await self._asked_of_two(brokers, specs)
+            except ApiError as error:
+                self._alone_until_s = now_s() + ALONE_S
+                if self._told.passes(PLACERS, error.code.name, now_s()):
+                    log.warning("no placer answers: replicas are placed here", again_in_s=ALONE_S, reason=str(error))
+            else:
+                if self._told.settle(PLACERS):
+                    log.info("a placer answers again", placer=self._placers.address)
+                return response
+        return await placed_here(brokers, specs)
+
+    async def _asked_of_two(self, brokers: Sequence[UsableBroker], specs: Sequence[PlacementSpec]) -> PlaceResponse:
+        at = self._placers.address
         try:
             return await self._asked(brokers, specs)
         except ApiError as error:
-            if not is_retriable(error):
+            if error.code is not ErrorCode.REQUEST_TIMED_OUT or self._placers.address == at:
                 raise
         return await self._asked(brokers, specs)
 

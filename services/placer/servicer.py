@@ -14,18 +14,11 @@ import grpc
 from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerServicer
 from quorate.errors import ApiError, ErrorCode
-from quorate.placement import PlacementSpec, Racks, Random, Replicas, UsableBroker, place
+from quorate.placement import REQUEST_MAX, PlacementSpec, Racks, Random, Replicas, UsableBroker, check_size, place
 from services.placer.metrics import PLACED, REFUSED
 
 BROKER_SETS_KEPT = 8
 """Broker sets that are cached with their racks sorted, as sorting takes longer than placing one partition."""
-
-PARTITIONS_MAX = 10_000
-"""Most partitions of one topic, as Kafka's ReplicationControlManager.MAX_PARTITIONS_PER_BATCH."""
-REPLICAS_MAX = 100_000
-"""Most replicas of one topic, all partitions together."""
-REQUEST_MAX = 2 * REPLICAS_MAX
-"""Most replicas that one request places, and most topics in it: a controller sends another topic with 100,000."""
 
 PARTITIONS_PER_TURN = 1_000
 """The partitions that are placed between two turns of others: some 2 ms of CPU."""
@@ -102,26 +95,10 @@ def _racks(brokers: tuple[UsableBroker, ...]) -> Racks:
     return Racks.of(brokers)
 
 
-def _check(spec: PlacementSpec, room: int) -> None:
-    """Raises ApiError(POLICY_VIOLATION) for a topic that is too large, or has more than the `room` replicas left."""
-    count, replicas = spec.partition_count, spec.partition_count * spec.replication_factor
-    if count > PARTITIONS_MAX:
-        raise ApiError(
-            ErrorCode.POLICY_VIOLATION, f"{count} partitions; at most {PARTITIONS_MAX} of a topic are placed"
-        )
-    if replicas > REPLICAS_MAX:
-        raise ApiError(ErrorCode.POLICY_VIOLATION, f"{replicas} replicas; at most {REPLICAS_MAX} of a topic are placed")
-    if replicas > room:
-        message = (
-            f"{replicas} replicas; a request places at most {REQUEST_MAX}, and the topics before have all but {room}"
-        )
-        raise ApiError(ErrorCode.POLICY_VIOLATION, message)
-
-
 def _placed(topic: PlaceRequest.Topic, racks: Racks, chance: Random, room: int) -> tuple[Replicas, ...] | ApiError:
     spec = PlacementSpec(partition_count=topic.partition_count, replication_factor=topic.replication_factor)
     try:
-        _check(spec, room)
+        check_size(spec, room)
         placement = place(spec, racks, chance)
     except ApiError as refusal:
         REFUSED.add(1)

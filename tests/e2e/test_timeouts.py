@@ -66,6 +66,10 @@ async def test_who_waits_for_a_placer_that_hangs_waits_no_longer(cluster: Cluste
     async with cluster.stopped(cluster.plan.placer):
         with pytest.raises(ApiError) as refused:
             await call_with_retries(cluster.controller_stub(1).CreateTopics, request, final=LATE)
+        patient = CreateTopicsRequest(topics=[topic("placed-by-the-controller")], timeout_ms=30_000)
+        placed = await call_with_retries(cluster.controller_stub(1).CreateTopics, patient)
 
+    assert [(0, 3)] == [(each.error_code, each.replication_factor) for each in placed.response.topics]
+    assert "placed-by-the-controller" in await cluster.topics(at=1)
     assert "CreateTopics could not be begun within its timeout_ms of 300" in refused.value.message
     assert "hanging" not in await cluster.topics(at=1)

@@ -13,7 +13,7 @@ from tenacity import wait
 
 from quorate import random_uuid
 from quorate.controller.engine import application
-from services.controller import driver, quorum_link
+from services.controller import driver, own_placement, quorum_link
 from services.placer import servicer as placer
 
 PAUSE_S_MAX: Final = 0.03
@@ -66,7 +66,7 @@ def rule(patch: Any, stream: Callable[[str], Random], now_s: Callable[[], float]
     """For as long as the patch holds."""
     patch.setattr(random_uuid, "secrets", Secrets(stream("new ids")))
     patch.setattr(quorum_link, "getrandbits", stream("sessions").getrandbits)
-    for module in (wait, placer):
+    for module in (wait, placer, own_placement):
         patch.setattr(module, "random", Dice(stream(f"dice of {module.__name__}")))
     patch.setattr(tenacity, "time", Time(now_s))
     patch.setattr(driver, "in_turns", unhurried(stream("pauses in decisions")))

@@ -6,7 +6,28 @@ striped   Kafka's placement: replicas in stripes over the racks
 """
 
 from quorate.placement.racks import Rack, Racks
-from quorate.placement.spec import PlacementSpec, Random, Replicas, UsableBroker
+from quorate.placement.spec import (
+    PARTITIONS_MAX,
+    REPLICAS_MAX,
+    REQUEST_MAX,
+    PlacementSpec,
+    Random,
+    Replicas,
+    UsableBroker,
+    check_size,
+)
 from quorate.placement.striped import place
 
-__all__ = ["PlacementSpec", "Rack", "Racks", "Random", "Replicas", "UsableBroker", "place"]
+__all__ = [
+    "PARTITIONS_MAX",
+    "REPLICAS_MAX",
+    "REQUEST_MAX",
+    "PlacementSpec",
+    "Rack",
+    "Racks",
+    "Random",
+    "Replicas",
+    "UsableBroker",
+    "check_size",
+    "place",
+]

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import NodeId
 
 T = TypeVar("T")
+
+PARTITIONS_MAX: Final = 10_000
+"""Most partitions of one topic, as Kafka's ReplicationControlManager.MAX_PARTITIONS_PER_BATCH."""
+REPLICAS_MAX: Final = 100_000
+"""Most replicas of one topic, all partitions together."""
+REQUEST_MAX: Final = 2 * REPLICAS_MAX
+"""Most replicas that one request places, and most topics in it: a controller sends another topic with 100,000."""
 
 Replicas: TypeAlias = tuple[NodeId, ...]
 """The brokers of one partition in order of preference; the first is the preferred leader."""
@@ -89,3 +96,19 @@ class PlacementSpec:
 
 def _too_few(message: str, **counts: int) -> ApiError:
     return ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, message, {name: str(n) for name, n in counts.items()})
+
+
+def check_size(spec: PlacementSpec, room: int) -> None:
+    """Raises ApiError(POLICY_VIOLATION) for a topic that is too large, or has more than the `room` replicas left."""
+    count, replicas = spec.partition_count, spec.partition_count * spec.replication_factor
+    if count > PARTITIONS_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION, f"{count} partitions; at most {PARTITIONS_MAX} of a topic are placed"
+        )
+    if replicas > REPLICAS_MAX:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, f"{replicas} replicas; at most {REPLICAS_MAX} of a topic are placed")
+    if replicas > room:
+        message = (
+            f"{replicas} replicas; a request places at most {REQUEST_MAX}, and the topics before have all but {room}"
+        )
+        raise ApiError(ErrorCode.POLICY_VIOLATION, message)

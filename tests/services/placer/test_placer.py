@@ -21,6 +21,7 @@ from quorate.placement import PlacementSpec, Racks, UsableBroker, place
 from quorate.runtime.client import Client, open_channel
 from quorate.runtime.server import Server
 from quorate.runtime.statuses import error_from_call
+from services.controller import placement_stream
 from services.controller.placement_requests import REPLICAS_PER_ROUND_MAX, Placing
 from services.placer.servicer import PlacerService
 from tests.runtime.test_telemetry import Recorded
@@ -369,6 +370,25 @@ class Hanging(Counting):
         yield PlaceResponse()
 
 
+async def test_while_no_placer_answers_the_controller_places_and_waits_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stopped placer held up each CreateTopics, and its bare status ended the connection of the gateway's client."""
+    monkeypatch.setattr(placement_stream, "DEADLINE_MS", 50)
+    hanging = Hanging()
+    too_large = PlacementSpec(partition_count=10_001, replication_factor=1)
+    async with serving_at(hanging) as address:
+        placers = Client([address], PlacerStub)
+        placing = Placing(placers, lambda: (UsableBroker(id=1), UsableBroker(id=2, fenced=True)))
+        first = await placing.place([("a", ONE)])
+        others = await asyncio.gather(*(placing.place([("b", ONE), ("c", too_large)]) for _ in range(3)))
+        await placers.close()
+
+    assert {"a": ((1,),)} == first
+    assert [((1,),)] * 3 == [each["b"] for each in others]
+    refused = [each["c"] for each in others]
+    assert [ErrorCode.POLICY_VIOLATION] * 3 == [each.code for each in refused if isinstance(each, ApiError)]
+    assert 1 == hanging.calls + hanging.streams
+
+
 @pytest.mark.parametrize("traced", [False, True])
 async def test_a_placer_that_does_not_answer_is_left_for_another(traced: bool) -> None:
     """By the request that has waited for it, and by those after it."""
@@ -414,8 +434,8 @@ async def test_nobody_is_left_to_hear_that_the_placer_is_away_and_nothing_is_rep
     with pytest.raises(asyncio.CancelledError):
         await who_left
     # Whoever asks next waits for the answer of the one who left.
-    with pytest.raises(ApiError):
-        await placing.place(wanted)
+    found = await placing.place(wanted)
+    assert isinstance(found["a"], ApiError)  # there are no brokers
     await placers.close()
     await elsewhere.stop(grace_s=0)
     del placing
