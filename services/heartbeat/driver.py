@@ -22,6 +22,7 @@ from quorate.runtime.client import Client
 from quorate.runtime.clock import Clock
 from quorate.runtime.logs import logger
 from quorate.runtime.replica import Replica
+from services.heartbeat.listening import Listening
 
 log = logger(__name__)
 
@@ -39,12 +40,13 @@ class HeartbeatDriver:
         self.replica = replica
         self.sessions = sessions
         self._controllers = controllers
-        self._clock = clock
+        self._listening = Listening(sessions, clock)
 
     async def run(self) -> None:
         """Replays the log, watches the unfenced brokers, and expires sessions, until cancelled."""
         async with asyncio.TaskGroup() as loops:
             loops.create_task(self.replica.run())
+            loops.create_task(self._listening.run())
             loops.create_task(self._watch())
             loops.create_task(self._expire())
 
@@ -59,7 +61,7 @@ class HeartbeatDriver:
             or metadata_offset < broker.registration_offset
         ):
             return False
-        self.sessions.touch(broker_id, broker_epoch=broker_epoch, metadata_offset=metadata_offset, now_ms=self.now_ms)
+        self._listening.heard(broker_id, broker_epoch=broker_epoch, metadata_offset=metadata_offset)
         return True
 
     async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
@@ -84,12 +86,7 @@ class HeartbeatDriver:
             lowest_active_offset=self._lowest_active_offset,
             shutdown_offset=self.sessions.shutdown_offset(broker_id, broker_epoch=broker_epoch),
         )
-        self.sessions.touch(
-            broker_id,
-            broker_epoch=broker_epoch,
-            metadata_offset=request.current_metadata_offset,
-            now_ms=self.now_ms,
-        )
+        self._listening.heard(broker_id, broker_epoch=broker_epoch, metadata_offset=request.current_metadata_offset)
         if transition.next is not transition.current or _reports_news(self.replica.state, broker, transition):
             answer = await self._change(
                 broker_id, broker_epoch, transition.next, reason="the broker's heartbeat", transition=transition
@@ -103,8 +100,8 @@ class HeartbeatDriver:
 
     @property
     def now_ms(self) -> int:
-        """The monotonic clock, in ms, by which broker sessions expire."""
-        return self._clock.monotonic_ms()
+        """The time, in ms, by which broker sessions expire: it stands while this process does."""
+        return self._listening.now_ms
 
     async def _reached(self, offset: int) -> None:
         """Waits until all records below `offset` are applied here. Raises ApiError(REQUEST_TIMED_OUT)."""
@@ -177,7 +174,7 @@ class HeartbeatDriver:
 
     async def _fence_first_late(self) -> bool:
         """Has the broker fenced whose session expired first; False if there is none, or if it was not fenced."""
-        late = self.sessions.first_late(self.now_ms)
+        late = await self._listening.first_late()
         broker = None if late is None else self.replica.state.brokers.get(late)
         if broker is None:
             return False
@@ -190,6 +187,7 @@ class HeartbeatDriver:
         return True
 
     def _presume_seen(self) -> None:
+        self._listening.rest()
         for broker in self.replica.state.brokers:
             if not broker.fenced:
                 self.sessions.presume(broker.id, broker_epoch=broker.epoch, now_ms=self.now_ms)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from tests.sim_services.world import ServicesWorld
 
 STEPS_MAX: Final = 25
+PAUSES_MS: Final = (50, 500, 1_500, 3_000)
+CLOSED_MS: Final = (500, 1_000, 4_000)
 RATES: Final = (700, TRUE_RATE, TRUE_RATE, 1_400)
 
 
@@ -32,6 +34,7 @@ class Mischief:
             (plan.part_every_ms, self._part),
             (plan.cut_every_ms, self._cut),
             (plan.twin_every_ms, self._double),
+            (plan.absence_every_ms, self._absence),
         ):
             if every_ms:
                 self._again(every_ms, deed)
@@ -61,6 +64,18 @@ class Mischief:
 
     def _restart_tracker(self) -> None:
         self._world.tracker.start()
+
+    def _absence(self) -> None:
+        """The heartbeat service's process stands still, or no broker reaches it, nor is answered."""
+        if self._random.randrange(2):
+            self._world.tracker.pause(self._random.choice(PAUSES_MS))
+            return
+        network = self._world.network
+        hosts = [each.host for each in (*self._world.brokers, *self._world.twins)]
+        cut = {way for host in hosts for way in ((host, TRACKER_HOST), (TRACKER_HOST, host))}
+        self._world.fired("C-15")
+        network.cut |= cut
+        network.after_ms(self._random.choice(CLOSED_MS), network.cut.difference_update, cut)
 
     def _kill_controller(self) -> None:
         self._random.choice(self._world.controllers).die()

@@ -8,7 +8,7 @@ from typing import Any, Final
 from quorate.controller.engine.engine import Answer, Engine, QueueLimit
 from quorate.controller.engine.preparation import Prepared, Undecided, preparation
 from quorate.controller.engine.steps import Steps
-from quorate.liveness import Sessions
+from quorate.liveness import Attendance, Hush, Sessions
 from quorate.nouns import Epoch, NodeId, Offset
 from services.controller import forwarding
 from services.controller.apis import Apis
@@ -125,6 +125,14 @@ def _gives_no_session(patch: Patch) -> None:
     patch.setattr(Sessions, "watch", watch)
 
 
+def _counts_its_own_absence(patch: Patch) -> None:
+    patch.setattr(Attendance, "look", lambda self, now_ms: now_ms)
+
+
+def _fences_whoever_cannot_be_heard(patch: Patch) -> None:
+    patch.setattr(Hush, "is_on", lambda self, now_ms: False)
+
+
 def _forgets_request_ids(patch: Patch) -> None:
     async def write(self: Apis, call: Call, command: Any) -> Answer:
         return await self.driver.write(call.api.name, command)
@@ -184,8 +192,10 @@ MUTANTS: Final = (
     Mutant("G11", "a request that is sent again is done again", _forgets_request_ids),
     Mutant("G13", "a write slips in between two steps of a decision, and nobody notices", _lets_writes_slip_in),
     Mutant("G14", "a read sees what is applied of a write that is applied in part", _reads_what_is_there_in_part),
-    Mutant("G16", "a write that a replaced leader has is handed to the next", _asks_the_next_leader_whatever_befell),
+    Mutant("G18", "a write that a replaced leader has is handed to the next", _asks_the_next_leader_whatever_befell),
     Mutant("G15", "a write that is applied in part is not taken back", _keeps_what_is_there_in_part),
+    Mutant("G16", "the time in which the tracker stood still is silence of the brokers", _counts_its_own_absence),
+    Mutant("G17", "brokers are fenced while nobody is heard", _fences_whoever_cannot_be_heard),
 )
 LIVING: Final = (Mutant("G3", "answers to appends that are void are heard", _hears_void_answers),)
 """Bugs that no seed is known to meet: see "Open" in the README. A test of the services finds each of them."""

@@ -30,6 +30,8 @@ class ClusterPlan:
     slow_beside_ms: int
     """How long a message between a node and its controller may take: what was asked for is then answered too late."""
     twin_every_ms: int = 0
+    absence_every_ms: int = 0
+    """How often the heartbeat service is stopped for a while, or its door is closed to all brokers."""
     read_share: int = 4
     """How many reads an operator asks for, where it asks for seven changes."""
 
@@ -57,6 +59,7 @@ class ClusterPlan:
             intervals_ms={"metadata.max.idle.interval.ms": random.choice((50, 200, 500))},
             slow_beside_ms=half(20, 60),
             twin_every_ms=half(1_000),
+            absence_every_ms=half(1_500, 3_000),
         )
 
     @classmethod
@@ -72,6 +75,7 @@ class ClusterPlan:
             part_every_ms=0,
             cut_every_ms=0,
             twin_every_ms=0,
+            absence_every_ms=0,
             intervals_ms={"metadata.max.idle.interval.ms": idle_ms},
             read_share=4 if idle_ms == 200 else 40,
         )

@@ -8,7 +8,7 @@ from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2_grpc import add_HeartbeatServicer_to_server
 from kraft.service.placer_pb2_grpc import add_PlacerServicer_to_server
 from quorate.liveness import Sessions
-from quorate.nouns import NodeId
+from quorate.nouns import Epoch, NodeId, Offset
 from quorate.runtime.client import Client
 from quorate.runtime.log_reader import LogReader
 from quorate.runtime.replica import Replica
@@ -17,7 +17,7 @@ from services.heartbeat.driver import HeartbeatDriver
 from services.heartbeat.servicer import HeartbeatService
 from services.placer.servicer import PlacerService
 from tests.sim_driver.checker import require
-from tests.sim_driver.clock import HostClock, NodeClock
+from tests.sim_driver.clock import TRUE_RATE, HostClock, NodeClock
 from tests.sim_driver.loop import Killed, Life, context_of
 from tests.sim_driver.wire import Server
 from tests.sim_services.controller import HEARTBEATS, PLACER
@@ -28,6 +28,24 @@ if TYPE_CHECKING:
 TRACKER_HOST: Final = 200
 PLACER_HOST: Final = 201
 EXPIRED: Final = "its session expired"
+GAP_MS: Final = 100
+"""Of each absence the service may take so much for time in which it listened."""
+SLACK_MS: Final = 60
+"""How much later than it decided a request of the service may leave, at most."""
+
+
+class WatchedSessions(Sessions):
+    """Says when a heartbeat was heard, granted or not."""
+
+    __slots__ = ("_tracker",)
+
+    def __init__(self, tracker: Tracker, timeout_ms: int) -> None:
+        super().__init__(timeout_ms)
+        self._tracker = tracker
+
+    def touch(self, broker_id: NodeId, *, broker_epoch: Epoch, metadata_offset: Offset, now_ms: int) -> None:
+        self._tracker.heard()
+        super().touch(broker_id, broker_epoch=broker_epoch, metadata_offset=metadata_offset, now_ms=now_ms)
 
 
 class Tracker:
@@ -46,6 +64,11 @@ class Tracker:
         self._heard_s: dict[NodeId, float] = {}
         self._granted: dict[NodeId, int] = {}
         """The latest broker epoch of which a heartbeat was granted."""
+        self._late_s: dict[NodeId, float] = {}
+        """When it last found a broker late."""
+        self._any_s = 0.0
+        self._paused_s = 0.0
+        self._pause_count = 0
 
     def start(self) -> None:
         """A process begins; one before has ended."""
@@ -54,7 +77,9 @@ class Tracker:
             self.life.is_over = True
             self._world.network.lose(self.life)
         self.life = life = Life(self, "heartbeat")
+        self._paused_s, self._pause_count = 0.0, 0
         self._heard_s, self._begun_s, self._granted = {}, self._now_s, {}
+        self._any_s, self._late_s = self._now_s, {}
         self._world.loop.create_task(self._live(life), context=context_of(life))
 
     async def _live(self, life: Life) -> None:
@@ -62,7 +87,7 @@ class Tracker:
         try:
             reader = LogReader([node.address for node in world.nodes.values()], world.network.open_channel)  # type: ignore[arg-type]
             controllers = Client([each.address for each in world.controllers], ControllerStub)
-            sessions = Sessions(world.cluster.session_ms)
+            sessions = WatchedSessions(self, world.cluster.session_ms)
             self.driver = HeartbeatDriver(Replica(reader, self._clock, OFF), sessions, controllers, self._clock)
             server = Server(life, self.host)
             add_HeartbeatServicer_to_server(HeartbeatService(self.driver), server)  # type: ignore[arg-type]
@@ -73,16 +98,48 @@ class Tracker:
         except BaseException as error:
             world.failed(life, error)
 
+    def pause(self, ms: int) -> None:
+        """It stands still, as after SIGSTOP; what comes meanwhile waits."""
+        loop, life = self._world.loop, self.life
+        if life is not None and life.paused_until_us <= loop.now_us:
+            self._world.fired("C-14")
+            life.paused_until_us = loop.now_us + 1_000 * ms
+            self._paused_s += ms / 1_000 * self.host_clock.rate / TRUE_RATE
+            self._pause_count += 1
+            self._world.network.after_ms(ms, self._goes_on, life)
+
+    def _goes_on(self, life: Life) -> None:
+        """What was sent to it meanwhile is not read yet: nobody has lost a session."""
+        driver = self.driver
+        if life is not self.life or life.is_over or driver is None:
+            return
+        now_ms, least_ms = driver.now_ms, self._world.cluster.session_ms - GAP_MS * self._pause_count
+        for broker_id, epoch in self._granted.items():
+            broker = driver.replica.state.brokers.get(broker_id)
+            silent_ms = 1_000 * (self._now_s - self._heard_s[broker_id])
+            if broker is not None and broker.epoch == epoch and silent_ms + 1 < least_ms:
+                is_there = driver.sessions.has_session(broker_id, broker_epoch=epoch, now_ms=now_ms)
+                require("I-91", is_there, "lost its session while the heartbeat service stood still", broker_id)
+
     # What is looked at.
 
     @property
     def _now_s(self) -> float:
-        return self.host_clock.now_us / 1e6
+        """The time in which this process ran, by its host's clock."""
+        return self.host_clock.now_us / 1e6 - self._paused_s
+
+    def heard(self) -> None:
+        """Somebody is heard; after a silence of all as long as a session, each has one from now."""
+        now_s = self._now_s
+        if 1_000 * (now_s - self._any_s) >= self._world.cluster.session_ms + SLACK_MS + GAP_MS * self._pause_count:
+            self._world.fired("all were silent")
+            self._begun_s = now_s
+        self._any_s = now_s
 
     def answered(self, broker_id: NodeId, broker_epoch: int, *, came_s: float) -> None:
         """A heartbeat was granted: its session goes on from when that came, at the earliest."""
         self._granted[broker_id] = max(broker_epoch, self._granted.get(broker_id, -1))
-        self._heard_s[broker_id] = max(came_s, self._heard_s.get(broker_id, 0.0))
+        self._heard_s[broker_id] = max(came_s - self._paused_s, self._heard_s.get(broker_id, 0.0))
 
     def described(self, answer: Any) -> None:
         """It tells a controller whose session is valid."""
@@ -90,7 +147,8 @@ class Tracker:
             heard_s = self._heard_s.get(each.broker_id, float("-inf"))
             if not each.valid and self._granted.get(each.broker_id) == each.broker_epoch:
                 silent_ms = round(1_000 * (self._now_s - heard_s)) + 1
-                require("I-91", silent_ms >= self._world.cluster.session_ms, "has a session, and is said to have none")
+                least_ms = self._world.cluster.session_ms - GAP_MS * self._pause_count
+                require("I-91", silent_ms >= least_ms, "has a session, and is said to have none", silent_ms)
 
     def asked(self, request: Any) -> None:
         """It asks the controller for another state of a broker."""
@@ -98,9 +156,16 @@ class Tracker:
             return
         self._asked = request  # which is sent again until it is answered, whatever comes meanwhile
         self._world.fired("fencings asked for")
-        silent_ms = round(1_000 * (self._now_s - self._heard_s.get(request.broker_id, self._begun_s))) + 1
-        least_ms = self._world.cluster.session_ms
+        heard_s = self._heard_s.get(request.broker_id, self._begun_s)
+        if heard_s >= self._late_s.get(request.broker_id, 0.0):  # else it was late before all were silent, and is
+            heard_s = max(heard_s, self._begun_s)
+        self._late_s[request.broker_id] = self._now_s
+        silent_ms = round(1_000 * (self._now_s - heard_s)) + 1
+        least_ms = self._world.cluster.session_ms - GAP_MS * self._pause_count
         require("I-64", silent_ms >= least_ms, "has a broker fenced within its session", request.broker_id, silent_ms)
+        hush_ms = round(1_000 * (self._now_s - self._any_s))
+        most_ms = self._world.cluster.session_ms // 3 + SLACK_MS
+        require("I-64", hush_ms <= most_ms, "has a broker fenced while nobody is heard", request.broker_id, hush_ms)
 
 
 class Placer:

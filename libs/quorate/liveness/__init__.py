@@ -1,9 +1,12 @@
 """Broker liveness: the brokers' sessions and control states; pure data, with time as an argument.
 
+attendance      the time in which this process could hear brokers
+hush            the silence of all brokers at once
 sessions        broker sessions: the last contact with each broker, and which sessions have expired
 control_state   fenced, unfenced, controlled shutdown: what a heartbeat changes (KIP-631)
 """
 
+from quorate.liveness.attendance import Attendance
 from quorate.liveness.control_state import (
     CONTROL_STATE_NUMBERS,
     BrokerTransition,
@@ -12,6 +15,7 @@ from quorate.liveness.control_state import (
     check_epoch,
     decide,
 )
+from quorate.liveness.hush import Hush
 from quorate.liveness.sessions import (
     SESSION_TIMEOUT_MS,
     UNKNOWN_OFFSET,
@@ -23,9 +27,11 @@ __all__ = [
     "CONTROL_STATE_NUMBERS",
     "SESSION_TIMEOUT_MS",
     "UNKNOWN_OFFSET",
+    "Attendance",
     "BrokerTransition",
     "Contact",
     "ControlState",
+    "Hush",
     "RegisteredBroker",
     "Sessions",
     "check_epoch",

@@ -110,6 +110,13 @@ class Sessions:
             self._queued[broker_id] = deadline_ms
             heappush(self._queue, (deadline_ms, broker_id))
 
+    def put_off(self, ms: int, *, now_ms: int) -> None:
+        """Lets the session of each watched broker end `ms` later, and at most a full session from now."""
+        for broker_id in self._watched:
+            seen = self._last_seen(broker_id)
+            assert seen is not None, broker_id
+            self.presume(broker_id, broker_epoch=seen.broker_epoch, now_ms=min(now_ms, seen.at_ms + ms))
+
     def unwatch(self, broker_id: NodeId) -> None:
         """Stops watching a broker that was fenced."""
         self._watched.discard(broker_id)

@@ -13,6 +13,7 @@ from kraft import Message
 from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kraft.service.controller_pb2 import BROKER_CONTROL_STATE_CONTROLLED_SHUTDOWN, BROKER_CONTROL_STATE_FENCED
 from kraft.service.controller_pb2_grpc import ControllerStub
+from kraft.service.heartbeat_pb2 import DescribeSessionsRequest
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub, add_HeartbeatServicer_to_server
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server
 from quorate.errors import ApiError, ErrorCode
@@ -47,6 +48,9 @@ from tests.services.scripted import WITHIN_S, ScriptedController, controller_at_
 SHAPE = Shape(partitions=6, brokers=3)
 ALL = {0, 1, 2}
 LEAVING = 1
+HEARD = 2
+STEP_MS = 100
+SILENT_MS = SESSION_TIMEOUT_MS + STEP_MS
 
 
 class Tracking:
@@ -85,6 +89,29 @@ class Tracking:
         broker = self.tracker.replica.state.brokers.get(broker_id)
         assert broker is not None
         return broker.epoch
+
+    async def pass_ms(self, ms: int, *, heard: NodeId | None = None) -> None:
+        """Time passes for a process that runs; meanwhile the heartbeats of one broker come."""
+        for _ in range(ms // STEP_MS):
+            self.clock.now_ms += STEP_MS
+            assert self.tracker.now_ms <= self.clock.now_ms
+            if heard is not None:
+                await self.beat(heard, offset=self.tracker.replica.applied)
+
+    async def valid(self) -> set[NodeId]:
+        """The brokers whose sessions are valid, as a controller is told."""
+        found = await self.stub.DescribeSessions(DescribeSessionsRequest(), timeout=WITHIN_S)
+        return {each.broker_id for each in found.sessions if each.valid}
+
+    async def fenced_after_ms(self, *, heard: NodeId) -> tuple[NodeId, int]:
+        """The broker that is fenced first while one other is heard, and how long that takes."""
+        begun_ms, asked = self.clock.now_ms, asyncio.ensure_future(self.controller.asked())
+        while not asked.done():
+            await self.pass_ms(STEP_MS, heard=heard)
+        request, answer = await asked
+        answer.set_result(0)
+        assert BROKER_CONTROL_STATE_FENCED == request.target
+        return request.broker_id, self.clock.now_ms - begun_ms
 
     async def beat(self, broker_id: NodeId, *, offset: Offset, leaves: bool = False) -> BrokerHeartbeatResponse:
         """One heartbeat at the door."""
@@ -127,11 +154,11 @@ async def tracking(directory: Path, records: Iterable[Message]) -> AsyncIterator
 
 
 async def test_who_is_fenced_is_watched_no_more(tmp_path: Path) -> None:
-    """All are silent, and the lowest id is named first: of the fenced one nothing is asked."""
+    """Two are silent, and the lowest id is named first: of the fenced one nothing is asked."""
     async with tracking(tmp_path, cluster(SHAPE)) as tracked:
         await tracked.write(BrokerRegistrationChangeRecord(0, tracked.epoch(0), fenced=1))
         await tracked.write(BrokerRegistrationChangeRecord(2, tracked.epoch(2)))  # what was before is seen by now
-        tracked.clock.now_ms = SESSION_TIMEOUT_MS + 1
+        await tracked.pass_ms(SILENT_MS, heard=HEARD)
         request, answer = await tracked.controller.asked()
 
         assert (1, BROKER_CONTROL_STATE_FENCED) == (request.broker_id, request.target)
@@ -157,7 +184,7 @@ async def test_nothing_is_kept_of_who_is_unregistered(tmp_path: Path) -> None:
 async def test_who_was_not_fenced_is_asked_for_again(tmp_path: Path) -> None:
     """The refusal is final for the call, as when a broker has just registered anew; the tracker looks again."""
     async with tracking(tmp_path, cluster(SHAPE)) as tracked:
-        tracked.clock.now_ms = SESSION_TIMEOUT_MS + 1
+        await tracked.pass_ms(SILENT_MS, heard=HEARD)
         first, answer = await tracked.controller.asked()
         answer.set_exception(ApiError(ErrorCode.STALE_BROKER_EPOCH, "it has registered anew"))
         second, answer = await tracked.controller.asked()
@@ -170,16 +197,48 @@ async def test_a_rack_is_fenced_without_a_pause_after_each_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with tracking(tmp_path, cluster(SHAPE)) as tracked:
-        tracked.clock.now_ms = SESSION_TIMEOUT_MS + 1
+        await tracked.pass_ms(SILENT_MS, heard=HEARD)
         fenced = []
-        for _ in ALL:
+        for _ in ALL - {HEARD}:
             request, answer = await tracked.controller.asked()
             monkeypatch.setattr(heartbeat_driver, "CHECK_S", 1_000)
             fenced.append(request.broker_id)
             change = BrokerRegistrationChangeRecord(request.broker_id, tracked.epoch(request.broker_id), fenced=1)
             answer.set_result(await tracked.write(change))
 
-        assert sorted(ALL) == fenced
+        assert sorted(ALL - {HEARD}) == fenced
+
+
+async def test_the_time_in_which_the_service_did_not_run_is_nobodys_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after SIGSTOP: what brokers sent meanwhile is still to be read. They have what was left of their sessions."""
+    monkeypatch.setattr(heartbeat_driver, "CHECK_S", 0)
+    async with tracking(tmp_path, cluster(SHAPE)) as tracked:
+        await tracked.pass_ms(5_000, heard=HEARD)
+        tracked.clock.now_ms += 30_000
+        valid = await tracked.valid()
+        fenced, after_ms = await tracked.fenced_after_ms(heard=HEARD)
+
+        assert ALL == valid
+        assert (0, True) == (fenced, after_ms >= SESSION_TIMEOUT_MS - 5_000 - STEP_MS)
+
+
+async def test_the_silence_of_all_fences_nobody_and_whoever_breaks_it_gives_each_a_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All gateways were away: in Kafka the listener and who counts are one process."""
+    monkeypatch.setattr(heartbeat_driver, "CHECK_S", 0)
+    async with tracking(tmp_path, cluster(SHAPE)) as tracked:
+        await tracked.pass_ms(60_000)
+        may_register_anew = await tracked.valid()
+        await tracked.beat(HEARD, offset=tracked.tracker.replica.applied)
+        valid = await tracked.valid()
+        fenced, after_ms = await tracked.fenced_after_ms(heard=HEARD)
+
+        assert set() == may_register_anew
+        assert ALL == valid
+        assert (0, True) == (fenced, after_ms >= SESSION_TIMEOUT_MS)
 
 
 @pytest.mark.parametrize(("behind", "goes"), [(1, False), (0, True)], ids=["one record behind", "caught up"])
