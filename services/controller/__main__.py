@@ -25,6 +25,7 @@ from quorate.runtime.clock import SystemClock
 from quorate.runtime.entry_guard import authorizer_of
 from quorate.runtime.loop import ServiceLife, run
 from quorate.runtime.process import ServiceProcess, Work, configured
+from quorate.runtime.process_rights import process_rights_of
 from quorate.runtime.server import Server
 from quorate.runtime.telemetry import Telemetry
 from quorate.runtime.transport import Transport
@@ -88,6 +89,7 @@ async def main(life: ServiceLife) -> None:
         sessions=asked.sessions,
         authorizer=authorizer_of(config),
         nodes=node_ids_of(config.node_rules),
+        processes=process_rights_of(config.process_rules),
         transport=transport,
     )
     log_in = CallLogins(apis.logins, config.sasl_mechanisms)

@@ -103,7 +103,7 @@ class AdminDoor:
         """Answers one envelope on the active controller, here or by forwarding. Raises ApiError."""
 
         async def here() -> AdminResponse:
-            return await self._answer(request, self._apis.authorizing.caller(context))
+            return await self._answer(request, self._apis.authorizing.caller(context, SUBMIT.name))
 
         self._apis.logins.check_live(login_of_call())  # a stream may outlive what it was opened with
         with self._span(request, context):
@@ -166,6 +166,7 @@ class AdminDoor:
             timeout_ms=timeout_of(api, asked),
             principal=caller.principal,
             is_token=caller.is_token,
+            passed_on_by=caller.passed_on_by,
             host=caller.host,
             client_id=caller.client_id,
             validate_only=request.validate_only,

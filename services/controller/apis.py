@@ -22,6 +22,7 @@ from quorate.placement import PlacementSpec
 from quorate.runtime.call_login import caller_of
 from quorate.runtime.client import Client
 from quorate.runtime.clock import Clock, SystemClock
+from quorate.runtime.process_rights import ProcessRights
 from quorate.runtime.transport import PLAIN, Transport
 from quorate.tls.node_ids import NodeIds
 from services.controller.authorizing import Authorizing
@@ -56,6 +57,7 @@ class Apis:
         sessions: SessionLookup | None = None,
         authorizer: StandardAuthorizer | None = None,
         nodes: NodeIds | None = None,
+        processes: ProcessRights | None = None,
         clock: Clock | None = None,
         transport: Transport = PLAIN,
     ) -> None:
@@ -66,7 +68,7 @@ class Apis:
         self.settings = settings
         self.cluster_id = cluster_id
         self.isr_updates = IsrUpdates()
-        self.authorizing = Authorizing(driver.engine, authorizer, partial(caller_of, transport), nodes)
+        self.authorizing = Authorizing(driver.engine, authorizer, partial(caller_of, transport), nodes, processes)
         self._quotas = MutationQuotas(settings.quota_windows)
         self._client_quotas = Committed(driver.engine, driver.engine.state.client_quotas)
         self.features = Committed(driver.engine, driver.engine.state.features)

@@ -8,7 +8,7 @@ once. Every decision goes to the `audit` log.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -27,17 +27,19 @@ from quorate.controller.engine.decision import Proposal
 from quorate.controller.engine.engine import Answer, Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
-from quorate.nouns import ANONYMOUS, EndpointType, Principal
+from quorate.nouns import ANONYMOUS, EndpointType, NodeId, Principal
 from quorate.runtime import audit, passing_on
 from quorate.runtime.call_login import login_of_call
 from quorate.runtime.claims import CLAIMS, check_claim
 from quorate.runtime.passing_on import CLIENT_ID, CLIENT_IS_TOKEN, FORWARDER_PRINCIPAL, GATEWAY_PRINCIPAL, HOP
 from quorate.runtime.peers import host_of
+from quorate.runtime.process_rights import CONTROLLER, PROCESS_RULES, ProcessRights
 from quorate.runtime.turns import in_turns
 from quorate.tls.node_ids import NodeIds
 from services.controller.api import Api
 from services.controller.call import Call
 from services.controller.forwarding import is_forwarded
+from services.controller.hops import NOT_FORWARDABLE, Hop, PassingOn, hops
 from services.controller.pending import LEADER_EPOCH, OFFSET
 from services.controller.screening import CallerRights
 
@@ -70,6 +72,8 @@ class Caller(NamedTuple):
     """The client id that the caller states, unverified."""
     is_token: bool = False
     """Whether it has logged in with a delegation token, by a call's metadata."""
+    passed_on_by: tuple[Requester, ...] = ()
+    """Those that passed the request on and speak for their own node alone, as a broker with an Envelope does."""
 
 
 class AdmittedCall(NamedTuple):
@@ -103,42 +107,70 @@ class Authorizing:
         authorizer: StandardAuthorizer | None,
         principal: Callable[[Any], Principal] = lambda context: ANONYMOUS,
         nodes: NodeIds | None = None,
+        processes: ProcessRights | None = None,
     ) -> None:
-        """`principal` says who makes a call, by its certificate; `nodes` says which node it is, None for any."""
+        """`principal` says who makes a call, by its certificate; `nodes` says which node it is, None for any.
+
+        `processes` says which process of the cluster it is: one needs no entry for what it calls.
+        """
         self._nodes = nodes
+        self._processes = processes
+        self._passing_on = PassingOn(
+            processes=processes, nodes=nodes, is_super=self._is_super, is_brokers=self._is_brokers
+        )
         self._principal = principal
         self._engine = engine
         self._authorizer = authorizer
         self._acls = Committed(engine, engine.state.acls)
 
-    def caller(self, context: Any) -> Caller:
-        """Returns the caller of an RPC; without a certificate its principal is ANONYMOUS.
+    def caller(self, context: Any, api: str) -> Caller:
+        """Returns the caller of an RPC; without a certificate its principal is ANONYMOUS. `api` is the API's name.
 
         For a call that was passed on it is the original caller, if each that passed it on (a controller, a gateway, the
-        broker that sent an Envelope to a gateway) has CLUSTER_ACTION, as with Kafka's envelopes (KIP-590). Raises
-        ApiError: CLUSTER_AUTHORIZATION_FAILED if one has not, PRINCIPAL_DESERIALIZATION_FAILURE.
+        broker that sent an Envelope to a gateway) has CLUSTER_ACTION, as with Kafka's envelopes (KIP-590), and may pass
+        on this API. Raises ApiError: CLUSTER_AUTHORIZATION_FAILED if not, PRINCIPAL_DESERIALIZATION_FAILURE.
         """
         metadata = tuple(context.invocation_metadata() or ())
         client_id = next((str(value) for key, value in metadata if key == CLIENT_ID), "")
         login = login_of_call()
         is_token = login is not None and login.is_token
-        here = Caller(self._principal(context), host_address(host_of(context.peer())), client_id, is_token)
+        sender = Requester(principal=self._principal(context), host=host_address(host_of(context.peer())))
+        here = Caller(sender.principal, sender.host, client_id, is_token)
         forwarded = is_forwarded(context)
         if not (forwarded or passing_on.is_passed_on(metadata)):
             return here
         hosts = list(map(host_address, passing_on.hosts(metadata)))
         gateway = passing_on.principal(metadata, GATEWAY_PRINCIPAL) if forwarded else ANONYMOUS
+        forwarder = passing_on.principal(metadata, FORWARDER_PRINCIPAL)
         is_token = forwarded and any(key == CLIENT_IS_TOKEN for key, _ in metadata)
-        for hop in (here, *_hops(here, hosts, passing_on.principal(metadata, FORWARDER_PRINCIPAL), gateway)):
-            self._check_hop(hop)
-        return Caller(passing_on.principal(metadata), hosts[0] if hosts else here.host, client_id, is_token)
+        passed = tuple(hops(sender, hosts, forwarder, gateway, is_forwarded=forwarded))
+        for hop in passed:
+            self._check_hop(hop, api)
+        own = tuple(hop.who for hop in passed if not self._passing_on.is_for_all(hop))
+        return Caller(passing_on.principal(metadata), hosts[0] if hosts else here.host, client_id, is_token, own)
 
-    def _check_hop(self, hop: Caller) -> None:
-        """Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) unless the hop may pass on requests of others."""
-        if not self.rights(hop, PASSED_ON)(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
-            refusal = _refusal(hop, AclOperation.CLUSTER_ACTION, "a request that was passed on")
-            refusal.metadata[HOP] = hop.host
-            raise self._of_now(refusal)
+    def _check_hop(self, hop: Hop, api: str) -> None:
+        """Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) unless the hop may pass on requests of others for this API."""
+        who = hop.who
+        is_process = self._processes is not None and self._processes.may_pass_on(who.principal)
+        may = self.rights(Caller(who.principal, who.host), PASSED_ON)
+        if not (is_process or may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)):
+            refusal = _refusal(who, AclOperation.CLUSTER_ACTION, "a request that was passed on")
+        elif not self._passing_on.allows(hop, api):
+            audit.deny(PASSED_ON, who, NOT_FORWARDABLE, api=api)
+            why = f"{api} is not forwardable (KIP-590): {who.principal} may not pass it on for another from {who.host}"
+            refusal = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
+        else:
+            return
+        refusal.metadata[HOP] = who.host
+        raise self._of_now(refusal)
+
+    def _is_super(self, principal: Principal) -> bool:
+        return self._authorizer is None or str(principal) in self._authorizer.super_users
+
+    def _is_brokers(self, node_id: NodeId) -> bool:
+        state = self._engine.state
+        return node_id in state.brokers and node_id not in state.controllers
 
     def check(self, api: Api, caller: Caller) -> None:
         """Checks the API's right on the cluster. Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) without it.
@@ -149,23 +181,31 @@ class Authorizing:
         if caller.is_token and api.name in ABOUT_TOKENS:
             why = f"{api.name} is not for those who have logged in with a delegation token"
             raise self._of_now(ApiError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, why))
-        right = api.right
-        if right is not None and not self.rights(caller, api.name)(right, ResourceType.CLUSTER, CLUSTER_NAME):
-            raise self._of_now(_refusal(caller, right, api.name))
+        if api.right is not None and not self._is_allowed(caller, api.right, api.name):
+            raise self._of_now(_refusal(_requester(caller), api.right, api.name))
         if api.needs_authorizer and self._authorizer is None:
             why = "authorizer.class.name is not set on this controller: there are no entries"
             raise self._of_now(ApiError(ErrorCode.SECURITY_DISABLED, why))
 
-    def check_node(self, api: Api, asked: Any, caller: Caller) -> None:
-        """Checks that the caller is the node for which it speaks. Raises ApiError(CLUSTER_AUTHORIZATION_FAILED).
+    def _is_allowed(self, caller: Caller, right: AclOperation, api: str) -> bool:
+        """Whether the caller may do an operation on the cluster, or is a process that calls this API."""
+        if self._processes is not None and self._processes.may_call(caller.principal, f"{CONTROLLER}/{api}"):
+            audit.allow(api, _requester(caller), PROCESS_RULES)
+            return True
+        return self.rights(caller, api)(right, ResourceType.CLUSTER, CLUSTER_NAME)
 
-        `asked` is Kafka's request, or the message of an API that Kafka does not have.
+    def check_node(self, api: Api, asked: Any, caller: Caller) -> None:
+        """Checks that the caller is the node for which it speaks, and who passed its request on, too.
+
+        Raises ApiError(CLUSTER_AUTHORIZATION_FAILED). `asked` is Kafka's request, or the message of an API that Kafka
+        does not have.
         """
         claimed = CLAIMS.get(api.name)
         if self._nodes is None or claimed is None:
             return
         try:
-            check_claim(self._nodes, claimed(asked), api=api.name, principal=caller.principal, host=caller.host)
+            for who in (*caller.passed_on_by, _requester(caller)):
+                check_claim(self._nodes, claimed(asked), api=api.name, principal=who.principal, host=who.host)
         except ApiError as refusal:
             raise self._of_now(refusal) from None
 
@@ -178,7 +218,7 @@ class Authorizing:
             why = f"api is {api!r}; it is one of {', '.join(sorted(AT_OTHER_SERVICES))}"
             raise ApiError(ErrorCode.INVALID_REQUEST, why, {"field": "api"})
         if not self.rights(caller, api)(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
-            raise self._of_now(_refusal(caller, AclOperation.CLUSTER_ACTION, api))
+            raise self._of_now(_refusal(_requester(caller), AclOperation.CLUSTER_ACTION, api))
 
     async def admit(self, call: Call) -> AdmittedCall:
         """Returns the call with only the items that the caller may use, and what refuses the others in its answer.
@@ -186,14 +226,14 @@ class Authorizing:
         Many items are checked in turns of the loop, each by the ACLs that are committed then.
         Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) if the request as a whole is not allowed.
         """
-        caller = Caller(call.principal, call.host, is_token=call.is_token)
+        caller = Caller(call.principal, call.host, is_token=call.is_token, passed_on_by=call.passed_on_by)
         self.check(call.api, caller)
         self.check_node(call.api, call.asked, caller)
         if self._authorizer is None:
             return AdmittedCall(call, None)
         rights = self.rights(caller, call.api.name)
         if _asks_for_controllers(call) and not rights(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-            raise self._of_now(_refusal(caller, AclOperation.ALTER, "DescribeCluster of controllers"))
+            raise self._of_now(_refusal(_requester(caller), AclOperation.ALTER, "DescribeCluster of controllers"))
         is_audited = not _asks_for_all(call)
         call = msgspec.structs.replace(
             call,
@@ -240,26 +280,14 @@ class Authorizing:
         return ruling
 
 
-def _hops(here: Caller, hosts: Sequence[str], forwarder: Principal, gateway: Principal) -> Iterator[Caller]:
-    """Yields those that passed a request on before it came here, the last one first.
-
-    Of a forwarder (the second of `hosts`, a broker with an Envelope) a gateway knows the principal, and of a `gateway`
-    (the last of them) the standby that has forwarded the call.
-    """
-    for number, host in reversed(list(enumerate(hosts))[1:]):
-        is_gateway = gateway != ANONYMOUS and number == len(hosts) - 1
-        named = gateway if is_gateway else forwarder if number == 1 else ANONYMOUS
-        yield here._replace(host=host, principal=named)
-
-
 def _requester(caller: Caller) -> Requester:
     return Requester(principal=caller.principal, host=caller.host)
 
 
-def _refusal(caller: Caller, operation: AclOperation, what: str) -> ApiError:
+def _refusal(who: Requester, operation: AclOperation, what: str) -> ApiError:
     return ApiError(
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-        f"{what} takes {operation.name} on the cluster, which {caller.principal} has not from {caller.host}",
+        f"{what} takes {operation.name} on the cluster, which {who.principal} has not from {who.host}",
     )
 
 

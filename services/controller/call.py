@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from quorate.authorizer import Requester
 from quorate.controller.access.rights import Allows, allows_all
 from quorate.controller.engine.deduplication import RequestId
 from quorate.nouns import ANONYMOUS, Offset, Principal
@@ -25,6 +26,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     principal: Principal = ANONYMOUS
     is_token: bool = False
     """Whether the caller has logged in with a delegation token, by the call's metadata."""
+    passed_on_by: tuple[Requester, ...] = ()
+    """As `authorizing.Caller` has it."""
     host: str = ""
     """The caller's IP address, as the server sees it; empty for this controller itself."""
     client_id: str = ""

@@ -161,7 +161,7 @@ class ControllerService:
 
     async def authorize(self, request: AuthorizeRequest, context: Any) -> AuthorizeResponse:
         """Answers if the caller for whom a gateway asks may act for the cluster. Raises ApiError if not."""
-        self._apis.authorizing.check_elsewhere(request.api, self._apis.authorizing.caller(context))
+        self._apis.authorizing.check_elsewhere(request.api, self._apis.authorizing.caller(context, AUTHORIZE.name))
         return AuthorizeResponse()
 
     async def list_error_reasons(self, request: ListErrorReasonsRequest, context: Any) -> ListErrorReasonsResponse:
@@ -188,7 +188,7 @@ class ControllerService:
             await asyncio.sleep(0)
 
         async def here() -> ProtobufMessage | bytes:
-            caller = self._apis.authorizing.caller(context)
+            caller = self._apis.authorizing.caller(context, api.name)
             asked = to_struct(request)
             if takes_turns:
                 await asyncio.sleep(0)
@@ -197,6 +197,7 @@ class ControllerService:
                 asked=asked,
                 principal=caller.principal,
                 is_token=caller.is_token,
+                passed_on_by=caller.passed_on_by,
                 host=caller.host,
                 client_id=caller.client_id,
                 timeout_ms=timeout_of(api, request),
@@ -244,7 +245,7 @@ class ControllerService:
 
     def _check(self, api: Api, context: Any) -> Caller:
         """Returns the caller. Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) if it may not send this request."""
-        caller = self._apis.authorizing.caller(context)
+        caller = self._apis.authorizing.caller(context, api.name)
         self._apis.authorizing.check(api, caller)
         return caller
 

@@ -11,6 +11,7 @@ from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.protocol.api_versions import Versions
 from quorate.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, all_apis
+from quorate.runtime import passing_on
 
 __all__ = ["ENVELOPE", "FORWARDABLE", "ROUTES", "SERVED", "Backend"]
 
@@ -52,17 +53,8 @@ ROUTES: Final[Mapping[int, Backend]] = {
 }
 """The service that answers an API, by API key; the RPC has the API's name."""
 
-FORWARDABLE: Final = frozenset(
-    _KEYS[name]
-    for name in (
-        "CreateTopics", "DeleteTopics", "CreateAcls", "DeleteAcls", "AlterConfigs", "CreatePartitions",
-        "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "ElectLeaders",
-        "IncrementalAlterConfigs", "AlterPartitionReassignments", "ListPartitionReassignments", "AlterClientQuotas",
-        "AlterUserScramCredentials", "DescribeQuorum", "UpdateFeatures", "UnregisterBroker", "AllocateProducerIds",
-        "AddRaftVoter", "RemoveRaftVoter", "UnregisterController",
-    )
-)  # fmt: skip
-"""The APIs that an Envelope may contain: Kafka's `ApiKeys.forwardable`."""
+FORWARDABLE: Final = frozenset(_KEYS[name] for name in passing_on.FORWARDABLE)
+"""The keys of the APIs that an Envelope may contain."""
 
 SERVED: Final[Versions] = {
     key: all_apis()[key].versions

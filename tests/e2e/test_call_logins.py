@@ -327,7 +327,7 @@ async def test_grpcurl_logs_in_with_the_lines_of_the_readme(admins: Admins, grpc
         "TOKEN_ID": token.token_id,
         "HMAC": base64.b64encode(token.hmac).decode(),
     }
-    readme = (ROOT / "services" / "README.md").read_text()
+    readme = (ROOT / "services" / "SECURITY.md").read_text()
     headers = re.findall(r"grpcurl -expand-headers -H '(authorization: [^']+)'", readme)
     store = str(admins.issuer.directory / "admins.pem")
     trusting = ("-cacert", str(admins.issuer.certificate), "-cert", store, "-key", store, "-max-time", str(WITHIN_S))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,6 @@ import grpc
 import pytest
 import pytest_asyncio
 from google.protobuf.message_factory import GetMessageClass
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
 from deploy.local.plan import CLIENTS, ClusterPlan, PlanTls, Process
 from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest
@@ -35,13 +34,32 @@ from quorate.authorizer import CLUSTER_NAME, STANDARD_AUTHORIZER
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.network.client import connect
-from quorate.nouns import METADATA_TOPIC, NodeId
+from quorate.nouns import NodeId
 from quorate.runtime.claims import CLAIMS
+from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_PRINCIPAL, PASSED_ON
+from quorate.runtime.process_rights import CALLS
+from services.controller.forwarding import FORWARDED
 from tests.e2e.calls import DEADLINE_MS, WITHIN_S, call_with_retries, eventually
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane, topics_request
+from tests.e2e.doors import (
+    DENIED,
+    DENIED_CODE,
+    MULTIPLEXED,
+    OF_ITS_CONTROLLER,
+    OF_NO_NODE,
+    OPERATOR,
+    OTHER,
+    OWN,
+    REQUESTS,
+    ROWS,
+    RPCS,
+    STATUSES,
+    TOPIC_DENIED,
+    Rpc,
+    speaking_for,
+)
 from tests.e2e.secured import PATIENCE
 from tests.network.certificates import Authority, authority
-from tests.services.rpcs import services
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -49,248 +67,10 @@ AUDITED: Final = "operation=ClusterAction host=127.0.0.1 resource=Cluster:LITERA
 RULES: Final = r"RULE:^CN=(.*?),O=cluster$/$1/L,DEFAULT"
 UNFENCED_MS: Final = 600_000
 """A broker's session timeout: no broker is fenced while the log is compared."""
-NODE_RULES: Final = r"RULE:^(quorum|controller|observer)-([0-9]+)$/$2/,RULE:^(heartbeat|gateway|clients).*$/*/"
+NODE_RULES: Final = r"RULE:^(quorum|controller|observer|operator)-([0-9]+)$/$2/,RULE:^(heartbeat|gateway|clients).*$/*/"
 """The plan's clients are all three brokers, so they speak for each."""
-DENIED: Final = "PERMISSION_DENIED"
-"""As a whole, before the request is looked at."""
-ANSWERED: Final = "OK"
-"""Nothing is told or done: what is refused is refused item by item, with the errors after it."""
-UNTOLD: Final = "OK, as anybody may know it"
-NO_TOKENS: Final = "FAILED_PRECONDITION"
-"""This cluster makes no delegation tokens."""
-
-MULTIPLEXED: Final = ("quorum", "controller", "heartbeat")
-"""The services that take streams of calls."""
-STATUSES: Final = {each.value[0]: each.name for each in grpc.StatusCode}
-
-DENIED_CODE: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-ROWS: Final[dict[str, str | tuple[str | ErrorCode, ...]]] = {
-    "Quorum/Vote": DENIED,
-    "Quorum/BeginQuorumEpoch": DENIED,
-    "Quorum/EndQuorumEpoch": DENIED,
-    "Quorum/Fetch": DENIED,
-    "Quorum/FetchStream": DENIED,
-    "Quorum/RelayFetchStream": DENIED,
-    "Quorum/RelayFetchSnapshot": DENIED,
-    "Quorum/FetchSnapshot": DENIED,
-    "Quorum/DescribeQuorum": DENIED,
-    "Quorum/FindQuorum": DENIED,
-    "Quorum/ApiVersions": DENIED,
-    "Quorum/AddRaftVoter": DENIED,
-    "Quorum/RemoveRaftVoter": DENIED,
-    "Quorum/UpdateRaftVoter": DENIED,
-    "Quorum/AlterQuorum": DENIED,
-    "Quorum/SetTargetVoters": DENIED,
-    "Quorum/ControllerPresence": DENIED,
-    "Quorum/TransferLeadership": DENIED,
-    "RaftClient/Append": DENIED,
-    "RaftClient/Listen": DENIED,
-    "RaftClient/CreateSnapshot": DENIED,
-    "RaftClient/ControllerHeartbeat": DENIED,
-    "RaftClient/Resign": DENIED,
-    "RaftClient/ConfirmLeadership": DENIED,
-    "RaftClient/UpgradeKRaftVersion": DENIED,
-    "RaftClient/RegisterWithKafka": DENIED,
-    "Controller/Submit": (ANSWERED, TOPIC_DENIED),
-    "Controller/AdminStream": (ANSWERED, TOPIC_DENIED),
-    "Controller/CreateTopics": (ANSWERED, TOPIC_DENIED),
-    "Controller/DeleteTopics": (ANSWERED, TOPIC_DENIED),
-    "Controller/CreatePartitions": (ANSWERED, TOPIC_DENIED),
-    "Controller/ElectLeaders": DENIED,
-    "Controller/AlterPartitionReassignments": DENIED,
-    "Controller/ListPartitionReassignments": DENIED,
-    "Controller/AlterPartition": DENIED,
-    "Controller/AllocateProducerIds": DENIED,
-    "Controller/AssignReplicasToDirs": DENIED,
-    "Controller/DescribeTopicPartitions": (ANSWERED, TOPIC_DENIED),
-    "Controller/DescribeCluster": UNTOLD,
-    "Controller/DescribeQuorum": DENIED,
-    "Controller/AddRaftVoter": DENIED,
-    "Controller/RemoveRaftVoter": DENIED,
-    "Controller/AlterQuorum": DENIED,
-    "Controller/TransferLeadership": DENIED,
-    "Controller/UpdateFeatures": DENIED,
-    "Controller/IncrementalAlterConfigs": (ANSWERED, TOPIC_DENIED),
-    "Controller/AlterConfigs": (ANSWERED, TOPIC_DENIED),
-    "Controller/DescribeConfigs": (ANSWERED, TOPIC_DENIED),
-    "Controller/DescribeUserScramCredentials": DENIED,
-    "Controller/AlterUserScramCredentials": DENIED,
-    "Controller/CreateDelegationToken": NO_TOKENS,
-    "Controller/RenewDelegationToken": NO_TOKENS,
-    "Controller/ExpireDelegationToken": NO_TOKENS,
-    "Controller/DescribeDelegationToken": NO_TOKENS,
-    "Controller/DescribeAcls": DENIED,
-    "Controller/CreateAcls": DENIED,
-    "Controller/DeleteAcls": DENIED,
-    "Controller/DescribeClientQuotas": DENIED,
-    "Controller/AlterClientQuotas": DENIED,
-    "Controller/BrokerRegistration": DENIED,
-    "Controller/UnregisterBroker": DENIED,
-    "Controller/ControllerRegistration": DENIED,
-    "Controller/UnregisterController": DENIED,
-    "Controller/ChangeBrokerState": DENIED,
-    "Controller/ApiVersions": UNTOLD,
-    "Controller/Authenticate": DENIED,
-    "Controller/Authorize": DENIED,
-    "Controller/ListErrorReasons": UNTOLD,
-    "Heartbeat/BrokerHeartbeat": DENIED,
-    "Heartbeat/BrokerHeartbeatStream": DENIED,
-    "Heartbeat/BrokerHeartbeats": DENIED,
-    "Heartbeat/DescribeSessions": DENIED,
-    "Placer/Place": DENIED,
-    "Placer/PlaceStream": DENIED,
-    "Observer/DescribeTopicPartitions": (ANSWERED, TOPIC_DENIED),
-    "Observer/DescribeCluster": UNTOLD,
-    "Observer/GetTrace": DENIED,
-    "Observer/ListTraces": DENIED,
-    "TraceService/Export": DENIED,
-}
-"""How each RPC ends for somebody with a certificate and no right at all."""
-
-TOPIC: Final = {"name": "theirs", "num_partitions": 1, "replication_factor": 1}
-CONFIG: Final = {"resource_type": 2, "resource_name": "theirs", "configs": [{"name": "retention.ms", "value": "1"}]}
-REQUESTS: Final[dict[str, dict[str, Any]]] = {
-    "Controller/Submit": {"create_topics": {"topics": [TOPIC]}},
-    "Controller/AdminStream": {"requests": [{"correlation_id": 1, "create_topics": {"topics": [TOPIC]}}]},
-    "Controller/CreateTopics": {"topics": [TOPIC]},
-    "Controller/DeleteTopics": {"topics": [{"name": "theirs"}]},
-    "Controller/CreatePartitions": {"topics": [{"name": "theirs", "count": 2}]},
-    "Controller/DescribeTopicPartitions": {"topics": [{"name": "theirs"}]},
-    "Controller/IncrementalAlterConfigs": {"resources": [CONFIG]},
-    "Controller/AlterConfigs": {"resources": [CONFIG]},
-    "Controller/DescribeConfigs": {"resources": [{"resource_type": 2, "resource_name": "theirs"}]},
-    "Controller/ChangeBrokerState": {"broker_id": 101, "target": 1},
-    "Observer/DescribeTopicPartitions": {"topics": [{"name": "theirs"}]},
-    "Controller/Authorize": {"api": "Vote"},
-}
-"""What is asked for where an empty request asks for nothing; other requests are empty."""
-
-
-OWN, OTHER = 2, 1
-"""The node that calls, by its certificate, and the one for which it speaks."""
-
-
-def speaking_for(node_id: NodeId) -> dict[str, dict[str, Any]]:
-    """Of each RPC whose request says which node its sender is: a request of this node, in an epoch long past."""
-    topic = METADATA_TOPIC
-    voter = {"topics": [{"topic_name": topic, "partitions": [{"replica_id": node_id}]}]}
-    leader = {"topics": [{"topic_name": topic, "partitions": [{"leader_id": node_id}]}]}
-    fetch = {"replica_state": {"replica_id": node_id}, "topics": [{"partitions": [{"fetch_offset": 1}]}]}
-    broker, voter_id = {"broker_id": node_id, "broker_epoch": 1}, {"voter_id": node_id}
-    return {
-        "Quorum/Vote": voter,
-        "Quorum/BeginQuorumEpoch": leader,
-        "Quorum/EndQuorumEpoch": leader,
-        "Quorum/Fetch": fetch,
-        "Quorum/FetchStream": fetch,
-        "Quorum/RelayFetchStream": fetch,
-        "Quorum/RelayFetchSnapshot": {"replica_id": node_id},
-        "Quorum/FetchSnapshot": {"replica_id": node_id},
-        "Quorum/UpdateRaftVoter": voter_id,
-        "Quorum/ControllerPresence": voter_id,
-        "Controller/AlterPartition": broker,
-        "Controller/AllocateProducerIds": broker,
-        "Controller/AssignReplicasToDirs": broker,
-        "Controller/BrokerRegistration": {"broker_id": node_id, "cluster_id": "another"},
-        "Controller/ControllerRegistration": {"controller_id": node_id},
-        "Controller/ChangeBrokerState": {**broker, "target": 1},
-        "Heartbeat/BrokerHeartbeat": broker,
-        "Heartbeat/BrokerHeartbeatStream": broker,
-        "Heartbeat/BrokerHeartbeats": {"heartbeats": [{"broker_id": OWN}, broker]},
-    }
-
-
-OF_ITS_CONTROLLER: Final = {name for name in ROWS if name.startswith("RaftClient/")}
-"""They name no node: a quorum node takes them of the controller beside it alone."""
-OF_NO_NODE: Final = {
-    *(name for name in ROWS if name.startswith(("Placer/", "Observer/", "TraceService/"))),
-    *("Quorum/DescribeQuorum", "Quorum/FindQuorum", "Quorum/ApiVersions", "Heartbeat/DescribeSessions"),
-    # An operator sends these, about every node.
-    *("Quorum/AddRaftVoter", "Quorum/RemoveRaftVoter", "Quorum/AlterQuorum", "Quorum/SetTargetVoters"),
-    *("Quorum/TransferLeadership", "Controller/UnregisterBroker", "Controller/UnregisterController"),
-    *("Controller/AddRaftVoter", "Controller/RemoveRaftVoter", "Controller/AlterQuorum"),
-    *("Controller/TransferLeadership", "Controller/Submit", "Controller/AdminStream"),
-    *("Controller/CreateTopics", "Controller/DeleteTopics", "Controller/CreatePartitions", "Controller/ElectLeaders"),
-    *("Controller/AlterPartitionReassignments", "Controller/ListPartitionReassignments"),
-    *("Controller/DescribeTopicPartitions", "Controller/DescribeCluster", "Controller/DescribeQuorum"),
-    *("Controller/UpdateFeatures", "Controller/IncrementalAlterConfigs", "Controller/AlterConfigs"),
-    *("Controller/DescribeConfigs", "Controller/DescribeUserScramCredentials"),
-    *("Controller/AlterUserScramCredentials", "Controller/CreateDelegationToken", "Controller/RenewDelegationToken"),
-    *("Controller/ExpireDelegationToken", "Controller/DescribeDelegationToken", "Controller/DescribeAcls"),
-    *("Controller/CreateAcls", "Controller/DeleteAcls", "Controller/DescribeClientQuotas"),
-    *("Controller/AlterClientQuotas", "Controller/ApiVersions", "Controller/Authenticate", "Controller/Authorize"),
-    "Controller/ListErrorReasons",
-}
-"""They say nothing of their sender."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rpc:
-    """One method of a service, as its descriptor has it."""
-
-    service: str
-    method: Any
-
-    @property
-    def name(self) -> str:
-        return f"{self.service.rpartition('.')[2]}/{self.method.name}"
-
-    def end(self, channel: grpc.Channel, asked: Mapping[str, Any] | None = None) -> str | tuple[str | ErrorCode, ...]:
-        """How a request ends: the name of its status, with the error codes in its answer if there are any.
-
-        gRPC's own threads send it: a stream that is refused while it is written to ends in its status.
-        """
-        kind = f"{_form(self.method.client_streaming)}_{_form(self.method.server_streaming)}"
-        ask = getattr(channel, kind)(
-            f"/{self.service}/{self.method.name}",
-            request_serializer=lambda message: message.SerializeToString(),
-            response_deserializer=GetMessageClass(self.method.output_type).FromString,
-        )
-        request = self.request(asked)
-        try:
-            call = ask(iter([request]) if self.method.client_streaming else request, timeout=WITHIN_S)
-            answer = next(call) if self.method.server_streaming else call
-        except grpc.RpcError as error:
-            return str(error.code().name)  # type: ignore[attr-defined]  # of a call it has one
-        return self.end_of(answer)
-
-    def request(self, asked: Mapping[str, Any] | None = None) -> Any:
-        """A request with these fields, by default with those of `REQUESTS`."""
-        return GetMessageClass(self.method.input_type)(**(REQUESTS.get(self.name, {}) if asked is None else asked))
-
-    def end_of(self, answer: Any) -> str | tuple[str | ErrorCode, ...]:
-        """How a request with this answer has ended."""
-        if self.name == "Controller/ListErrorReasons":
-            return UNTOLD  # a list of error codes, which are what it was asked for
-        codes = sorted(set(error_codes(answer)))
-        return (ANSWERED, *codes) if codes else UNTOLD
-
-
-def error_codes(message: Any) -> Iterator[ErrorCode]:
-    """Every error code in a message and in those within."""
-    for field, value in message.ListFields():
-        if field.name == "error_code" and value:
-            yield ErrorCode(value)
-        if field.message_type is not None:
-            for each in value if field.is_repeated else (value,):
-                yield from error_codes(each)
-
-
-def _form(is_stream: bool) -> str:
-    return "stream" if is_stream else "unary"
-
-
-def rpcs() -> Iterator[Rpc]:
-    for service in services():
-        if service.name == "Multiplexed":
-            continue  # it is open, as each call in it is judged by itself: see below
-        yield from (Rpc(service.full_name, method) for method in service.methods)
-    traces = trace_service_pb2.DESCRIPTOR.services_by_name["TraceService"]
-    yield from (Rpc(traces.full_name, method) for method in traces.methods)
-
-
-RPCS: Final = tuple(rpcs())
+PROCESS_RULES: Final = r"RULE:^(quorum|controller|gateway|heartbeat|placer|observer)-[0-9]{1,3}$/$1/"
+NOT_ACTIVE: Final = "UNAVAILABLE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +102,8 @@ async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Plane
         for process in plan.processes:
             if process.service != "gateway":
                 process.settings["authorizer.class.name"] = STANDARD_AUTHORIZER
-                process.settings["super.users"] = ";".join(f"User:{name}" for name in names)
+                process.settings["super.users"] = f"User:{CLIENTS};User:{OPERATOR}"
+                process.settings["principal.process.mapping.rules"] = PROCESS_RULES
                 process.settings["ssl.principal.mapping.rules"] = RULES
             if process.service in ("quorum", "controller", "heartbeat"):
                 process.settings["principal.node.id.mapping.rules"] = NODE_RULES
@@ -459,11 +240,11 @@ def ends_speaking_for(
 
 
 async def test_a_node_speaks_for_no_other_one(plane: Plane) -> None:
-    """A super user everywhere, by the certificate of another node; under its own id it is heard."""
+    """A super user everywhere, with the certificate of another node; under its own id it is heard."""
     other = {**speaking_for(OTHER), **{name: {} for name in OF_ITS_CONTROLLER}}
     own = speaking_for(OWN)
     del own["Controller/ControllerRegistration"]  # it would be one
-    certificate = shown(plane.issuer, plane.issuer.issue("one", f"/O=cluster/CN=controller-{OWN}"))
+    certificate = shown(plane.issuer, plane.issuer.issue("one", f"/O=cluster/CN={OPERATOR}"))
     before = await written(plane)
     refused = await asyncio.to_thread(ends_speaking_for, plane, other, certificate)
 
@@ -472,7 +253,7 @@ async def test_a_node_speaks_for_no_other_one(plane: Plane) -> None:
     heard = await asyncio.to_thread(ends_speaking_for, plane, own, certificate)
     assert {} == {name: end for name, end in heard.items() if end == DENIED}
     told = (plane.cluster.plan.directory / "quorum-1.log").read_text().splitlines()
-    audited = f"principal=User:controller-{OWN} {AUDITED}"
+    audited = f"principal=User:{OPERATOR} {AUDITED}"
     for name in [name for name in other if not name.startswith(("Controller/", "Heartbeat/"))]:
         lines = [line for line in told if f"{audited}.{name} rule=NodeIdMismatch claimed={OTHER}" in line]
         assert 1 == len(lines), name
@@ -494,6 +275,49 @@ async def test_a_broker_cannot_register_as_another_one_through_a_standby_either(
 
     denied, misled = DENIED_CODE, ErrorCode.INCONSISTENT_CLUSTER_ID
     assert {node_id: [denied, misled] for node_id in VOTERS} == found
+
+
+@pytest.mark.parametrize("process", ["heartbeat", "observer", "controller"])
+async def test_a_process_may_call_what_its_code_calls_and_nothing_else(plane: Plane, process: str) -> None:
+    """By its certificate, of which nothing else is known: it is no super user, and there is no entry for it."""
+    certificate = shown(plane.issuer, plane.issuer.issue(f"of-{process}", f"/O=cluster/CN={process}-7"))
+    calls = {f"{rpc.service}/{rpc.method.name}": rpc for rpc in RPCS}
+    its = {calls[f"{service}/{name}"].name for service, names in CALLS[process].items() for name in names}
+    before = await written(plane)
+    others = {rpc.name: REQUESTS.get(rpc.name, {}) for rpc in RPCS if rpc.name not in its}
+    found = await asyncio.to_thread(ends_speaking_for, plane, others, certificate)
+
+    assert {name: ROWS[name] for name in others} == found
+    assert before == await written(plane)
+
+
+def ends_naming(plane: Plane, node_id: NodeId, credentials: grpc.ChannelCredentials, mark: str) -> dict[str, str]:
+    """How each request about a node ends at a controller for who says that it passes it on for another."""
+    named = ((mark, "1"), (CLIENT_HOST, "10.0.0.1"), (CLIENT_PRINCIPAL, "User:heartbeat-9"))
+    found = {}
+    with grpc.secure_channel(plane.cluster.controller(node_id).address, credentials) as channel:
+        for name, asked in speaking_for(OTHER).items():
+            rpc = next(rpc for rpc in RPCS if rpc.name == name)
+            if plane.server(rpc).service == "controller":
+                found[name] = str(rpc.end(channel, asked, metadata=named))
+    return found
+
+
+@pytest.mark.parametrize("mark", [FORWARDED, PASSED_ON], ids=["as a standby", "as a gateway"])
+async def test_a_broker_does_not_act_as_another_by_naming_a_principal(plane: Plane, mark: str) -> None:
+    """It may act for the cluster, and the one that it names for every node."""
+    await allow(plane, "User:observer-1001", AclOperation.CLUSTER_ACTION)
+    certificate = shown(plane.issuer, plane.issuer.issue("forger", "/O=cluster/CN=observer-1001"))
+    before = await written(plane)
+    asked = {name for name in speaking_for(OTHER) if name.startswith("Controller/")}
+    found = {node_id: await asyncio.to_thread(ends_naming, plane, node_id, certificate, mark) for node_id in VOTERS}
+
+    for node_id, ends_there in found.items():
+        # A standby says to who forwards to it that it is not active, before it looks at anything.
+        assert asked == ends_there.keys()
+        assert set(ends_there.values()) <= {DENIED, NOT_ACTIVE}, node_id
+    assert dict.fromkeys(asked, DENIED) in found.values()
+    assert before == await written(plane)
 
 
 @pytest.mark.parametrize("who", ["nobody", "a foreigner", "one that has expired"])
@@ -594,3 +418,16 @@ async def test_what_a_gateway_passes_on_is_its_clients_also_through_a_standby(pl
         found[node_id] = [each.error_code for each in answer.topics]
 
     assert {node_id: [TOPIC_DENIED] for node_id in VOTERS} == found
+
+
+async def test_no_process_of_the_plane_was_refused_anything_by_another(plane: Plane) -> None:
+    """The last one here: all that they call is granted, without a super user or an entry among them."""
+    own = {f"principal=User:{process.name} " for process in plane.cluster.plan.processes}
+    denied = [
+        line
+        for process in plane.cluster.plan.processes
+        for line in (plane.cluster.plan.directory / f"{process.name}.log").read_text().splitlines()
+        if "kafka.authorizer.logger" in line and "denied" in line and any(each in line for each in own)
+    ]
+
+    assert [] == denied

@@ -22,6 +22,11 @@ def tell(request: str, who: Requester, operation: AclOperation, resource: AclRes
     _tell(ruling.allowed, request, who, operation, resource, rule=_Because(ruling))
 
 
+def allow(request: str, who: Requester, rule: str) -> None:
+    """Logs that CLUSTER_ACTION was allowed by a rule that is none of the authorizer's."""
+    _tell(True, request, who, AclOperation.CLUSTER_ACTION, CLUSTER, rule=rule)
+
+
 def deny(request: str, who: Requester, rule: str, **more: object) -> None:
     """Logs that CLUSTER_ACTION was denied by a rule that is none of the authorizer's; `more` are further fields."""
     _tell(False, request, who, AclOperation.CLUSTER_ACTION, CLUSTER, rule=rule, **more)

@@ -27,6 +27,7 @@ from quorate.nouns import Principal
 from quorate.runtime import audit
 from quorate.runtime.config import setting
 from quorate.runtime.peers import host_of
+from quorate.runtime.process_rights import OBSERVER, PROCESS_RULES, ProcessRights, process_rights_of
 from quorate.runtime.replica import Replica
 from quorate.runtime.setting_types import boolean
 from quorate.runtime.transport import Transport
@@ -42,6 +43,9 @@ class EntrySettings(Protocol):
 
     @property
     def super_users(self) -> frozenset[str]: ...
+
+    @property
+    def process_rules(self) -> str | None: ...
 
     @property
     def allow_everyone_if_no_acl_found(self) -> bool: ...
@@ -70,6 +74,7 @@ class EntryGuard:
     """Decides by a replica's entries. `operations` are what the methods take on the cluster.
 
     A method that is not there takes CLUSTER_ACTION; one with None is open, or its handler asks `allows` item by item.
+    A process of the cluster needs no entry for what it calls.
     """
 
     def __init__(
@@ -78,11 +83,13 @@ class EntryGuard:
         authorizer: StandardAuthorizer,
         replica: Replica,
         operations: Mapping[str, AclOperation | None],
+        processes: ProcessRights | None = None,
     ) -> None:
         self._principal = principal
         self._authorizer = authorizer
         self._replica = replica
         self._operations = operations
+        self._processes = processes
 
     def check(self, method: str, context: Any) -> Callable[[], None] | None:
         """Returns if the caller may call the method, with what asks that again by the entries of the time.
@@ -92,7 +99,11 @@ class EntryGuard:
         operation = self._operations.get(method, AclOperation.CLUSTER_ACTION)
         if operation is None:
             return None
-        recheck = partial(self._require, operation, method, self._requester(context))
+        who = self._requester(context)
+        if self._processes is not None and self._processes.may_call(who.principal, method):
+            audit.allow(method, who, PROCESS_RULES)
+            return None
+        recheck = partial(self._require, operation, method, who)
         recheck()
         return recheck
 
@@ -110,8 +121,11 @@ class EntryGuard:
         Without `is_audited` a denial is not audited, because it alone refuses nothing. Raises ApiError, as `require`.
         """
         who = self._requester(context)
+        is_reader = self._processes is not None and self._processes.may_call(who.principal, f"{OBSERVER}/{request}")
 
         def may(_: ClusterState, operation: AclOperation, kind: ResourceType, name: str) -> bool:
+            if is_reader and operation is AclOperation.DESCRIBE:
+                return True
             resource = AclResource(kind, name)
             ruling = self._ruling(who, operation, resource)
             if is_audited:
@@ -145,7 +159,10 @@ def entry_guard_of(
 ) -> EntryGuard | None:
     """Returns the guard that the settings ask for; None if everybody may call."""
     authorizer = authorizer_of(settings)
-    return None if authorizer is None else EntryGuard(transport.principal, authorizer, replica, operations)
+    if authorizer is None:
+        return None
+    processes = process_rights_of(settings.process_rules)
+    return EntryGuard(transport.principal, authorizer, replica, operations, processes)
 
 
 def rights_of(guard: EntryGuard | None, request: str, context: Any, *, is_audited: bool) -> Allows:

@@ -1,8 +1,8 @@
-"""Who may call a service that has no entries of the log to look at: the super users, by their certificates.
+"""Who may call a service that has no entries of the log to look at, by the certificate of the caller.
 
 A quorum node and a placer serve the cluster's own processes, and a raft request must depend on nothing that raft itself
-brings about: neither on a controller, nor on entries that a voter with an empty log does not have. So their callers are
-listed, as Kafka's controllers list each other in `super.users`; with an authorizer everybody else is refused.
+brings about: neither on a controller, nor on entries that a voter with an empty log does not have. So each of those
+processes may call what its code calls (`process_rights`), super users everything, and with an authorizer nobody else.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from quorate.nouns import Principal
 from quorate.runtime import audit
 from quorate.runtime.config import setting
 from quorate.runtime.peers import host_of
+from quorate.runtime.process_rights import PROCESS_RULES, ProcessRights, process_rights_of, process_rules_setting
 from quorate.runtime.setting_types import choice, optional, principals
 from quorate.runtime.transport import Transport
 from quorate.runtime.transport_settings import TransportSettings
@@ -38,33 +39,44 @@ class GuardedSettings(TransportSettings):
     super_users: frozenset[str] = setting(
         "super.users",
         principals(),
-        "Who may do everything here, whatever the entries say: the cluster's own processes, and its operators.",
+        "Who may do everything here, whatever the entries say: the cluster's operators.",
         default=frozenset(),
     )
+    process_rules: str | None = process_rules_setting()
 
 
 class Guard:
-    """Lets in the super users, by their certificates; tells each decision to the authorizer's log."""
+    """Lets in super users, and each process for what it calls; tells each decision to the authorizer's log."""
 
-    def __init__(self, principal: Callable[[Any], Principal], super_users: frozenset[str]) -> None:
+    def __init__(
+        self,
+        principal: Callable[[Any], Principal],
+        super_users: frozenset[str],
+        processes: ProcessRights | None = None,
+    ) -> None:
         self._principal = principal
         self._super_users = super_users
+        self._processes = processes
 
     def check(self, method: str, context: Any) -> None:
-        """Checks that the caller is among `super.users`, which do not change before the next restart.
+        """Checks that the caller may call the method, by settings that do not change before the next restart.
 
-        Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) if it is not.
+        Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) if it may not.
         """
-        who = self._principal(context)
-        host = host_of(context.peer())
-        is_allowed = str(who) in self._super_users
+        who = Requester(principal=self._principal(context), host=host_of(context.peer()))
+        if self._processes is not None and self._processes.may_call(who.principal, method):
+            audit.allow(method, who, PROCESS_RULES)
+            return
+        is_allowed = str(who.principal) in self._super_users
         ruling = Ruling(is_allowed, DefaultRule.SUPER_USER if is_allowed else DefaultRule.DEFAULT_DENY)
-        audit.tell(method, Requester(principal=who, host=host), AclOperation.CLUSTER_ACTION, CLUSTER, ruling)
+        audit.tell(method, who, AclOperation.CLUSTER_ACTION, CLUSTER, ruling)
         if not is_allowed:
-            why = f"{method} takes {who} among super.users of this service, and it is not there; it called from {host}"
-            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
+            why = f"{method} is for super.users, and for the processes of {PROCESS_RULES} that call it; {who.principal}"
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{why} is none of them; it called from {who.host}")
 
 
 def guard_of(settings: GuardedSettings, transport: Transport) -> Guard | None:
     """Returns the guard that the settings ask for; None if everybody may call."""
-    return Guard(transport.principal, settings.super_users) if settings.authorizer else None
+    if not settings.authorizer:
+        return None
+    return Guard(transport.principal, settings.super_users, process_rights_of(settings.process_rules))

@@ -18,6 +18,7 @@ __all__ = [
     "CLIENT_ID",
     "CLIENT_IS_TOKEN",
     "CLIENT_PRINCIPAL",
+    "FORWARDABLE",
     "FORWARDER_PRINCIPAL",
     "GATEWAY_PRINCIPAL",
     "HOP",
@@ -55,6 +56,17 @@ LISTENER: Final = "kraft-listener"
 
 LOGIN_REASON: Final = "login-reason"
 """Metadata key of a refused login: the reason as the client gets it, in the error_message of SaslAuthenticate."""
+
+FORWARDABLE: Final = frozenset(
+    {
+        "AddRaftVoter", "AllocateProducerIds", "AlterClientQuotas", "AlterConfigs", "AlterPartitionReassignments",
+        "AlterUserScramCredentials", "CreateAcls", "CreateDelegationToken", "CreatePartitions", "CreateTopics",
+        "DeleteAcls", "DeleteTopics", "DescribeQuorum", "ElectLeaders", "ExpireDelegationToken",
+        "IncrementalAlterConfigs", "ListPartitionReassignments", "RemoveRaftVoter", "RenewDelegationToken",
+        "UnregisterBroker", "UnregisterController", "UpdateFeatures",
+    }
+)  # fmt: skip
+"""The APIs that a broker may pass on for its clients: Kafka's `ApiKeys.forwardable` (KIP-590)."""
 
 CLIENT_ID_BYTES_MAX: Final = 1_000
 PRINCIPAL_BYTES_MAX: Final = 1_500

@@ -158,7 +158,7 @@ class PassedOn:
 def test_an_envelope_is_told_by_who_brought_it(said: Said) -> None:
     said.start("info")
     with pytest.raises(ApiError, match="CLUSTER_AUTHORIZATION_FAILED"):
-        Audited().authorizing.caller(PassedOn())
+        Audited().authorizing.caller(PassedOn(), "CreateTopics")
 
     assert [
         line(principal=str(ANONYMOUS), operation="ClusterAction", host="10.0.0.1", request="Envelope")
