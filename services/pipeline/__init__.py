@@ -11,6 +11,7 @@ jobs              the jobs of the command; `steps` prints their progress, `exits
 export            writes a source's rows as Parquet, by the workers; `row_files` how records are encoded there
 node_options      the arguments that name a running cluster's nodes
 what_if_text      prints the result of a what-if analysis
+difference_text   prints a difference from a checkpoint, without what may be a secret
 session           Spark sessions; `jvm_names` remembers what the driver asked the JVM for, `size` estimates what a
                   job reads, `memory` caches, `frames` has the schemas
 groups            what window functions compute, over arrays in Python workers; `payloads` parses JSON there

@@ -20,6 +20,7 @@ from services.pipeline import bronze, gold, verify
 from services.pipeline.bronze.claims import withdraw_halves
 from services.pipeline.bronze.spans import SPAN_FILES, SPANS, ingest_spans
 from services.pipeline.bronze.stream import ingest_stream
+from services.pipeline.difference_text import difference_text
 from services.pipeline.exits import DONE, FAILED, FOUND
 from services.pipeline.export import export
 from services.pipeline.memory import is_small
@@ -262,8 +263,7 @@ def _compare(tables: Tables) -> tuple[int, int]:
         say(f"{row['cluster_id']} at offset {row['snapshot_offset']}: {row['verdict']} ({row['source']})")
     count = replays.differences.count()
     for row in replays.differences.orderBy("cluster_id", "snapshot_offset", "kind", "key").take(SHOWN_MAX):
-        place = f"{row['cluster_id']} at offset {row['snapshot_offset']}: {row['kind']} {row['key']}"
-        say(f"{place}: replayed {row['replayed']}, the checkpoint has {row['checkpoint']}")
+        say(difference_text(row.asDict()))
     steps.done(f"{compared} checkpoints compared, {count} differences")
     return compared, count
 

@@ -31,7 +31,7 @@ from quorate.records import (
     VotersRecord,
     encode_record,
 )
-from quorate.storage.files import sync_directory
+from quorate.storage.files import DIRECTORY_MODE, FILE_MODE, sync_directory
 from quorate.storage.lock import DirectoryLock, Locked
 from quorate.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from quorate.storage.names import BOOTSTRAP, BOOTSTRAP_ID, PARTITION_DIRECTORY, segment_bases
@@ -47,10 +47,6 @@ DEFAULT_RELEASE: Final = "4.3"
 IN_ONE_CHECKPOINT: Final = 31
 """The metadata.version from which bootstrap records go into the checkpoint with the first voters, as with Kafka 4.4's
 formatter. Below it they go to bootstrap.checkpoint, which every release reads."""
-READABLE: Final = 0o644
-"""The mode of a bootstrap.checkpoint, as Kafka's."""
-PRIVATE: Final = 0o600
-"""Its mode with SCRAM users in it: with their keys, passwords can be guessed offline, and a server be impersonated."""
 DYNAMIC: Final = "one of --standalone, --initial-controllers and --no-initial-controllers"
 
 _CLUSTER_ID: Final = re.compile(r"[!-\[\]-~]+")
@@ -147,7 +143,8 @@ def write(found: FormatPlan, *, timestamp_ms: int) -> None:
     new = [each for each in found.directories if not each.is_formatted]
     with ExitStack() as locks:
         for directory in sorted(new, key=lambda each: not each.path.exists()):
-            directory.path.mkdir(parents=True, exist_ok=True)
+            # By the SCRAM keys in a log passwords can be guessed. Kafka leaves the mode to the umask.
+            directory.path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
             try:
                 locks.enter_context(DirectoryLock(directory.path))
             except Locked as locked:
@@ -317,20 +314,20 @@ def _write_directory(directory: DirectoryPlan, found: FormatPlan, timestamp_ms: 
     records = [encode_record(each, record_version(each, found.metadata_version)) for each in found.bootstrap]
     in_one = found.metadata_version >= IN_ONE_CHECKPOINT
     if not in_one:
-        _write_bootstrap(directory.path, records, timestamp_ms, mode=PRIVATE if found.scram else READABLE)
+        _write_bootstrap(directory.path, records, timestamp_ms)
     if directory.is_metadata and (found.node.is_controller if in_one else found.voters is not None):
         partition = directory.path / PARTITION_DIRECTORY
-        partition.mkdir(exist_ok=True)
+        partition.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
         _write_first(partition, found, records if in_one else (), timestamp_ms)
     sync_directory(directory.path)
     write_meta_properties(directory.path, directory.meta)
 
 
-def _write_bootstrap(directory: Path, records: Sequence[bytes], timestamp_ms: int, *, mode: int) -> None:
+def _write_bootstrap(directory: Path, records: Sequence[bytes], timestamp_ms: int) -> None:
     path = directory / BOOTSTRAP
     writer = SnapshotWriter(directory, BOOTSTRAP_ID, timestamp_ms=timestamp_ms, path=path)
     _write_checkpoint(writer, [(ControlType.SNAPSHOT_HEADER, encode(SnapshotHeaderRecord(), 0))], records)
-    path.chmod(mode)
+    path.chmod(FILE_MODE)
 
 
 def _write_first(partition: Path, found: FormatPlan, records: Sequence[bytes], timestamp_ms: int) -> None:
