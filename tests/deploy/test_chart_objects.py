@@ -8,8 +8,10 @@ from typing import Any, Final
 
 import pytest
 
+from quorate.nouns import Principal
 from quorate.runtime.config import ConfigError
 from quorate.runtime.loop import STOP_TIMEOUT_S
+from quorate.runtime.process_rights import process_rights_of
 from quorate.tls.ssl_principals import parse_rules
 from services.pipeline.__main__ import parser
 from services.pipeline.node_options import node_options
@@ -134,7 +136,9 @@ def test_values_reach_the_properties_as_they_were_written(objects: list[Json], t
     config = loaded(objects, spec, spec["containers"][0], tmp_path)
 
     assert 86_400_000 == config.retention_ms
-    assert "User:CN=b 1,O=x\\y" in config.super_users
+    rights = process_rights_of(config.process_rules)
+    assert rights is not None
+    assert {"broker"} == rights.of(Principal("User", "CN=b 1,O=x\\y"))
 
 
 def test_a_node_announces_the_name_that_its_certificate_is_for(objects: list[Json], tmp_path: Path) -> None:
@@ -150,29 +154,6 @@ def test_a_node_announces_the_name_that_its_certificate_is_for(objects: list[Jso
     assert quorum.metadata_log_dir == controller.metadata_log_dir
 
 
-def test_whoever_calls_a_guarded_service_is_among_its_super_users(objects: list[Json], tmp_path: Path) -> None:
-    """And nobody else of the release: a placer does not read the log."""
-    let_in = {
-        "quorum": {"quorum", "heartbeat", "observer", "admin"},
-        "controller": {"quorum", "heartbeat", "observer", "admin"},
-        "gateway": {"quorum", "heartbeat", "observer", "admin"},
-        "placer": {"quorum", "admin"},
-        "heartbeat": {"quorum", "admin"},
-        "observer": {"quorum", "heartbeat", "placer", "observer", "pipeline", "admin"},
-    }
-    seen = {}
-    for _, _, spec in pod_specs(objects):
-        for container in spec["containers"]:
-            if container["name"] in let_in:
-                config = loaded(objects, spec, container, tmp_path)
-                seen[container["name"]] = {str(who).removeprefix("User:") for who in config.super_users} & {
-                    "quorum", "heartbeat", "placer", "observer", "pipeline", "admin"
-                }  # fmt: skip
-                assert "org.apache.kafka.metadata.authorizer.StandardAuthorizer" == config.authorizer
-
-    assert let_in == seen
-
-
 def test_a_collector_that_is_there_may_bring_spans_to_observers(whole: list[Json], tmp_path: Path) -> None:
     """And all that the services send goes to it."""
     for name in ("q-quorate-observer", "q-quorate-placer"):
@@ -181,7 +162,9 @@ def test_a_collector_that_is_there_may_bring_spans_to_observers(whole: list[Json
         config = loaded(whole, spec, spec["containers"][0], tmp_path)
 
         assert "https://q-quorate-collector.kraft.svc:4317" == endpoint
-        assert (name == "q-quorate-observer") == ("User:collector" in config.super_users)
+        rights = process_rights_of(config.process_rules)
+        assert rights is not None
+        assert (name == "q-quorate-observer") == ("collector" in rights.of(Principal("User", "collector")))
 
 
 @pytest.mark.parametrize(

@@ -37,27 +37,36 @@ RULE:^CN=([^,]+)$/$1/,DEFAULT
 {{- printf "%s.%s" .Release.Namespace (include "quorate.fullname" .) -}}
 {{- end -}}
 
-{{/* A dict with root and component: who may call it. */}}
-{{- define "quorate.callers" -}}
-{{- $who := .root.Values.principals -}}
-{{- $people := concat (list $who.admin) $who.superUsers -}}
-{{- $callers := concat (list $who.quorum) $people -}}
-{{- if has .component (list "quorum" "controller" "gateway") -}}
-{{- $callers = concat $callers (list $who.heartbeat $who.observer) -}}
+{{/* Who may call everything: people. The release's own processes may call what their code calls. */}}
+{{- define "quorate.superUsers" -}}
+{{- concat (list .Values.principals.admin) .Values.principals.superUsers | uniq | join ";" -}}
 {{- end -}}
-{{- if has .component (list "quorum" "heartbeat") -}}
-{{- $callers = concat $callers $who.brokers -}}
-{{- end -}}
-{{- if eq .component "observer" -}}
-{{- $callers = concat $callers (list $who.heartbeat $who.placer $who.observer) $who.readers -}}
+
+{{/* A dict with root and component: principal.process.mapping.rules of those that call it; empty for a gateway. */}}
+{{- define "quorate.processRules" -}}
+{{- $who := .root.Values.principals -}}{{- $component := .component -}}
+{{- /* All nodes of the quorum show one certificate, in each of their containers. */ -}}
+{{- $processes := list (dict "names" (list $who.quorum) "process" (ternary "quorum+controller+gateway" "quorum+controller" .root.Values.gateway.enabled) "calls" (list "quorum" "controller" "placer" "heartbeat" "observer")) -}}
+{{- $processes = append $processes (dict "names" (list $who.heartbeat) "process" "heartbeat" "calls" (list "quorum" "controller" "observer")) -}}
+{{- $processes = append $processes (dict "names" (list $who.placer) "process" "placer" "calls" (list "observer")) -}}
+{{- $processes = append $processes (dict "names" (list $who.observer) "process" "observer" "calls" (list "quorum" "observer")) -}}
+{{- $processes = append $processes (dict "names" $who.brokers "process" "broker" "calls" (list "quorum" "heartbeat")) -}}
+{{- $processes = append $processes (dict "names" $who.readers "process" "reader" "calls" (list "observer")) -}}
 {{- if include "quorate.pipeline.isLive" .root -}}
-{{- $callers = append $callers $who.pipeline -}}
+{{- $processes = append $processes (dict "names" (list $who.pipeline) "process" "pipeline" "calls" (list "observer")) -}}
 {{- end -}}
 {{- if .root.Values.collector.enabled -}}
-{{- $callers = append $callers $who.collector -}}
+{{- $processes = append $processes (dict "names" (list $who.collector) "process" "collector" "calls" (list "observer")) -}}
+{{- end -}}
+{{- $rules := list -}}
+{{- range $each := $processes -}}
+{{- if has $component $each.calls -}}
+{{- range $each.names -}}
+{{- $rules = append $rules (printf "RULE:^%s$/%s/" (trimPrefix "User:" . | regexQuoteMeta | replace "/" "\\/") $each.process) -}}
 {{- end -}}
 {{- end -}}
-{{- $callers | uniq | join ";" -}}
+{{- end -}}
+{{- join "," $rules -}}
 {{- end -}}
 
 {{/* A dict with root, component and listener, the name of the only one; or listeners. What every service has. */}}
@@ -78,8 +87,11 @@ RULE:^CN=([^,]+)$/$1/,DEFAULT
   "ssl.client.auth" "required"
   "ssl.principal.mapping.rules" (include "quorate.principalMappingRules" .root)
   "authorizer.class.name" "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-  "super.users" (include "quorate.callers" (dict "root" .root "component" .component))
+  "super.users" (include "quorate.superUsers" .root)
 -}}
+{{- with include "quorate.processRules" . -}}
+{{- $_ := set $common "principal.process.mapping.rules" . -}}
+{{- end -}}
 {{- toJson $common -}}
 {{- end -}}
 

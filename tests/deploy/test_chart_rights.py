@@ -1,0 +1,122 @@
+"""Who may call what in a release, by the settings that the chart renders: least right by default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+
+from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import Principal
+from quorate.runtime.guard import Guard
+from quorate.runtime.process_rights import CALLS, process_rights_of
+from tests.deploy.chart import Json, pod_specs, render
+from tests.deploy.chart_programs import loaded
+from tests.services.rpcs import services
+
+VALUES: Final = {
+    "gateway": {"enabled": True},
+    "pipeline": {"enabled": True},
+    "collector": {"enabled": True},
+    "principals": {"brokers": ["User:CN=b/1.x,O=y"], "readers": ["User:ann"], "superUsers": ["User:root"]},
+}
+PEOPLE: Final = frozenset({"User:admin", "User:root"})
+SERVED: Final = {
+    "quorum": ("Quorum", "RaftClient"),
+    "controller": ("Controller",),
+    "placer": ("Placer",),
+    "heartbeat": ("Heartbeat",),
+    "observer": ("Observer", "Quorum", "TraceService"),
+}
+"""The gRPC services that each container serves."""
+CALLERS: Final = {
+    "quorum": {"quorum": ("quorum", "controller", "gateway"), "heartbeat": ("heartbeat",), "observer": ("observer",)},
+    "controller": {"quorum": ("quorum", "controller", "gateway"), "heartbeat": ("heartbeat",)},
+    "placer": {"quorum": ("quorum", "controller", "gateway")},
+    "heartbeat": {"quorum": ("quorum", "controller", "gateway"), "CN=b/1.x,O=y": ("broker",)},
+    "observer": {
+        "quorum": ("quorum", "controller", "gateway"),
+        "heartbeat": ("heartbeat",),
+        "placer": ("placer",),
+        "observer": ("observer",),
+        "pipeline": ("pipeline",),
+        "collector": ("collector",),
+        "ann": ("reader",),
+    },
+}
+"""Of each container, whose certificate is let in as which processes."""
+CALLERS["quorum"]["CN=b/1.x,O=y"] = ("broker",)
+NAMES: Final = ("quorum", "heartbeat", "placer", "observer", "pipeline", "collector", "ann", "CN=b/1.x,O=y", "mallory")
+
+
+@pytest.fixture(scope="module")
+def objects() -> list[Json]:
+    return render(VALUES)
+
+
+@pytest.fixture(scope="module")
+def configs(objects: list[Json], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    directory: Path = tmp_path_factory.mktemp("properties")
+    return {
+        each["name"]: loaded(objects, spec, each, directory)
+        for _, _, spec in pod_specs(objects)
+        for each in spec["containers"]
+        if each["name"] in (*SERVED, "gateway")
+    }
+
+
+def called(container: str, process: str) -> set[str]:
+    """The RPCs that a process calls at this container."""
+    return {
+        f"{service}/{name}"
+        for service, names in CALLS[process].items()
+        if service.rpartition(".")[2] in SERVED[container]
+        for name in names
+    }
+
+
+@pytest.mark.parametrize("container", sorted(SERVED))
+@pytest.mark.parametrize("name", NAMES)
+def test_each_certificate_may_call_what_its_processes_call_and_nothing_else(
+    configs: dict[str, Any], container: str, name: str
+) -> None:
+    config, who = configs[container], Principal("User", name)
+    rights = process_rights_of(config.process_rules)
+    assert rights is not None
+    methods = {f"{service.full_name}/{method.name}" for service in services() for method in service.methods}
+    methods |= {"opentelemetry.proto.collector.trace.v1.TraceService/Export"}
+    expected = {rpc for process in CALLERS[container].get(name, ()) for rpc in called(container, process)}
+    served = {rpc for rpc in methods if rpc.rpartition("/")[0].rpartition(".")[2] in SERVED[container]}
+
+    assert expected == {rpc for rpc in served if rights.may_call(who, rpc)}
+    assert rights.may_pass_on(who) == (name == "quorum")
+
+
+@pytest.mark.parametrize("container", ["quorum", "placer"])
+def test_observer_and_heartbeat_are_no_administrators_at_the_doors_without_entries(
+    configs: dict[str, Any], container: str
+) -> None:
+    """By the guard that the service has: all of its RPCs, against what the callers call."""
+    config = configs[container]
+    rights = process_rights_of(config.process_rules)
+    described = [service for service in services() if service.name in SERVED[container]]
+    for name in NAMES:
+        guard = Guard(lambda _, who=name: Principal("User", who), config.super_users, rights)
+        expected = {rpc for process in CALLERS[container].get(name, ()) for rpc in called(container, process)}
+        let_in = set()
+        for method in (f"{service.full_name}/{each.name}" for service in described for each in service.methods):
+            try:
+                guard.check(method, SimpleNamespace(peer=lambda: "ipv4:10.0.0.1:1"))
+                let_in.add(method)
+            except ApiError as refusal:
+                assert ErrorCode.CLUSTER_AUTHORIZATION_FAILED is refusal.code
+
+        assert expected == let_in, name
+
+
+def test_people_alone_are_super_users(configs: dict[str, Any]) -> None:
+    assert {"gateway", *SERVED} == configs.keys()
+    assert dict.fromkeys(configs, PEOPLE) == {name: config.super_users for name, config in configs.items()}
+    assert {"org.apache.kafka.metadata.authorizer.StandardAuthorizer"} == {each.authorizer for each in configs.values()}
