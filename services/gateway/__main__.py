@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import Final
 
+from quorate.network.buffers import Buffers
 from quorate.network.connections import ConnectionCounts
-from quorate.network.server import ConnectedClient, KafkaServer, Listening, serving
+from quorate.network.fair_turns import FairTurns
+from quorate.network.server import LARGE_AT_ONCE, ConnectedClient, KafkaServer, Listening, serving
 from quorate.runtime.claims import node_ids_of, warn_of_any
 from quorate.runtime.client import open_channel
 from quorate.runtime.config import ConfigError
@@ -113,10 +116,19 @@ async def _open(
     """Listens once the controller's features are known; is then ready while that is. Raises CannotListen."""
     await gateway.features.known.wait()
     counts = ConnectionCounts(limit=config.connections_max, limit_per_ip=config.connections_per_ip_max)
+    of_all = Listening(
+        handle=gateway,
+        served=SERVED,
+        describe_versions=gateway.features.describe,
+        counts=counts,
+        buffers=Buffers(config.held_bytes_max),
+        large=FairTurns(LARGE_AT_ONCE),
+        report=_report,
+    )
     servers: dict[str, KafkaServer] = {}
     async with AsyncExitStack() as opened:
         for each in config.listeners:
-            listening = _listening(config, each.name, security[each.name], gateway, counts)
+            listening = _listening(of_all, config, each.name, security[each.name], gateway)
             servers[each.name] = server = await opened.enter_async_context(_served(listening, each))
             log.info(
                 "speaking Kafka's protocol",
@@ -133,20 +145,16 @@ async def _open(
 
 
 def _listening(
-    config: GatewayConfig, name: str, security: ListenerSecurity, gateway: Gateway, counts: ConnectionCounts
+    of_all: Listening, config: GatewayConfig, name: str, security: ListenerSecurity, gateway: Gateway
 ) -> Listening:
-    return Listening(
+    return replace(
+        of_all,
         name=name,
-        handle=gateway,
-        served=SERVED,
-        describe_versions=gateway.features.describe,
         settings=config.connection_settings(name),
         connections_max=config.of_listeners[name].connections_max,
-        counts=counts,
         tls=security.tls,
         certified=security.certified,
         mechanisms=security.mechanisms(gateway.controller),
-        report=_report,
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from quorate.authorizer import STANDARD_AUTHORIZER
+from quorate.network.buffers import HELD_BYTES_MAX
 from quorate.network.connections import NO_LIMIT
 from quorate.nouns import NodeId
 from quorate.protocol import ServerSettings
@@ -37,6 +38,10 @@ from services.gateway.security import ListenerSettings
 REQUEST_BYTES_MAX: Final = 4 << 20
 """What the services take in one gRPC message; Kafka takes 100 MiB."""
 INT32_MAX: Final = 2**31 - 1
+CONNECTIONS_MAX: Final = 5_000
+"""Some 60 KB of memory each with TLS; a cluster of 1,000 brokers has 3,000. Kafka has no limit."""
+CONNECTIONS_PER_IP_MAX: Final = 1_000
+"""So that one address cannot take them all; enough for a proxy. Kafka has no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +81,22 @@ class GatewayConfig:
         default=ServerSettings().idle_ms_max,
     )
     connections_max: int = setting(
-        "max.connections", integer(1, NO_LIMIT), "How many connections are open at once, in all.", default=NO_LIMIT
+        "max.connections",
+        integer(1, NO_LIMIT),
+        "How many connections are open at once, in all.",
+        default=CONNECTIONS_MAX,
     )
     connections_per_ip_max: int = setting(
         "max.connections.per.ip",
         integer(1, NO_LIMIT),
         "How many of them come from one address.",
-        default=NO_LIMIT,
+        default=CONNECTIONS_PER_IP_MAX,
+    )
+    held_bytes_max: int = setting(
+        "queued.max.request.bytes",
+        size(1, INT32_MAX),
+        "What all connections hold together; with more, the one that holds most is closed.",
+        default=HELD_BYTES_MAX,
     )
 
     authorizer: str | None = setting(

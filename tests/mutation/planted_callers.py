@@ -8,6 +8,8 @@ from tests.mutation.planted import Planted
 
 TEXT: Final = "tests/growth/test_text.py::test_text_of_a_caller_costs_no_more_than_its_length"
 
+CALLERS: Final = "tests/network/test_many_callers.py"
+
 CALLER_BUGS: Final = (
     Planted(
         number="C1",
@@ -32,5 +34,37 @@ CALLER_BUGS: Final = (
         right='return f"{hidden[:limit]} … {len(text)} characters"',
         wrong="return hidden",
         test="tests/runtime/test_logs.py::test_a_long_value_is_cut_and_no_part_of_a_secret_is_left",
+    ),
+    Planted(
+        number="C4",
+        what="a connection is served until it is empty",
+        file="libs/quorate/network/server.py",
+        right="asyncio.get_running_loop().call_soon(self._take_turn)",
+        wrong="self._take_turn()",
+        test=f"{CALLERS}::test_each_connection_has_one_request_answered_in_a_turn_of_the_loop",
+    ),
+    Planted(
+        number="C5",
+        what="a large request is decoded at once",
+        file="libs/quorate/network/fair_turns.py",
+        right="        await asyncio.sleep(0)",
+        wrong="        continue",
+        test=f"{CALLERS}::test_a_large_request_is_decoded_in_steps_and_one_with_too_many_items_is_not",
+    ),
+    Planted(
+        number="C6",
+        what="halves of requests are kept without a limit",
+        file="libs/quorate/network/buffers.py",
+        right="while self._total > self._limit:",
+        wrong="while False:",
+        test=f"{CALLERS}::test_halves_of_requests_are_not_kept_beyond_the_limit_of_all_connections",
+    ),
+    Planted(
+        number="C7",
+        what="unknown tagged fields are not counted",
+        file="libs/quorate/wire/decoder_source.py",
+        right='*self._expected("n", "        ")]',
+        wrong="]",
+        test="tests/wire/test_codec.py::test_unknown_tagged_fields_count_as_items",
     ),
 )

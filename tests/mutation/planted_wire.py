@@ -25,7 +25,9 @@ WIRE_BUGS: Final = (
         what="answers leave as they come",
         file=f"{PROTOCOL}/server.py",
         right="        while self._slots and self._slots[0].is_filled:\n"
-        "            self._out.append(self._slots.popleft().data)",
+        "            slot = self._slots.popleft()\n"
+        "            self._in_flight_bytes -= slot.size + len(slot.data)\n"
+        "            self._out.append(slot.data)",
         wrong="        self._slots.remove(slot)\n        self._out.append(slot.data)",
         test=f"{CONNECTION}::test_answers_go_out_in_the_order_of_the_requests",
     ),
@@ -33,8 +35,8 @@ WIRE_BUGS: Final = (
         number="W3",
         what="any number of requests is in flight",
         file=f"{PROTOCOL}/server.py",
-        right="self.closing is None and not evaluates and len(self._slots) < self._settings.in_flight_max",
-        wrong="self.closing is None and not evaluates",
+        right="return len(self._slots) < self._settings.in_flight_max",
+        wrong="return True",
         test=f"{CONNECTION}::test_a_client_that_sends_more_than_is_allowed_in_flight_is_not_read_from",
     ),
     Planted(
@@ -97,8 +99,9 @@ WIRE_BUGS: Final = (
         number="W11",
         what="an answer without a form ends the whole server",
         file="libs/quorate/network/server.py",
-        right="except Exception as problem:",
-        wrong="except OSError as problem:",
+        right="except Exception as problem:  # a fault of ours, of which other connections know nothing\n"
+        "            self._end",
+        wrong="except OSError as problem:\n            self._end",
         test="tests/network/test_network.py::"
         "test_an_answer_that_the_version_cannot_carry_ends_the_connection_and_no_other",
     ),

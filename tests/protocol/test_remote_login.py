@@ -10,7 +10,7 @@ from kraft.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticat
 from kraft.api.sasl_handshake import SaslHandshakeRequest
 from quorate.errors import ErrorCode
 from quorate.nouns import Principal
-from quorate.protocol import Close, Evaluate, Request, ServerConnection, ServerSettings, api_of
+from quorate.protocol import Close, Evaluate, Request, ServerConnection, ServerSettings, Taken, api_of
 from quorate.protocol.frames import Frames, frame
 from quorate.protocol.messages import decode_body
 from quorate.protocol.sasl.mechanism import Answered, Login, SaslError
@@ -43,7 +43,7 @@ def connection(reauth_ms_max: int = 0) -> ServerConnection:
         wall_ms=lambda: 0,
     )
     made.receive_data(sent(SaslHandshakeRequest("ELSEWHERE"), 1), 0)
-    assert made.next_event(0) is None
+    assert Taken() == made.next_event(0)
     made.data_to_send(0)
     return made
 
@@ -111,6 +111,7 @@ def test_messages_without_headers_after_the_first_version_of_the_handshake() -> 
         wall_ms=lambda: 0,
     )
     server.receive_data(sent(SaslHandshakeRequest("ELSEWHERE"), 0) + frame(b"bare"), 0)
+    assert Taken() == server.next_event(0)
     asked = server.next_event(0)
 
     assert isinstance(asked, Evaluate)
@@ -133,6 +134,7 @@ def test_a_login_is_renewed_by_the_same_user_while_a_request_is_under_way(
 
     server.receive_data(sent(DescribeClusterRequest(), 1) + sent(SaslHandshakeRequest("ELSEWHERE"), 1), later_ms)
     request = server.next_event(later_ms)
+    assert Taken() == server.next_event(later_ms)
     assert isinstance(request, Request)
     server.receive_data(sent(SaslAuthenticateRequest(b"again"), 2), later_ms)
     asked = server.next_event(later_ms)

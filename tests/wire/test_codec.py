@@ -12,6 +12,7 @@ from kraft import Message
 from kraft.api.create_topics import CreateTopicsRequest
 from kraft.api.create_topics_pb2 import CreateTopicsRequest as CreateTopicsOverGrpc
 from kraft.api.delete_topics import DeleteTopicsRequest
+from kraft.api.describe_cluster import DescribeClusterRequest
 from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kraft.api.fetch import FetchRequest
 from kraft.api.sasl_handshake import SaslHandshakeRequest
@@ -21,7 +22,7 @@ from kraft.metadata.topic_record import TopicRecord
 from kraft.protocol.request_header import RequestHeader
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.wire import walk
-from quorate.wire.codec import decode, encode
+from quorate.wire.codec import decode, encode, stepped_decoder
 from quorate.wire.primitives import uvarint
 from quorate.wire.protobuf import to_protobuf, to_struct
 from quorate.wire.schema import layout_of
@@ -40,6 +41,10 @@ def test_reads_what_it_writes(drawn: tuple[Message, int]) -> None:
     assert message == decode(type(message), data, version)
     assert data == walk.write(layout_of(type(message)), version, message)
     assert (message, len(data)) == walk.read(layout_of(type(message)), version, data, 0)
+    steps = stepped_decoder(type(message), version, items_max=1_000)(data, 0)
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert (message, len(data)) == end.value.value
 
 
 @settings(max_examples=2000, deadline=None)
@@ -254,3 +259,14 @@ def _without_unknown(message: Message) -> Message:
             value = tuple(_without_unknown(item) for item in value)
         values[name] = value
     return type(message)(**{**values, "unknown_tags": ()})
+
+
+def test_unknown_tagged_fields_count_as_items() -> None:
+    """Each costs a tuple and its bytes, and takes two bytes on the wire."""
+    message = DescribeClusterRequest(unknown_tags=tuple((tag, b"") for tag in range(100, 200)))
+    encoded = encode(message, 1)
+
+    with pytest.raises(StopIteration):
+        next(stepped_decoder(DescribeClusterRequest, 1, items_max=100)(encoded, 0))
+    with pytest.raises(Corrupt, match="more than 99 items in all lists together"):
+        next(stepped_decoder(DescribeClusterRequest, 1, items_max=99)(encoded, 0))

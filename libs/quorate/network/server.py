@@ -13,10 +13,12 @@ from typing import Final, cast
 
 from kraft import Message
 from quorate.errors import Corrupt
+from quorate.network.buffers import Buffers
 from quorate.network.connections import NO_LIMIT, ConnectionCounts
+from quorate.network.fair_turns import FairTurns, in_turns
 from quorate.network.tls import TlsError, TlsServer
 from quorate.nouns import ANONYMOUS, Principal
-from quorate.protocol import Close, Evaluate, Request, ServerConnection, ServerSettings
+from quorate.protocol import Close, Evaluate, LargeRequest, ProtocolError, Request, ServerConnection, ServerSettings
 from quorate.protocol.api_versions import Versions
 from quorate.protocol.sasl.mechanism import Answered, SaslError
 from quorate.protocol.sasl.server import Mechanisms
@@ -24,8 +26,12 @@ from quorate.protocol.server import DescribeVersions
 
 __all__ = ["ConnectedClient", "Handle", "KafkaServer", "Listening", "Unanswerable", "serving"]
 
-WRITE_BUFFER_BYTES: Final = 256 * 1024
+WRITE_BUFFER_BYTES: Final = 64 * 1024
 """Beyond so many bytes that a client has not taken, it is not read from until it takes them."""
+READ_BYTES: Final = 64 * 1024
+"""How much is read from one connection at once."""
+LARGE_AT_ONCE: Final = 2
+"""How many large requests are decoded or under way at once: each may take some 40 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +78,10 @@ class Listening:
     """Kafka's `listener.name.<name>.max.connections`: beyond it a connection is closed."""
     counts: ConnectionCounts = field(default_factory=ConnectionCounts)
     """The connections of all listeners of the process."""
+    buffers: Buffers = field(default_factory=Buffers)
+    """What the connections of all listeners of the process hold."""
+    large: FairTurns = field(default_factory=lambda: FairTurns(LARGE_AT_ONCE))
+    """The turns of large requests, at all listeners of the process."""
     report: Report = lambda _reason, _client: None
     now_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000
     """What idle time and sessions are measured by: a clock that is never set, as Kafka's `nanoTime`."""
@@ -88,12 +98,14 @@ class KafkaServer:
         self._tasks = tasks
         self._open: set[_Driver] = set()
         self.close: Callable[[], None] = lambda: None
+        self.read_buffer = bytearray(READ_BYTES)
+        """Into which each connection is read; what it has is taken at once."""
 
     def __len__(self) -> int:
         """How many connections are open."""
         return len(self._open)
 
-    def driver(self) -> asyncio.Protocol:
+    def driver(self) -> asyncio.BufferedProtocol:
         """Returns the driver of the next connection."""
         return _Driver(self)
 
@@ -155,7 +167,7 @@ async def _listening(
         server.abort_all()
 
 
-class _Driver(asyncio.Protocol):
+class _Driver(asyncio.BufferedProtocol):
     """One connection: socket events to the `ServerConnection`, its bytes to the socket."""
 
     def __init__(self, server: KafkaServer) -> None:
@@ -175,6 +187,7 @@ class _Driver(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._may_write = True
         self._reads = True
+        self._has_turn = False
         self._idle: asyncio.TimerHandle | None = None
         self._admitted = False
         self._closing = False
@@ -208,18 +221,26 @@ class _Driver(asyncio.Protocol):
             task.cancel()
         if self._admitted:
             self._server.remove(self)
-        self._transport = None
+        self._transport = self._tls = None
+        self._connection.forget()
+        self._note_held()
 
-    def data_received(self, data: bytes) -> None:
-        if self._closing:
-            return
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._server.read_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if not self._closing:
+            self._receive(bytes(memoryview(self._server.read_buffer)[:nbytes]))
+
+    def _receive(self, data: bytes) -> None:
         try:
             plain = data if self._tls is None else self._decrypted(self._tls, data)
         except (TlsError, Corrupt, ValueError) as problem:
             self._end(Close(reason=str(problem)))
             return
         self._connection.receive_data(plain, self._now_ms())
-        self._advance()
+        if not self._has_turn:
+            self._take_turn()
         if self._tls is not None and self._tls.has_ended:
             self._finish()
 
@@ -232,7 +253,7 @@ class _Driver(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._may_write = True
-        self._read_or_not()
+        self._advance()
 
     # -- between socket and connection
 
@@ -251,21 +272,51 @@ class _Driver(asyncio.Protocol):
             self._connection.principal = ANONYMOUS if certificate is None else self._listening.certified(certificate)
         return plain
 
-    def _advance(self) -> None:
-        """Handles what has come, and sends what is ready."""
-        if self._transport is None or self._closing or self._transport.is_closing():
+    @property
+    def _has_ended(self) -> bool:
+        return self._transport is None or self._closing or self._transport.is_closing()
+
+    def _take_turn(self) -> None:
+        """Handles one request; more of this connection wait until the others have had theirs, as in Kafka."""
+        self._has_turn = False
+        if self._has_ended or not self._may_write:
             return
-        while (event := self._connection.next_event(self._now_ms())) is not None:
-            match event:
-                case Request():
-                    self._begin(f"{event.api.name}: the handler failed", partial(self._answer, event))
-                case Evaluate():
-                    self._begin("a login: what answers it failed", partial(self._evaluate, event))
-                case Close():
-                    self._end(event)
-                    return
+        try:
+            event = self._connection.next_event(self._now_ms())
+        except Exception as problem:  # a fault of ours, of which other connections know nothing
+            event = Close(reason=f"what answers a request by itself failed: {problem!r}")
+        match event:
+            case Request() as request:
+                self._begin(f"{request.api.name}: the handler failed", partial(self._answer, request))
+            case LargeRequest() as large:
+                self._begin(f"{large.api.name}: the handler failed", partial(self._answer_large, large))
+            case Evaluate() as evaluate:
+                self._begin("a login: what answers it failed", partial(self._evaluate, evaluate))
+            case Close() as close:
+                self._end(close)
+                return
+        self._advance()
+
+    def _advance(self) -> None:
+        """Sends what is ready, and has the next request wait for its turn of the loop."""
+        if self._has_ended:
+            return
         self._send()
         self._read_or_not()
+        self._note_held()
+        if self._connection.has_event and self._may_write and not self._has_turn:
+            self._has_turn = True
+            asyncio.get_running_loop().call_soon(self._take_turn)
+
+    def _note_held(self) -> None:
+        unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        held = 0 if self._transport is None else self._connection.held_bytes + unsent
+        self._listening.buffers.note(self, self.client.host, held, self._leave)
+
+    def _leave(self, reason: str) -> None:
+        """Ends the connection at once, to make room."""
+        self._end(Close(reason=reason))
+        self.abort()
 
     def _begin(self, fault: str, work: Callable[[], Awaitable[None]]) -> None:
         task = self._server.begin(self._guarded(fault, work))
@@ -287,6 +338,16 @@ class _Driver(asyncio.Protocol):
         if self._connection.closing is None and self._transport is not None:
             self._connection.respond(request, response)
             self._advance()
+
+    async def _answer_large(self, large: LargeRequest) -> None:
+        """Decodes a request in steps, each in a turn of the loop, and answers it."""
+        async with self._listening.large.turn(self.client.host):
+            try:
+                request = await in_turns(large.steps)
+            except ProtocolError as problem:
+                self._end(Close(reason=str(problem)))
+                return
+            await self._answer(request)
 
     async def _evaluate(self, event: Evaluate) -> None:
         """Has another process answer a message of a login."""
@@ -315,8 +376,8 @@ class _Driver(asyncio.Protocol):
 
     def _read_or_not(self) -> None:
         """A client that does not take its answers, or has as many requests open as it may, is not read from."""
-        wants = self._may_write and self._connection.wants_data
-        if self._transport is None or self._closing or wants == self._reads or self._transport.is_closing():
+        wants = self._may_write and self._connection.wants_data and not self._connection.has_event
+        if self._transport is None or self._has_ended or wants == self._reads:
             return
         self._reads = wants
         if wants:

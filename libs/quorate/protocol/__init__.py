@@ -12,7 +12,7 @@ sasl                    logins: PLAIN, SCRAM, delegation tokens
 from quorate.protocol.apis import ApiMessageType, all_apis, api_of
 from quorate.protocol.client import ClientConnection
 from quorate.protocol.errors import ProtocolError
-from quorate.protocol.events import Close, ConnectionReady, Evaluate, Request, Response
+from quorate.protocol.events import Close, ConnectionReady, Evaluate, LargeRequest, Request, Response, Taken
 from quorate.protocol.server import ServerConnection
 from quorate.protocol.settings import ClientSettings, ServerSettings
 
@@ -23,11 +23,13 @@ __all__ = [
     "Close",
     "ConnectionReady",
     "Evaluate",
+    "LargeRequest",
     "ProtocolError",
     "Request",
     "Response",
     "ServerConnection",
     "ServerSettings",
+    "Taken",
     "all_apis",
     "api_of",
 ]

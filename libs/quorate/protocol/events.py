@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 
 from kraft import Message
@@ -10,7 +11,7 @@ from quorate.nouns import ANONYMOUS, Principal
 from quorate.protocol.apis import ApiMessageType
 from quorate.protocol.sasl.mechanism import RemoteMechanism
 
-__all__ = ["Close", "ConnectionReady", "Evaluate", "Request", "Response"]
+__all__ = ["Close", "ConnectionReady", "Evaluate", "LargeRequest", "Request", "Response", "Taken"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -22,6 +23,19 @@ class Request:
     message: Message
     principal: Principal = ANONYMOUS
     is_token: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LargeRequest:
+    """A request that takes long to decode: `steps` return it, and raise ProtocolError. No other is taken meanwhile."""
+
+    api: ApiMessageType
+    steps: Generator[None, None, Request]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A request that the connection has answered by itself, such as ApiVersions: the answer is among the bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,15 +25,27 @@ class Frames:
     def __len__(self) -> int:
         return len(self._buffer)
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether `take` has something to say: a whole frame is there, or a size that is refused."""
+        if len(self._buffer) < SIZE_BYTES:
+            return False
+        size = self._size()
+        return not 0 < size <= self.size_max or len(self._buffer) >= SIZE_BYTES + size
+
     def receive_data(self, data: bytes) -> None:
         """Appends bytes of the stream."""
         self._buffer += data
+
+    def clear(self) -> None:
+        """Forgets what was not taken, and gives its memory back."""
+        self._buffer = bytearray()
 
     def take(self) -> bytes | None:
         """Returns the next whole frame without its size, or None before it is there. Raises ProtocolError."""
         if len(self._buffer) < SIZE_BYTES:
             return None
-        size = int.from_bytes(self._buffer[:SIZE_BYTES], signed=True)
+        size = self._size()
         if not 0 < size <= self.size_max:
             raise ProtocolError(f"frame size is {size}; it must be from 1 to {self.size_max}")
         if len(self._buffer) < SIZE_BYTES + size:
@@ -41,6 +53,9 @@ class Frames:
         taken = bytes(self._buffer[SIZE_BYTES : SIZE_BYTES + size])
         del self._buffer[: SIZE_BYTES + size]
         return taken
+
+    def _size(self) -> int:
+        return int.from_bytes(self._buffer[:SIZE_BYTES], signed=True)
 
 
 def frame(*parts: bytes) -> bytes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Generator
+from typing import Final, TypeVar
 
 from kraft import Message
 from kraft.api.api_versions import ApiVersionsResponse
@@ -11,13 +12,22 @@ from kraft.protocol.response_header import ResponseHeader
 from quorate.errors import Corrupt, ErrorCode
 from quorate.protocol.apis import API_VERSIONS, ApiMessageType, all_apis
 from quorate.protocol.errors import ProtocolError
-from quorate.wire.codec import decoder, encode
+from quorate.wire.codec import decoder, encode, stepped_decoder
 
-__all__ = ["decode_body", "decode_request_header", "decode_response_header", "encode_request", "encode_response"]
+__all__ = [
+    "decode_body",
+    "decode_body_in_steps",
+    "decode_request_header",
+    "decode_response_header",
+    "encode_request",
+    "encode_response",
+]
 
 M = TypeVar("M", bound=Message)
 
 _KEY_AND_VERSION_BYTES = 4
+_HEADER_BYTES_MAX: Final = 64 * 1024
+"""More than the longest client id; tagged fields beyond it would cost more than the request."""
 
 
 def encode_request(
@@ -55,7 +65,8 @@ def decode_request_header(frame: bytes) -> tuple[ApiMessageType, RequestHeader, 
         raise ProtocolError(
             f"request_api_version is {version}; {api.name} has versions {api.versions[0]} to {api.versions[-1]}"
         )
-    header, position = _decode(RequestHeader, frame, 0, api.request_header_version(version), f"{api.name} v{version}")
+    start = frame if len(frame) <= _HEADER_BYTES_MAX else frame[:_HEADER_BYTES_MAX]
+    header, position = _decode(RequestHeader, start, 0, api.request_header_version(version), f"{api.name} v{version}")
     return api, header, position
 
 
@@ -70,6 +81,20 @@ def decode_body(message: type[M], frame: bytes, position: int, version: int) -> 
     Bytes after it are ignored, as in Kafka's `AbstractRequest.parseRequest`.
     """
     return _decode(message, frame, position, version, f"v{version}")[0]
+
+
+def decode_body_in_steps(
+    message: type[M], frame: bytes, position: int, version: int, *, items_max: int
+) -> Generator[None, None, M]:
+    """Decodes a large body in steps, each of some milliseconds, and returns it. Raises ProtocolError.
+
+    With more than `items_max` items in all lists together it ends at the first that is too much, before it is decoded.
+    """
+    try:
+        found, _ = yield from stepped_decoder(message, version, items_max=items_max)(frame, position)
+    except Corrupt as damage:
+        raise ProtocolError(f"v{version}: {damage}") from None
+    return found
 
 
 def _decode(message: type[M], frame: bytes, position: int, version: int, what: str) -> tuple[M, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from kraft import Message
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -15,9 +15,9 @@ from quorate.nouns import ANONYMOUS
 from quorate.protocol.api_versions import Versions, for_version, has_valid_software, unsupported_version
 from quorate.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, ApiMessageType
 from quorate.protocol.errors import ProtocolError
-from quorate.protocol.events import Close, Evaluate, Request
+from quorate.protocol.events import Close, Evaluate, LargeRequest, Request, Taken
 from quorate.protocol.frames import Frames, frame
-from quorate.protocol.messages import decode_body, decode_request_header, encode_response
+from quorate.protocol.messages import decode_body, decode_body_in_steps, decode_request_header, encode_response
 from quorate.protocol.sasl.mechanism import Answered, SaslError
 from quorate.protocol.sasl.server import Mechanisms, ServerAuthenticator
 from quorate.protocol.sasl.session import Session
@@ -41,9 +41,10 @@ _OUT_OF_PLACE: dict[int, Message] = {
 class ServerConnection:
     """One connection. `served` are the versions of each API that the listener accepts, ApiVersions among them.
 
-    The driver calls `receive_data` with what it read, takes events with `next_event` until that is None, and sends
-    `data_to_send`. It reads on only while `wants_data`: so a client that does not take its answers, or sends more
-    than `in_flight_max` requests, is not read from.
+    The driver calls `receive_data` with what it read, takes events with `next_event`, of which each is one frame of the
+    client's, until that is None, and sends `data_to_send`. Between two of them it lets other connections have theirs.
+    It reads on only while `wants_data`: so a client that sends more than `in_flight_max` requests, or a large one, is
+    not read from.
     """
 
     def __init__(
@@ -66,6 +67,9 @@ class ServerConnection:
         size_max = settings.sasl_receive_bytes_max if self._login else settings.request_bytes_max
         self._frames = Frames(size_max=size_max)
         self._slots: deque[_Slot] = deque()
+        self._large: RequestHeader | None = None
+        """The large request that is not answered yet."""
+        self._in_flight_bytes = 0
         self._out: list[bytes] = []
         self._active_at_ms = now_ms
         self.session: Session | None = None
@@ -79,7 +83,19 @@ class ServerConnection:
     def wants_data(self) -> bool:
         """Whether the driver should read on."""
         evaluates = self._login is not None and self._login.asking is not None
-        return self.closing is None and not evaluates and len(self._slots) < self._settings.in_flight_max
+        if self.closing is not None or evaluates or self._large is not None:
+            return False
+        return len(self._slots) < self._settings.in_flight_max
+
+    @property
+    def has_event(self) -> bool:
+        """Whether `next_event` has one more: then the driver need not read on."""
+        return self.wants_data and self._frames.is_ready
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes are held here for the client: requests that are not whole or not answered, and answers."""
+        return len(self._frames) + self._in_flight_bytes
 
     @property
     def in_flight(self) -> int:
@@ -104,19 +120,27 @@ class ServerConnection:
         self._out.clear()
         return data
 
-    def next_event(self, now_ms: int) -> Request | Evaluate | Close | None:
-        """Returns a request or a login's message to answer, or Close once; None if it takes more bytes or answers."""
-        while self.wants_data:
-            try:
-                taken = self._frames.take()
-                if taken is None:
-                    return None
-                event = self._logging_in(taken, now_ms) if self._login else self._request(taken, now_ms)
-            except ProtocolError as problem:
-                return self._close(str(problem))
-            if event is not None:
-                return event
-        return None
+    def next_event(self, now_ms: int) -> Request | LargeRequest | Evaluate | Taken | Close | None:
+        """Takes one frame: returns a request or a login's message to answer, Taken, or Close once.
+
+        None if it takes more bytes or answers.
+        """
+        if not self.wants_data:
+            return None
+        try:
+            taken = self._frames.take()
+            if taken is None:
+                return None
+            event = self._logging_in(taken, now_ms) if self._login else self._request(taken, now_ms)
+        except ProtocolError as problem:
+            return self._close(str(problem))
+        return Taken() if event is None else event
+
+    def forget(self) -> None:
+        """Gives back the memory of a connection that has ended."""
+        self._frames.clear()
+        self._slots.clear()
+        self._out.clear()
 
     def evaluated(self, outcome: Answered | SaslError, now_ms: int) -> Close | None:
         """Takes the answer to the login's message that `next_event` gave, or why it is refused: then Close is next."""
@@ -136,9 +160,14 @@ class ServerConnection:
                 request.api, response, version=header.request_api_version, correlation_id=header.correlation_id
             )
             slot.data = frame(encoded)
+        if self._large is request.header:
+            self._large = None
+        self._in_flight_bytes += len(slot.data)
         slot.is_filled = True
         while self._slots and self._slots[0].is_filled:
-            self._out.append(self._slots.popleft().data)
+            slot = self._slots.popleft()
+            self._in_flight_bytes -= slot.size + len(slot.data)
+            self._out.append(slot.data)
 
     def _close(self, reason: str, delay_ms: int = 0) -> Close:
         self.closing = Close(reason=reason, delay_ms=delay_ms)
@@ -146,7 +175,7 @@ class ServerConnection:
 
     # -- requests
 
-    def _request(self, data: bytes, now_ms: int) -> Request | Evaluate | Close | None:
+    def _request(self, data: bytes, now_ms: int) -> Request | LargeRequest | Evaluate | Close | None:
         api, header, position = decode_request_header(data)
         version = header.request_api_version
         session = self.session
@@ -156,21 +185,41 @@ class ServerConnection:
         if session is not None and session.has_expired(now_ms):
             return self._close(f"the session of {session.login.principal} has expired (connections.max.reauth.ms)")
         if api.key == API_VERSIONS:
-            self._slots.append(_Slot(header))
+            self._await_answer(header, data)
             response = self._versions(header, data, position)
             self._fill_last(api, header, response)
             return None
         if version not in self._served.get(api.key, ()):
             raise ProtocolError(f"request_api_version is {version}; {api.name} is not enabled in it on this listener")
+        if len(data) > self._settings.large_bytes:
+            self._large = header
+            self._await_answer(header, data)
+            return LargeRequest(api=api, steps=self._decoded(api, header, data, position))
         message = decode_body(api.request, data, position, version)
-        self._slots.append(_Slot(header))
+        self._await_answer(header, data)
         if api.key in _OUT_OF_PLACE:
             self._fill_last(api, header, _OUT_OF_PLACE[api.key])
             return None
-        login = session.login if session else None
+        return self._to_answer(api, header, message)
+
+    def _decoded(
+        self, api: ApiMessageType, header: RequestHeader, data: bytes, position: int
+    ) -> Generator[None, None, Request]:
+        """Decodes a large request in steps. Raises ProtocolError."""
+        version, items_max = header.request_api_version, self._settings.items_max
+        message = yield from decode_body_in_steps(api.request, data, position, version, items_max=items_max)
+        return self._to_answer(api, header, message)
+
+    def _to_answer(self, api: ApiMessageType, header: RequestHeader, message: Message) -> Request:
+        login = self.session.login if self.session else None
         if login is None:
             return Request(api=api, header=header, message=message, principal=self.principal)
         return Request(api=api, header=header, message=message, principal=login.principal, is_token=login.is_token)
+
+    def _await_answer(self, header: RequestHeader, data: bytes) -> None:
+        """Keeps a place for the answer among those of the requests before and after."""
+        self._slots.append(_Slot(header, size=len(data)))
+        self._in_flight_bytes += len(data)
 
     def _fill_last(self, api: ApiMessageType, header: RequestHeader, response: Message) -> None:
         self.respond(Request(api=api, header=header, message=response), response)
@@ -222,6 +271,7 @@ class ServerConnection:
         """Sends bytes after the answers that are still to come."""
         if self._slots:
             self._slots.append(_Slot(None, data=data, is_filled=True))
+            self._in_flight_bytes += len(data)
         else:
             self._out.append(data)
 
@@ -229,9 +279,13 @@ class ServerConnection:
 class _Slot:
     """The place of one answer in the order of requests."""
 
-    __slots__ = ("data", "header", "is_filled")
+    __slots__ = ("data", "header", "is_filled", "size")
 
-    def __init__(self, header: RequestHeader | None, *, data: bytes = b"", is_filled: bool = False) -> None:
+    def __init__(
+        self, header: RequestHeader | None, *, size: int = 0, data: bytes = b"", is_filled: bool = False
+    ) -> None:
+        """`size` is the request's, in bytes."""
+        self.size = size
         self.header = header
         self.data = data
         self.is_filled = is_filled

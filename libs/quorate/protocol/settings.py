@@ -13,8 +13,11 @@ class ServerSettings:
 
     request_bytes_max: int = 100 * 1024 * 1024
     """Kafka's `socket.request.max.bytes`: the largest request, in bytes."""
-    sasl_receive_bytes_max: int = 512 * 1024
-    """Kafka's `sasl.server.max.receive.size`: the largest request before the client has logged in, in bytes."""
+    sasl_receive_bytes_max: int = 64 * 1024
+    """Kafka's `sasl.server.max.receive.size`: the largest request before the client has logged in, in bytes.
+
+    Kafka's default of 512 KiB is for tickets and tokens of mechanisms that are not here.
+    """
     idle_ms_max: int = 10 * 60 * 1000
     """Kafka's `connections.max.idle.ms`: a connection without traffic for longer is closed."""
     reauth_ms_max: int = 0
@@ -23,6 +26,10 @@ class ServerSettings:
     """Kafka's `connection.failed.authentication.delay.ms`: how long a failed login waits for its answer."""
     in_flight_max: int = 16
     """How many requests of one connection are open at once, answered in order. Kafka handles one at a time."""
+    large_bytes: int = 16 * 1024
+    """A request with more bytes is decoded in steps, and is the only one of its connection until it is answered."""
+    items_max: int = 100_000
+    """The most items of all lists of such a request together: twice as many as a service takes in one request."""
 
     def __post_init__(self) -> None:
         assert self.request_bytes_max > 0, self.request_bytes_max

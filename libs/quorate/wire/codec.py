@@ -7,14 +7,14 @@ tagged fields that the schema does not know. What was encoded is decoded to the 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache
 from typing import TypeVar
 
 from kraft import Message
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.wire import compile, walk
-from quorate.wire.codec_source import Short
+from quorate.wire.codec_source import Items, Short, TooManyItems
 from quorate.wire.schema import Layout, layout_of
 
 M = TypeVar("M", bound=Message)
@@ -74,6 +74,28 @@ def decoder(message: type[M], version: int) -> Callable[[bytes, int], tuple[M, i
         except _MISFITS as misfit:
             walk.read(layout, version, data, position)
             raise AssertionError(f"compiled and walked decoders disagree on {data!r}") from misfit
+
+    return decode
+
+
+def stepped_decoder(
+    message: type[M], version: int, *, items_max: int
+) -> Callable[[bytes, int], Generator[None, None, tuple[M, int]]]:
+    """Returns what decodes a message as `decoder` does, in steps of `ITEMS_PER_STEP` items, and `items_max` at most."""
+    layout = _layout(message, version)
+    read = compile.stepped_decoder(layout, version)
+
+    def decode(data: bytes, position: int) -> Generator[None, None, tuple[M, int]]:
+        items = Items(items_max)
+        try:
+            found: tuple[M, int] = yield from read(data, position, len(data), items)
+        except TooManyItems:
+            raise Corrupt(f"{layout.name}: more than {items_max} items in all lists together") from None
+        except _MISFITS:
+            # `walk` would find the field, and hold up the others for as long as it takes.
+            what = f"{len(data) - position} bytes that are no message of version {version}"
+            raise Corrupt(f"{layout.name}: {what}, and too many to say where") from None
+        return found
 
     return decode
 

@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 from quorate.wire.codec_source import CodecSource
-from quorate.wire.decoder_source import Decode, DecoderSource
+from quorate.wire.decoder_source import Decode, DecoderSource, SteppedDecode, SteppedDecoderSource
 from quorate.wire.encoder_source import Encode, EncoderSource
 from quorate.wire.schema import Layout
 
@@ -27,6 +27,14 @@ def decoder(layout: Layout, version: int) -> Decode:
     """Returns the function that decodes one message or struct of this layout."""
     source = DecoderSource(layout, version, decoder)
     built: Decode = _built("decode", source, source.lines())
+    return built
+
+
+@cache
+def stepped_decoder(layout: Layout, version: int) -> SteppedDecode:
+    """Returns the decoder of large messages of this layout, a generator."""
+    source = SteppedDecoderSource(layout, version, stepped_decoder)
+    built: SteppedDecode = _built("decode", source, source.lines())
     return built
 
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from quorate.wire.codec_source import (
     FIXED,
+    ITEMS_PER_STEP,
     SHARED_ARRAY_BYTES_MAX,
     SHARED_ARRAYS_MAX,
     TOO_LONG,
     CodecSource,
+    Items,
     old_length,
 )
 from quorate.wire.schema import Field, FieldType, Layout, default_of, struct_class
 
 Decode = Callable[[bytes, int, int], tuple[Any, int]]
 """The type of a decoder: (buffer, position, end) → (message, position after it)."""
+SteppedDecode = Callable[[bytes, int, int, Items], Generator[None, None, tuple[Any, int]]]
+"""The type of a decoder that works in steps, and counts items."""
 
 
 class _SharedArrays(dict[bytes, tuple[Any, ...]]):
@@ -42,13 +46,13 @@ _ARRAYS = {kind: _SharedArrays(kind) for kind in FIXED}
 class DecoderSource(CodecSource):
     """The source of `decode(b, p, e)`; `nested` returns the decoder of a struct within."""
 
-    def __init__(self, layout: Layout, version: int, nested: Callable[[Layout, int], Decode]) -> None:
+    def __init__(self, layout: Layout, version: int, nested: Callable[[Layout, int], Any]) -> None:
         super().__init__(layout, version)
         self._nested = nested
 
     def lines(self) -> list[str]:
         """Returns the lines of the function."""
-        lines = ["def decode(b, p, e):"]
+        lines = self._head()
         for fixed, fields in self.runs(self.plain):
             lines += self._fixed(fields) if fixed else self._read(fields[0])
         lines += self._tags()
@@ -56,6 +60,21 @@ class DecoderSource(CodecSource):
         make = self.name(struct_class(self.layout), "make")
         lines += [f"    return {make}({', '.join([*values, 'unknown'])}), p"]
         return lines
+
+    def _head(self) -> list[str]:
+        return ["def decode(b, p, e):"]
+
+    def _call(self, read: str) -> str:
+        """Returns the call of a nested decoder."""
+        return f"{read}(b, p, e)"
+
+    def _expected(self, count: str, indent: str) -> list[str]:
+        """Returns the lines before the items of a list, of which there are `count`."""
+        return []
+
+    def _item_done(self, indent: str) -> list[str]:
+        """Returns the lines after each item of a list."""
+        return []
 
     def _default(self, field: Field) -> str:
         return self.name(default_of(field), "default")
@@ -107,13 +126,13 @@ class DecoderSource(CodecSource):
         assert field.struct is not None
         read = self.name(self._nested(field.struct, self.version), "read")
         if not field.nullable_in(self.version):
-            return [f"    {into}, p = {read}(b, p, e)"]
+            return [f"    {into}, p = {self._call(read)}"]
         return [
             "    p += 1",
             "    if b[p - 1] == 255:",
             f"        {into} = None",
             "    elif b[p - 1] == 1:",
-            f"        {into}, p = {read}(b, p, e)",
+            f"        {into}, p = {self._call(read)}",
             "    else:",
             "        raise Short",
         ]
@@ -123,19 +142,20 @@ class DecoderSource(CodecSource):
         if field.kind in FIXED:
             width = _ARRAYS[field.kind].width
             arrays = self.name(_ARRAYS[field.kind], "arrays")
-            lines += [f"        q = p + n * {width} - {width}", *self._bounded()]
+            lines += [*self._expected("n - 1", "        "), f"        q = p + n * {width} - {width}", *self._bounded()]
             lines += [f"        {into} = {arrays}[b[p:q]]", "        p = q"]
             if not self.compact(field):
                 return lines
             # most arrays of numbers in a log are empty
             empty = ["    if b[p] == 1:", f"        {into} = ()", "        p += 1", "    else:"]
             return [*empty, *(f"    {line}" for line in lines)]
-        lines += ["        if n - 1 > e - p:", "            raise Short", "        items = []"]
+        lines += ["        if n - 1 > e - p:", "            raise Short", *self._expected("n - 1", "        ")]
+        lines += ["        items = []"]
         lines += ["        for _ in range(n - 1):"]
         if field.kind is FieldType.STRUCT:
             assert field.struct is not None
             read = self.name(self._nested(field.struct, self.version), "read")
-            lines += [f"            item, p = {read}(b, p, e)"]
+            lines += [f"            item, p = {self._call(read)}"]
         else:
             assert field.kind is FieldType.STRING, (self.layout, field)
             size = (
@@ -152,7 +172,8 @@ class DecoderSource(CodecSource):
                 "            item = b[p:q].decode()",
                 "            p = q",
             ]
-        return [*lines, "            items.append(item)", f"        {into} = tuple(items)"]
+        lines += ["            items.append(item)", *self._item_done("            ")]
+        return [*lines, f"        {into} = tuple(items)"]
 
     def _tags(self) -> list[str]:
         lines = [f"    _{f.name} = {self._default(f)}" for f in self.tagged]
@@ -160,7 +181,8 @@ class DecoderSource(CodecSource):
         if not self.flexible:
             return lines
         lines += ["    n = b[p]", "    p += 1", "    if n:", "        others = []"]
-        lines += ["        if n > 127:", "            n, p = read_uvarint(b, p - 1)", "        for _ in range(n):"]
+        lines += ["        if n > 127:", "            n, p = read_uvarint(b, p - 1)", *self._expected("n", "        ")]
+        lines += ["        for _ in range(n):", *self._item_done("            ")]
         lines += ["            tag, size = b[p], b[p + 1]", "            p += 2"]
         lines += ["            if tag > 127 or size > 127:"]
         lines += ["                tag, p = read_uvarint(b, p - 2)", "                size, p = read_uvarint(b, p)"]
@@ -177,3 +199,20 @@ class DecoderSource(CodecSource):
         else:
             lines += ["            others.append((tag, b[p:stop]))", "            p = stop"]
         return [*lines, "        unknown = tuple(others)"]
+
+
+class SteppedDecoderSource(DecoderSource):
+    """The source of a generator `decode(b, p, e, t)`: it yields after so many items, and counts them in `t`."""
+
+    def _head(self) -> list[str]:
+        return ["def decode(b, p, e, t):", "    if False:", "        yield"]
+
+    def _call(self, read: str) -> str:
+        return f"yield from {read}(b, p, e, t)"
+
+    def _expected(self, count: str, indent: str) -> list[str]:
+        return [f"{indent}t.expect({count})"]
+
+    def _item_done(self, indent: str) -> list[str]:
+        lines = ["t.decoded += 1", f"if not t.decoded % {ITEMS_PER_STEP}:", "    yield"]
+        return [f"{indent}{line}" for line in lines]

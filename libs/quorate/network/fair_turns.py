@@ -1,0 +1,81 @@
+"""Turns at work of which only so much is done at once: each address in turn, and in it each name in turn.
+
+So who asks a thousand times waits for its own requests, and somebody else for one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Generator
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+__all__ = ["FairTurns", "in_turns"]
+
+T = TypeVar("T")
+
+_Names = OrderedDict[str, deque["asyncio.Future[None]"]]
+
+
+class FairTurns:
+    """At most `at_once` turns are under way; the others wait, by address and name."""
+
+    def __init__(self, at_once: int) -> None:
+        assert at_once > 0, at_once
+        self._free = at_once
+        self._waiting: OrderedDict[str, _Names] = OrderedDict()
+
+    @asynccontextmanager
+    async def turn(self, host: str, name: str = "") -> AsyncIterator[None]:
+        """Waits for a turn, which ends with the block."""
+        await self.begin(host, name)
+        try:
+            yield
+        finally:
+            self.end()
+
+    async def begin(self, host: str, name: str = "") -> None:
+        """Waits for a turn; `end` has to follow, unless this is cancelled."""
+        if self._free:
+            self._free -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(host, OrderedDict()).setdefault(name, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # it had just been given
+                self.end()
+            raise
+
+    def end(self) -> None:
+        """Ends a turn, and gives it to who is next."""
+        while self._waiting:
+            turn = self._next()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+    def _next(self) -> asyncio.Future[None]:
+        """Takes the first of the name and the address whose turn it is, and puts both at the end of their rows."""
+        host, names = self._waiting.popitem(last=False)
+        name, turns = names.popitem(last=False)
+        turn = turns.popleft()
+        if turns:
+            names[name] = turns
+        if names:
+            self._waiting[host] = names
+        return turn
+
+
+async def in_turns(steps: Generator[None, None, T]) -> T:
+    """Runs the steps of one piece of work, each in a turn of the loop of its own. Raises what they raise."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        await asyncio.sleep(0)

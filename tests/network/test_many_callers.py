@@ -1,0 +1,197 @@
+"""One client cannot stop the others: turns of requests, large requests in steps, and what all connections may hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from kraft import Message
+from kraft.api.alter_client_quotas import AlterClientQuotasRequest
+from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraft.api.describe_cluster import DescribeClusterRequest
+from quorate.network.buffers import Buffers
+from quorate.network.client import connect
+from quorate.network.fair_turns import FairTurns
+from quorate.protocol import Request, ServerSettings, api_of
+from quorate.protocol.apis import all_apis
+from tests.network.test_network import LOOPBACK, Handler, Reports, served, until
+from tests.protocol.pair import describe
+from tests.protocol.test_connection import raw
+
+API_VERSIONS = raw(all_apis()[18], ApiVersionsRequest("tool", "1"), 3)
+QUOTAS = api_of(AlterClientQuotasRequest)
+
+
+@asynccontextmanager
+async def most_in_one_turn_of_the_loop(count: Callable[[], int]) -> AsyncIterator[list[int]]:
+    """Notes how far `count` rises at most from one turn of the event loop to the next."""
+    loop, most, before, goes_on = asyncio.get_running_loop(), [0], count(), True
+
+    def look() -> None:
+        nonlocal before
+        most[0] = max(most[0], count() - before)
+        before = count()
+        if goes_on:
+            loop.call_soon(look)
+
+    look()
+    try:
+        yield most
+    finally:
+        goes_on = False
+
+
+async def test_each_connection_has_one_request_answered_in_a_turn_of_the_loop() -> None:
+    """What a client sends at once waits while others are served; before a login, too. Kafka takes one of each."""
+    answered = 0
+
+    def counted(request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
+        nonlocal answered
+        answered += 1
+        return describe(request, version)
+
+    async with served(Handler(), describe_versions=counted) as server:
+        reader, writer = await asyncio.open_connection(LOOPBACK, server.port)
+        async with most_in_one_turn_of_the_loop(lambda: answered) as most:
+            writer.write(API_VERSIONS * 500)
+            for _ in range(500):
+                await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+        writer.close()
+
+    assert (500, 1) == (answered, most[0])
+
+
+async def test_a_client_that_takes_no_answers_has_none_made() -> None:
+    answered = 0
+
+    def counted(request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
+        nonlocal answered
+        answered += 1
+        return describe(request, version)
+
+    async with served(Handler(), describe_versions=counted) as server:
+        _, writer = await asyncio.open_connection(LOOPBACK, server.port, limit=1)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]  # it is asyncio's own
+        writer.write(API_VERSIONS * 60_000)
+        async with connected(server.port) as ask:
+            before = -1
+            while answered != before:
+                before = answered
+                for _ in range(20):
+                    await ask()
+        assert answered < 60_000
+        writer.close()
+
+
+@asynccontextmanager
+async def connected(port: int) -> AsyncIterator[Callable[[], object]]:
+    client = await connect(LOOPBACK, port)
+    try:
+        yield lambda: client.ask(DescribeClusterRequest())
+    finally:
+        await client.close()
+
+
+def quotas(entries: int) -> bytes:
+    entry = AlterClientQuotasRequest.EntryData()
+    return raw(QUOTAS, AlterClientQuotasRequest(entries=(entry,) * entries), 1)
+
+
+async def test_a_large_request_is_decoded_in_steps_and_one_with_too_many_items_is_not() -> None:
+    asked: list[Request] = []
+    turns = 0
+
+    async def handle(request: Request, _: object) -> Message:
+        asked.append(request)
+        return request.api.response()
+
+    def look() -> None:
+        nonlocal turns
+        turns += 1
+        if not asked:
+            asyncio.get_running_loop().call_soon(look)
+
+    reports, settings = Reports(), ServerSettings(items_max=20_000)
+    async with served(Handler(), handle=handle, settings=settings, report=reports) as server:
+        reader, writer = await asyncio.open_connection(LOOPBACK, server.port)
+        writer.write(quotas(20_000))
+        look()
+        await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+        writer.write(quotas(20_001))
+        await reader.read()
+        writer.close()
+
+    (request,) = asked
+    assert isinstance(request.message, AlterClientQuotasRequest)
+    assert 20_000 == len(request.message.entries)
+    assert turns > 15
+    assert ["v1: AlterClientQuotasRequest: more than 20000 items in all lists together"] == reports.reasons
+
+
+async def test_large_requests_wait_for_their_turn_and_small_ones_do_not() -> None:
+    released, under_way, most = asyncio.Event(), 0, 0
+
+    async def handle(request: Request, _: object) -> Message:
+        nonlocal under_way, most
+        if isinstance(request.message, AlterClientQuotasRequest):
+            under_way += 1
+            most = max(most, under_way)
+            await released.wait()
+            under_way -= 1
+        return request.api.response()
+
+    async with served(Handler(), handle=handle, large=FairTurns(2)) as server, connected(server.port) as ask:
+        clients = [await asyncio.open_connection(LOOPBACK, server.port) for _ in range(5)]
+        for _, writer in clients:
+            writer.write(quotas(6_000) * 3)
+        await until(lambda: under_way == 2)
+        assert await ask()
+        released.set()
+        for reader, writer in clients:
+            for _ in range(3):
+                await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+            writer.close()
+
+    assert 2 == most
+
+
+async def test_halves_of_requests_are_not_kept_beyond_the_limit_of_all_connections() -> None:
+    """Who holds most has to leave; the others are answered, and all is given back."""
+    buffers, reports = Buffers(1 << 20), Reports()
+    async with served(Handler(), buffers=buffers, report=reports) as server, connected(server.port) as ask:
+        half = (1 << 20).to_bytes(4) + bytes(300_000)
+        clients = [await asyncio.open_connection(LOOPBACK, server.port) for _ in range(8)]
+        for _, writer in clients:
+            writer.write(half)
+        await until(lambda: len(reports.reasons) >= 5)
+        assert await ask()
+        assert buffers.total <= 1 << 20
+        for _, writer in clients:
+            writer.close()
+        await until(lambda: len(server) == 1)
+        assert 0 == buffers.total
+
+    assert (
+        "hold more than queued.max.request.bytes = 1048576 together, those from 127.0.0.1 the most"
+        in (reports.reasons[0])
+    )
+
+
+async def test_turns_go_by_address_and_then_by_name() -> None:
+    turns, order = FairTurns(1), list[str]()
+
+    async def work(host: str, name: str) -> None:
+        async with turns.turn(host, name):
+            order.append(f"{host}{name}")
+
+    await turns.begin("x")
+    waiting = [asyncio.create_task(work(*each)) for each in ("aa", "aa", "aa", "ab", "ba", "aa", "bb")]
+    await asyncio.sleep(0)
+    waiting[1].cancel()
+    turns.end()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert ["aa", "ba", "ab", "bb", "aa", "aa"] == order
+    async with turns.turn("x"):
+        assert order
