@@ -48,13 +48,16 @@ AT_OTHER_SERVICES: Final = frozenset(
         "BeginQuorumEpoch",
         "BrokerHeartbeat",
         "EndQuorumEpoch",
+        "Envelope",
         "Fetch",
         "FetchSnapshot",
         "UpdateRaftVoter",
         "Vote",
     }
 )
-"""The APIs of Kafka's controller that others answer here: they need CLUSTER_ACTION, for which a gateway asks."""
+"""The APIs of Kafka's controller that others answer here: they need CLUSTER_ACTION, for which a gateway asks.
+
+The gateway itself answers an Envelope."""
 
 ABOUT_TOKENS: Final = frozenset(
     {"CreateDelegationToken", "DescribeDelegationToken", "ExpireDelegationToken", "RenewDelegationToken"}

@@ -107,7 +107,7 @@ class Gateway:
     async def _answered(self, request: Request, client: ConnectedClient) -> Message:
         message, header = request.message, request.header
         if isinstance(message, EnvelopeRequest):
-            return await self._opened(message, request.principal, client)
+            return await self._opened(message, request, client)
         newest = as_newest(message, header.request_api_version)
         try:
             caller = _metadata(client_id=header.client_id, principal=request.principal, hosts=(client.host,))
@@ -121,7 +121,7 @@ class Gateway:
 
     async def _check_right(self, request: Request, caller: Metadata) -> None:
         """Raises ApiError if the principal may not ask what no controller answers, or Unanswerable."""
-        if self._guard is None or ROUTES[request.api.key] is Backend.CONTROLLER:
+        if self._guard is None or ROUTES.get(request.api.key) is Backend.CONTROLLER:
             return
         try:
             await self._guard.check(request.api.name, request.principal, caller)
@@ -141,11 +141,15 @@ class Gateway:
         who, name = request.principal, request.api.name
         check_claim(self._nodes, claimed(newest), api=name, principal=who, host=client.host)
 
-    async def _opened(
-        self, envelope: EnvelopeRequest, forwarder: Principal, client: ConnectedClient
-    ) -> EnvelopeResponse:
-        """Answers the request inside of an envelope; NOT_CONTROLLER is the envelope's own error. KIP-590."""
+    async def _opened(self, envelope: EnvelopeRequest, request: Request, client: ConnectedClient) -> EnvelopeResponse:
+        """Answers the request inside of an envelope; NOT_CONTROLLER is the envelope's own error. KIP-590.
+
+        It is opened for who may pass requests on: others are not told how it was read.
+        """
+        forwarder = request.principal
         try:
+            sender = _metadata(client_id=request.header.client_id, principal=forwarder, hosts=(client.host,))
+            await self._check_right(request, sender)
             inside = enclosed(envelope)
             version = inside.header.request_api_version
             caller = _metadata(

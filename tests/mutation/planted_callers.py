@@ -67,4 +67,12 @@ CALLER_BUGS: Final = (
         wrong="]",
         test="tests/wire/test_codec.py::test_unknown_tagged_fields_count_as_items",
     ),
+    Planted(
+        number="C8",
+        what="an envelope is opened for anybody",
+        file="services/gateway/handler.py",
+        right="            await self._check_right(request, sender)\n",
+        wrong="",
+        test="tests/services/gateway/test_guard.py::test_an_envelope_is_not_opened_for_who_may_not_pass_requests_on",
+    ),
 )

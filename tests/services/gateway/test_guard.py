@@ -14,6 +14,7 @@ from kraft.api.allocate_producer_ids import AllocateProducerIdsRequest
 from kraft.api.api_versions import ApiVersionsResponse
 from kraft.api.broker_heartbeat import BrokerHeartbeatRequest
 from kraft.api.create_topics import CreateTopicsRequest
+from kraft.api.envelope import EnvelopeRequest
 from kraft.api.fetch import FetchRequest
 from kraft.service.controller_pb2 import AuthorizeResponse
 from quorate.authorizer import StandardAuthorizer
@@ -93,10 +94,10 @@ async def as_user(
 def test_the_controller_is_asked_for_each_api_that_another_service_answers() -> None:
     elsewhere = {all_apis()[key].name for key, backend in ROUTES.items() if backend is not Backend.CONTROLLER}
 
-    assert elsewhere == AT_OTHER_SERVICES
+    assert elsewhere | {"Envelope"} == AT_OTHER_SERVICES
 
 
-@pytest.mark.parametrize("name", sorted(AT_OTHER_SERVICES))
+@pytest.mark.parametrize("name", sorted(AT_OTHER_SERVICES - {"Envelope"}))
 async def test_who_may_not_act_for_the_cluster_is_refused_before_the_service_is_asked(name: str) -> None:
     api = next(api for api in all_apis().values() if api.name == name)
     refusing, others = Controller(failed(grpc.StatusCode.PERMISSION_DENIED, trailing_metadata(REFUSAL), "no")), Others()
@@ -110,6 +111,21 @@ async def test_who_may_not_act_for_the_cluster_is_refused_before_the_service_is_
     told = {PASSED_ON: "1", CLIENT_HOST: LOOPBACK, CLIENT_PRINCIPAL: str(ALICE)}
     assert [name, name] == [asked for asked, _ in refusing.asked]
     assert all(told.items() <= metadata.items() for _, metadata in refusing.asked)
+
+
+@pytest.mark.parametrize("envelope", [EnvelopeRequest(), EnvelopeRequest(b"no request", b"\0\0", bytes(4))])
+async def test_an_envelope_is_not_opened_for_who_may_not_pass_requests_on(envelope: EnvelopeRequest) -> None:
+    """Kafka's ControllerApis.handleEnvelopeRequest: who has no CLUSTER_ACTION does not hear how it was read."""
+    refusing, others = Controller(failed(grpc.StatusCode.PERMISSION_DENIED, trailing_metadata(REFUSAL), "no")), Others()
+    async with as_user("alice", refusing, others) as client:
+        refused: Any = await client.ask(envelope)
+        refusing.refusal = None
+        opened: Any = await client.ask(envelope)
+
+    assert ErrorCode.CLUSTER_AUTHORIZATION_FAILED == refused.error_code
+    assert ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE == opened.error_code
+    assert ["Envelope"] * 2 == [asked for asked, _ in refusing.asked]
+    assert str(ALICE) == refusing.asked[0][1][CLIENT_PRINCIPAL]
 
 
 async def test_super_users_do_not_depend_on_the_controller() -> None:
