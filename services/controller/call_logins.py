@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from quorate.controller.access.scram_keys import ITERATIONS_MIN, kept_keys, salted_password
 from quorate.errors import ApiError, ErrorCode
+from quorate.network.fair_turns import FairTurns
 from quorate.protocol.sasl.mechanism import Login
 from quorate.protocol.sasl.scram import scram_number
 from quorate.runtime.daemon_threads import DaemonThreads
@@ -36,7 +37,10 @@ AUTHORIZATION: Final = "authorization"
 BASIC: Final = "basic"
 TOKEN: Final = "delegationtoken"
 HASHED_AT_ONCE: Final = 2
-"""Passwords that are hashed at the same time; more wait, so that wrong ones cannot take all processors."""
+"""Passwords that are hashed at the same time; more wait, so that wrong ones cannot take all processors.
+
+They wait by address, and there by user name, so that many wrong ones for one name do not stand before another's.
+"""
 FAILURE_DELAY_S: Final = 0.1
 """When a failed login is refused, from its begin on: Kafka's default of `connection.failed.authentication.delay.ms`.
 
@@ -75,6 +79,7 @@ class CallLogins:
         self._sleep = sleep
         self._key = secrets.token_bytes(32)
         self._fitted: dict[bytes, bytes] = {}
+        self._turns = FairTurns(HASHED_AT_ONCE)
         self._hashing = DaemonThreads(HASHED_AT_ONCE, "hashing")
 
     async def __call__(self, context: Any) -> Login | None:
@@ -94,7 +99,7 @@ class CallLogins:
             raise self._refusal(host, f"{AUTHORIZATION} is there {len(given)} times")
         scheme, _, credentials = str(given[0]).partition(" ")
         if scheme.lower() == BASIC:
-            login, user = await self._by_password(credentials.strip())
+            login, user = await self._by_password(host, credentials.strip())
         elif scheme.lower() == TOKEN:
             login, user = self._by_token(credentials.strip()), None
         else:
@@ -112,7 +117,7 @@ class CallLogins:
         token_id, colon, password = credentials.partition(":")
         return self._logins.by_token(token_id, password) if colon else None
 
-    async def _by_password(self, encoded: str) -> tuple[Login | None, str | None]:
+    async def _by_password(self, host: str, encoded: str) -> tuple[Login | None, str | None]:
         """Returns the login, None if it fails, and the name of the user, None if there is no such one."""
         try:
             user, colon, password = base64.b64decode(encoded, validate=True).decode("utf-8").partition(":")
@@ -122,12 +127,15 @@ class CallLogins:
         credential = next((each for each in kept if each is not None), None)
         if credential is None or not colon:
             # As long as for most users who are there, so that nobody learns who is even where many logins wait.
-            await self._stored_key(self._mechanisms[0], password, hashlib.sha256(self._key).digest(), ITERATIONS_MIN)
+            salt = hashlib.sha256(self._key).digest()
+            await self._stored_key((host, user), self._mechanisms[0], password, salt, ITERATIONS_MIN)
             return None, None
         mac = hmac.digest(self._key, f"{credential.mechanism}:{len(user)}:{user}:{password}".encode(), "sha256")
         if self._fitted.get(mac) == credential.stored_key:
             return self._logins.by_credential(user, credential), user
-        stored = await self._stored_key(credential.mechanism, password, credential.salt, credential.iterations)
+        stored = await self._stored_key(
+            (host, user), credential.mechanism, password, credential.salt, credential.iterations
+        )
         if not hmac.compare_digest(stored, credential.stored_key):
             return None, user
         if len(self._fitted) >= REMEMBERED:
@@ -135,8 +143,13 @@ class CallLogins:
         self._fitted[mac] = stored
         return self._logins.by_credential(user, credential), user
 
-    async def _stored_key(self, mechanism: int, password: str, salt: bytes, iterations: int) -> bytes:
-        # A call that is cancelled leaves a hash behind that has begun; it counts until it is done.
+    async def _stored_key(
+        self, whose: tuple[str, str], mechanism: int, password: str, salt: bytes, iterations: int
+    ) -> bytes:
+        """Hashes a password in a thread, when it is the turn of its address and user name."""
+        await self._turns.begin(*whose)
         in_thread = asyncio.get_running_loop().run_in_executor
-        salted = await in_thread(self._hashing, salted_password, mechanism, password.encode(), salt, iterations)
-        return kept_keys(mechanism, salted)[0]
+        hashed = in_thread(self._hashing, salted_password, mechanism, password.encode(), salt, iterations)
+        # A call that is cancelled leaves a hash behind that has begun; it counts until it is done.
+        hashed.add_done_callback(lambda _: self._turns.end())
+        return kept_keys(mechanism, await asyncio.shield(hashed))[0]

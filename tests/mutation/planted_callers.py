@@ -75,4 +75,13 @@ CALLER_BUGS: Final = (
         wrong="",
         test="tests/services/gateway/test_guard.py::test_an_envelope_is_not_opened_for_who_may_not_pass_requests_on",
     ),
+    Planted(
+        number="C9",
+        what="passwords wait in one row for all",
+        file="services/controller/call_logins.py",
+        right="await self._turns.begin(*whose)",
+        wrong='await self._turns.begin("")',
+        test="tests/services/controller/test_call_logins.py::"
+        "test_wrong_passwords_do_not_stand_before_the_first_login_of_somebody_else",
+    ),
 )

@@ -40,10 +40,10 @@ def asked(engine: Engine, *, names: tuple[str, ...] = NAMES, now_ms: int = 5_000
     return CallLogins(logins(engine, now_ms=now_ms), names, failure_delay_s=0)
 
 
-async def login(by: CallLogins, *values: str) -> Login | str | None:
+async def login(by: CallLogins, *values: str, host: str = "10.0.0.7") -> Login | str | None:
     """The login of a call with these values of `authorization`, or the words of its refusal."""
     metadata = (("client-id", "x"), *(("authorization", value) for value in values))
-    context: Any = SimpleNamespace(invocation_metadata=lambda: metadata, peer=lambda: "ipv4:10.0.0.7:50000")
+    context: Any = SimpleNamespace(invocation_metadata=lambda: metadata, peer=lambda: f"ipv4:{host}:50000")
     try:
         return await by(context)
     except ApiError as refusal:
@@ -245,6 +245,23 @@ async def test_many_wrong_passwords_leave_the_loop_to_others() -> None:
 
     assert {FAILED} == {each.result() for each in wrong}
     assert turns > len(wrong)
+
+
+@pytest.mark.parametrize("at", ["10.0.0.7", "10.0.0.8"], ids=["the same address", "another"])
+async def test_wrong_passwords_do_not_stand_before_the_first_login_of_somebody_else(at: str) -> None:
+    """It waits for the hashes that are under way, and for one turn of the other name: counted, not timed."""
+    bob = replace(credential(1), name="bob")
+    by, told = asked(active(credential(1, iterations=16_384), bob)), list[object]()
+    wrong = [asyncio.create_task(login(by, basic(password=str(number)))) for number in range(60)]
+    for each in wrong:
+        each.add_done_callback(told.append)
+    await asyncio.sleep(0)
+    assert Login(principal=Principal("User", "bob")) == await login(by, basic(user="bob"), host=at)
+
+    assert len(told) <= 2 * HASHED_AT_ONCE + 1
+    for each in wrong:
+        each.cancel()
+    await asyncio.gather(*wrong, return_exceptions=True)
 
 
 def test_a_password_takes_tls() -> None:
