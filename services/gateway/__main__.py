@@ -77,7 +77,8 @@ async def _gateway(config: GatewayConfig, telemetry: Telemetry, transport: Trans
     try:
         stubs = {backend: backend.stub(each) for backend, each in channels.items()}
         guard = ClusterActionGuard(stubs[Backend.CONTROLLER], config.super_users) if config.authorizer else None
-        yield Gateway(stubs, config.gateways_at, telemetry, guard, node_ids_of(config.node_rules))
+        at = {backend: str(address) for backend, address in addresses.items()}
+        yield Gateway(stubs, config.gateways_at, telemetry, guard, node_ids_of(config.node_rules), at)
     finally:
         for channel in channels.values():
             await channel.close()

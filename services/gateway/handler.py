@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from kraft import Message
@@ -70,7 +71,8 @@ Metadata = Sequence[tuple[str, str]]
 class Gateway:
     """Passes requests on. `stubs` are the services beside this gateway; without a `guard` nothing is authorized here.
 
-    The controller authorizes what it is asked itself. `gateways` has where each node is reached, by listener and id.
+    The controller authorizes what it is asked itself. `gateways` has where each node is reached, by listener and id,
+    `addresses` where each service is: spans name it.
     """
 
     def __init__(
@@ -80,10 +82,12 @@ class Gateway:
         telemetry: Telemetry = OFF,
         guard: ClusterActionGuard | None = None,
         nodes: NodeIds | None = None,
+        addresses: Mapping[Backend, str] = MappingProxyType({}),
     ) -> None:
         self._stubs = stubs
         self._guard = guard
         self._nodes = nodes
+        self._addresses = addresses
         self._endpoints = {name: Endpoints(gateways, name) for name in gateways}
         self._telemetry = telemetry
         self.features = ApiVersionsCache(self._ask_features, SERVED)
@@ -187,6 +191,7 @@ class Gateway:
                 deadline_ms=_deadline_ms(message),
                 telemetry=self._telemetry,
                 metadata=caller if backend is Backend.CONTROLLER else endpoints.metadata,
+                server=self._addresses.get(backend, ""),
             )
         except ApiError as refusal:
             raise _gone_or(refusal, f"{api.name}: the {backend.name.lower()} service does not answer") from None
