@@ -152,6 +152,18 @@ def test_a_wrong_option_is_named(tmp_path: Path, options: dict[str, object], wor
         KraftReader({"path": str(tmp_path), **{name: str(value) for name, value in options.items()}}, ["offset"])
 
 
+def test_sql_reads_a_view_and_is_told_why_a_table_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    from pyspark.errors import PySparkException
+
+    segment(node(tmp_path, "one"), batches(history(2)))
+    of = f"USING kraft OPTIONS (path '{tmp_path}')"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW log_of_one {of}")
+
+    assert 4 == spark.table("log_of_one").count()
+    with pytest.raises(PySparkException, match="the source kraft cannot be a table of the catalog: "):
+        spark.sql(f"CREATE TABLE log_of_two {of}")
+
+
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
     from services.pipeline.source.kraft import KraftReader

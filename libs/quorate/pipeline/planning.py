@@ -16,10 +16,18 @@ __all__ = ["between"]
 _ALL = TailSettings(lambda _: True)
 
 
-def between(directory: Directory, start: Cursor, end: Cursor, *, part_bytes: int = PART_BYTES) -> Iterator[FilePart]:
+def between(
+    directory: Directory,
+    start: Cursor,
+    end: Cursor,
+    *,
+    part_bytes: int = PART_BYTES,
+    tells_truncation: bool = True,
+) -> Iterator[FilePart]:
     """Yields the parts from `start` to `end`. Repeated calls yield the same bytes as long as the files exist.
 
-    If the files were removed meanwhile, yields a part with a `problem` in their place. Raises EpochWentBack.
+    If the files were removed meanwhile, yields a part with a `problem` in their place; with `tells_truncation` one,
+    too, if a later leader truncated records that were returned. Raises EpochWentBack.
     """
     segments = directory.segments
     if segments and segments[0].problem is not None:
@@ -27,7 +35,7 @@ def between(directory: Directory, start: Cursor, end: Cursor, *, part_bytes: int
     else:
         whole_files = []
         if _log_of(start) != _log_of(end):
-            yield from _log(directory, start, end, part_bytes)
+            yield from _log(directory, start, end, part_bytes, tells_truncation=tells_truncation)
     whole_files += [place for place in directory.checkpoints if start.checkpoint < name_of(place) <= end.checkpoint]
     whole_files += [place for place in directory.halves if start.half < name_of(place) <= end.half]
     for place in whole_files:
@@ -38,10 +46,14 @@ def _log_of(cursor: Cursor) -> Cursor:
     return cursor._replace(checkpoint="", half="")
 
 
-def _log(directory: Directory, start: Cursor, end: Cursor, part_bytes: int) -> Iterator[FilePart]:
+def _log(
+    directory: Directory, start: Cursor, end: Cursor, part_bytes: int, *, tells_truncation: bool
+) -> Iterator[FilePart]:
     begin = resume(directory, start)
     if begin is None:
         return
+    if tells_truncation and begin.offset < start.offset:
+        yield _truncated(directory.segments, begin, start)
     cutter = _Cutter(directory.segments, begin, part_bytes)
     reached = begin
     for each in walk(directory.segments, begin, _ALL):
@@ -63,6 +75,15 @@ def _removed(segments: Sequence[LogFile], reached: Cursor, end: Cursor) -> Itera
     if first.base_offset >= end.offset:
         why = f"offsets {reached.offset} to {end.offset - 1} were removed before they were read"
         yield FilePart(first._replace(problem=why), 0, 0, reached.offset, False)
+
+
+def _truncated(segments: Sequence[LogFile], begin: Cursor, start: Cursor) -> FilePart:
+    place = next(each for each in segments if name_of(each) == begin.segment)
+    why = (
+        f"offsets {begin.offset} to {start.offset - 1} were returned before, and a later leader truncated some of them:"
+        f" what follows is the log from offset {begin.offset} on"
+    )
+    return FilePart(place._replace(problem=why), 0, 0, begin.offset, False)
 
 
 class _Cutter:

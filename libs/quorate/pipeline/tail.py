@@ -7,11 +7,12 @@ once the file has not changed for the settle time.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset
@@ -24,6 +25,10 @@ from quorate.wire.batch import check_batch, peek_header
 __all__ = ["Cursor", "Directory", "EpochWentBack", "TailSettings", "advance", "directories", "resume", "walk"]
 
 
+EPOCHS_MAX: Final = 32
+"""How many epochs a cursor knows: a truncation takes away what was not committed, which is of the last few."""
+
+
 class EpochWentBack(Exception):
     """A returned record was replaced by one of an earlier epoch: the directory holds another log now."""
 
@@ -34,7 +39,8 @@ class Cursor(NamedTuple):
     `epoch` is -1 before the first record. `position` is the byte behind that record's batch in file `segment`, `last`
     the byte at which the batch begins, -1 if none of this segment was read. With `is_torn` the bytes behind `position`
     were reported as damage. `checkpoint` is the name of the last checkpoint that was returned, `half` that of the last
-    unfinished checkpoint that was reported.
+    unfinished checkpoint that was reported. `epochs` are those of the returned records, the last EPOCHS_MAX, as text:
+    `epoch@first offset`, by commas.
     """
 
     offset: Offset = 0
@@ -45,6 +51,7 @@ class Cursor(NamedTuple):
     is_torn: bool = False
     checkpoint: str = ""
     half: str = ""
+    epochs: str = ""
 
 
 class Directory(NamedTuple):
@@ -119,7 +126,8 @@ def resume(directory: Directory, at: Cursor) -> Cursor | None:
     """Returns the cursor from which reading continues after `at`; None if the next offset is not there yet.
 
     If segments were removed, it continues in another one. If a later leader replaced records that were returned, it
-    continues from the log's start. Raises EpochWentBack.
+    continues from the offset where the logs part, or from the log's start if the epochs that `at` knows do not tell.
+    Raises EpochWentBack.
     """
     if not directory.segments:
         return None
@@ -151,6 +159,7 @@ def walk(segments: Sequence[LogFile], at: Cursor, look: TailSettings) -> Iterato
                     continue
                 if header.base_offset >= at.offset and header.epoch >= at.epoch:
                     at = at._replace(
+                        epochs=_with_epoch(at, header.epoch, header.base_offset),
                         offset=header.next_offset,
                         epoch=header.epoch,
                         segment=name,
@@ -228,12 +237,17 @@ def _found_again(directory: Directory, at: Cursor) -> Cursor | None:
     start = _start(directory, at)
     if start.offset >= at.offset:
         return at._replace(segment=start.segment, position=0, last=-1, is_torn=False)
-    end, covering = start, None
+    known = _Epochs(at)
+    end = same = start
+    parts, covering = False, None
     for end in walk(directory.segments, start, TailSettings(lambda _: True)):
+        parts = parts or (covering is None and known.differ(end))
+        if not parts and end.offset <= at.offset:
+            same = end
         if covering is None and end.offset >= at.offset:
             covering = end
-    if end.epoch > at.epoch:
-        return start
+    if end.epoch > at.epoch and parts:
+        return same if known.reach(same) else start
     if covering is None:
         return None
     if covering.epoch < at.epoch:
@@ -242,6 +256,30 @@ def _found_again(directory: Directory, at: Cursor) -> Cursor | None:
             f"epoch {covering.epoch}, and it was given out of epoch {at.epoch}"
         )
     return covering if covering.offset == at.offset else start
+
+
+class _Epochs:
+    """The epochs of what was returned up to a cursor. Equal epoch and offset are the same record (KIP-595)."""
+
+    def __init__(self, at: Cursor) -> None:
+        pairs = [tuple(map(int, each.split("@"))) for each in at.epochs.split(",") if each]
+        self._epochs = [epoch for epoch, _ in pairs] or [at.epoch]
+        self._starts = [start for _, start in pairs] or [at.offset - 1]
+
+    def differ(self, behind: Cursor) -> bool:
+        """Returns whether the last batch before a cursor is of another epoch than what was returned of its offsets."""
+        place = bisect_right(self._starts, behind.offset - 1) - 1
+        return place >= 0 and behind.epoch != self._epochs[place]
+
+    def reach(self, same: Cursor) -> bool:
+        """Returns whether a record before this cursor was compared: else the logs may part at an earlier one."""
+        return same.offset > self._starts[0]
+
+
+def _with_epoch(at: Cursor, epoch: Epoch, offset: Offset) -> str:
+    if epoch == at.epoch and at.epochs:
+        return at.epochs
+    return ",".join([*(each for each in at.epochs.split(",") if each), f"{epoch}@{offset}"][-EPOCHS_MAX:])
 
 
 def _record_count(place: LogFile, look: TailSettings) -> int | None:

@@ -51,7 +51,9 @@ def ingest_stream(
     opens at `tables_root`.
     """
     # What was removed before it was read is a row in quarantine, as any other gap; the other clusters go on.
-    reader = spark.readStream.format(NAME).options(**{"failOnDataLoss": "false", **(options or {})})
+    # Bronze keeps what a deposed leader wrote and what replaced it; `committed` tells them apart, so it is no damage.
+    given = {"failOnDataLoss": "false", "reportTruncation": "false", **(options or {})}
+    reader = spark.readStream.format(NAME).options(**given)
 
     def add(batch: DataFrame, number: int) -> None:
         rows = batch.persist()

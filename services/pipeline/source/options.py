@@ -39,6 +39,7 @@ OPTIONS: Final = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "failOnDataLoss",
+    "reportTruncation",
     "settleMs",
     "retryMs",
     "columns",
@@ -50,6 +51,8 @@ OPTIONS: Final = (
     "fs.s3a.secret.key",
     "fs.s3a.session.token",
 )
+_OF_TABLES: Final = frozenset(("location", "provider", "owner"))
+"""What Spark's catalog adds to the options of a table (CREATE TABLE … USING kraft)."""
 FOREVER: Final = (1 << 63) - 1
 SETTLE_MS: Final = 600_000
 """How long, in ms, a file must be unchanged until it counts as complete: longer than a copy or a restart takes."""
@@ -80,6 +83,7 @@ class Options(NamedTuple):
     offsets_min: int | None
     delay_ms: int
     fails_on_loss: bool
+    tells_truncation: bool
     settle_ms: int
     retry_ms: int
     access: S3Access
@@ -106,6 +110,11 @@ def parse(options: Mapping[str, Any]) -> Options:
     """Parses options by name, in upper or lower case. Raises ValueError."""
     known = {each.lower() for each in OPTIONS}
     strange = sorted(name for name in options if name.lower() not in known and not _is_kafka(name))
+    if _OF_TABLES.issubset(strange):
+        raise ValueError(
+            "the source kraft cannot be a table of the catalog: Spark gives the reader of a Python source none of its"
+            " table's options; CREATE TEMPORARY VIEW … USING kraft OPTIONS (path '…') can be read"
+        )
     if strange:
         raise ValueError(f"the source kraft has no option {', '.join(strange)}: it has {', '.join(OPTIONS)}")
     paths, endpoints = _paths(options), parse_endpoints(_option(options, "endpoints") or "")
@@ -114,8 +123,9 @@ def parse(options: Mapping[str, Any]) -> Options:
         raise ValueError(
             f"the source kraft needs one of: a path (a directory, a file or a glob), endpoints, and {KAFKA}{BOOTSTRAP}"
         )
+    wanted = _wanted(options)
     return Options(
-        wanted=_wanted(options),
+        wanted=wanted,
         include=_include(options),
         paths=paths,
         endpoints=endpoints,
@@ -125,6 +135,8 @@ def parse(options: Mapping[str, Any]) -> Options:
         part_bytes=_number(options, "maxPartitionBytes", PART_BYTES, least=1),
         **_triggers(options),
         fails_on_loss=_flag(options, "failOnDataLoss", default=True),
+        # A stream that fails because of an election would fail again from its checkpoint, and for ever.
+        tells_truncation=_flag(options, "reportTruncation", default=True) and not wanted.failfast,
         settle_ms=_number(options, "settleMs", SETTLE_MS),
         retry_ms=_number(options, "retryMs", RETRY_MS),
         access=_s3_access(options),

@@ -107,12 +107,12 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises EpochWentBack; DataLoss if offsets were removed that no other directory has, unless failOnDataLoss is
         false.
         """
-        part_bytes = self.options.part_bytes
+        part_bytes, tells = self.options.part_bytes, self.options.tells_truncation
         listed = self._directories(start).every
         every = self._lost(listed, start, end)
         for each in listed:
             begin, stop = (_cursor(offset, each.cluster_id, each.path) for offset in (start, end))
-            every += between(each, begin, stop, part_bytes=part_bytes)
+            every += between(each, begin, stop, part_bytes=part_bytes, tells_truncation=tells)
         committed = commitments(self._places()) if COMMIT in self._columns else {}
         return [Bundle(bundle, committed) for bundle in bundled(every, part_bytes=part_bytes)]
 
