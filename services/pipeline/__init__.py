@@ -8,6 +8,8 @@ report            one HTML page
 tables            the table formats
 verify            compares the replay with every checkpoint
 jobs              the jobs of the command; `steps` prints their progress, `exits` has their exit codes
+apart             leaves out the clusters that a job fails for; `problems` makes one line of an error
+locks             keeps two jobs from writing the same tables at once
 export            writes a source's rows as Parquet, by the workers; `row_files` how records are encoded there
 node_options      the arguments that name a running cluster's nodes
 what_if_text      prints the result of a what-if analysis

@@ -6,6 +6,7 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     steps = Steps()
     try:
         master = None if asked.master == UNDER_SUBMIT else asked.master
-        spark = start(master, format_=asked.format, for_few=_are_few(asked))
+        spark = start(master, dict(asked.conf), format_=asked.format, for_few=_are_few(asked))
     except NoJava as problem:
         say(f"{asked.name}: {problem}")
         return FAILED
@@ -75,7 +76,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return run(spark, asked)
     finally:
-        spark.stop()
+        with suppress(Exception):  # of a JVM that is gone; the exit code is the job's
+            spark.stop()
 
 
 def parser() -> argparse.ArgumentParser:
@@ -90,6 +92,8 @@ def parser() -> argparse.ArgumentParser:
         one = jobs.add_parser(name, help=what, description=what)
         one.add_argument("--to", required=True, metavar="TABLES", help="the directory of the tables")
         one.add_argument("--master", default="local[*]", help=f"where Spark runs: {MASTERS}")
+        conf = "a setting of the Spark session, as of spark-submit; spark.log.level=ERROR shows the stacks of errors"
+        one.add_argument("--conf", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=conf)
         one.add_argument(
             "--format",
             default=FORMATS[0],
@@ -160,6 +164,13 @@ def _add_before(one: argparse.ArgumentParser, _: str) -> None:
 def _add_min_isr(one: argparse.ArgumentParser, _: str) -> None:
     what = "min.insync.replicas where no record says it, as the brokers' own files are in no log (1)"
     one.add_argument("--min-isr", type=_count, default=1, metavar="N", help=what)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if equals and name.startswith("spark."):
+        return name, value
+    raise argparse.ArgumentTypeError(f"'{text}' is no setting of Spark as spark.driver.memory=8g")
 
 
 def _count(text: str) -> int:

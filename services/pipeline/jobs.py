@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Row, SparkSession
 
 from quorate.pipeline.files import size_of
 from quorate.pipeline.log_files import find, is_being_written
 from quorate.runtime.clock import SystemClock
 from services.pipeline import bronze, gold, verify
+from services.pipeline.apart import Failing, Only, apart
 from services.pipeline.bronze.claims import withdraw_halves
 from services.pipeline.bronze.spans import SPAN_FILES, SPANS, ingest_spans
 from services.pipeline.bronze.stream import ingest_stream
 from services.pipeline.difference_text import difference_text
 from services.pipeline.exits import DONE, FAILED, FOUND
 from services.pipeline.export import export
+from services.pipeline.locks import locked
 from services.pipeline.memory import is_small
 from services.pipeline.node_options import node_options
+from services.pipeline.problems import words_of
 from services.pipeline.report import report
-from services.pipeline.silver import image
+from services.pipeline.silver import image, progress
 from services.pipeline.silver.events import reach
 from services.pipeline.silver.progress import PROGRESS
 from services.pipeline.source.options import SETTLE_MS
@@ -48,9 +49,9 @@ COMPACTED: Final = (
     SPAN_FILES,
 )
 """The append-only tables, which `compact` rewrites; all other tables are written whole."""
-_PYTHON_ERROR: Final = re.compile(r"(quorate|services)(\.\w+)+: |[\w.]*(Error|Exception|Invalid): ")
-"""How the last line of a Python traceback begins. Errors of our own have any name; the builtin ones no module."""
-_OF_THE_JVM: Final = ("org.", "java.", "scala.", "Caused by")
+_TWO_JOBS: Final = "two jobs wrote at once; silver counts each once, another --to would have each once"
+_EVENTS: Final = f"{image.SILVER}/events"
+"""Whose clusters are those that silver has."""
 
 
 def run(spark: SparkSession, asked: argparse.Namespace) -> int:
@@ -58,12 +59,8 @@ def run(spark: SparkSession, asked: argparse.Namespace) -> int:
     try:
         lake = open_tables(spark, asked.to, asked.format)
         return _timed(asked.name, spark, Remembered(lake) if is_small(spark) else lake, asked)
-    except (ArithmeticError, LookupError, NotImplementedError, OSError) as problem:
-        say(f"{asked.name}: {problem}")
-    except PySparkException as problem:
-        say(f"{asked.name}: {_first_words(problem)}")
     except Exception as problem:  # an exit code of 1 would mean that it ran and found damage
-        say(f"{asked.name}: {type(problem).__name__}: {problem}")
+        say(f"{asked.name}: {words_of(problem)}")
     return FAILED
 
 
@@ -109,41 +106,47 @@ def stream(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> in
     return FOUND if _show_damage(tables) else DONE
 
 
-def silver(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
+def silver(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
     """The job `silver`: builds the histories from bronze."""
-    records, snapshots = tables.read(bronze.RECORDS), tables.read(bronze.SNAPSHOTS)
-    if records is None:
+    if tables.read(bronze.RECORDS) is None:
         raise LookupError(f"{asked.to} holds no {bronze.RECORDS}: run ingest before")
-    whole = None if snapshots is None else bronze.whole_snapshots(snapshots)
     counting = Reporting(tables, _written(Steps()))
-    image.build(records, whole, counting)
+    # What a failed run has left of a cluster must not stay beside what is sound.
+    ends, failing = apart(counting, bronze.RECORDS, _histories, again=lambda: progress.note(spark, tables, {}))
     if not counting.table_count:
         say("silver: nothing new")
-    return FOUND if _show_gaps(reach(bronze.settled(records, bronze.known(tables)), whole)) else DONE
+    return FOUND if _show_gaps(ends) | _show_failing("silver", failing) else DONE
 
 
 def make_gold(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
     """The job `gold`: builds gold's tables from the histories."""
-    gold.build(Reporting(tables, _written(Steps())), min_isr=asked.min_isr)
-    return DONE
+    counting = Reporting(tables, _written(Steps()))
+    failing = apart(counting, _EVENTS, lambda some: gold.build(some, min_isr=asked.min_isr))[1]
+    return FOUND if _show_failing("gold", failing) else DONE
 
 
 def verify_replay(_: SparkSession, tables: Tables, __: argparse.Namespace) -> int:
     """The job `verify`: compares the replay with the checkpoints; FOUND if they differ or none was compared."""
-    compared, differing = _compare(tables)
-    return DONE if compared and not differing else FOUND
+    found = _compare(tables)
+    return DONE if found.compared and not found.has_faults else FOUND
 
 
 def make_report(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
-    """The job `report`: writes the report page."""
-    page = report(tables, on_section=Steps().done).encode()
+    """The job `report`: writes the report page about the clusters whose gold is of the present silver."""
+    of_silver = gold.of_silver(tables)
+    for cluster_id in of_silver.others:
+        say(f"report: cluster {cluster_id} is left out: its gold is not of the present silver; run gold")
+    told = Only(tables, of_silver.clusters) if of_silver.others else tables
+    steps = Steps()
+    made, failing = apart(told, _EVENTS, lambda some: report(some, left_out=of_silver.others, on_section=steps.done))
+    page = made.encode()
     path = Path(asked.report)
     # The page is written beside the old one and renamed, so nobody reads an incomplete page.
     beside = path.with_name(f".{path.name}.new")
     beside.write_bytes(page)
     beside.replace(path)
     say(f"{path}: {len(page):,} bytes")
-    return DONE
+    return FOUND if _show_failing("report", failing) or of_silver.others else DONE
 
 
 def run_all(spark: SparkSession, tables: Lake, asked: argparse.Namespace) -> int:
@@ -155,8 +158,8 @@ def run_all(spark: SparkSession, tables: Lake, asked: argparse.Namespace) -> int
     if tables.read(bronze.SNAPSHOTS) is None:
         say("verify: there is no checkpoint to compare the replay with")
     else:
-        _, differing = _compare(tables)
-        codes.append(FOUND if differing else DONE)
+        with locked(asked.to, "verify"):
+            codes.append(FOUND if _compare(tables).has_faults else DONE)
     return max(*codes, _timed("report", spark, tables, asked))
 
 
@@ -212,7 +215,8 @@ JOBS: Final[dict[str, Job]] = {
 
 def _timed(name: str, spark: SparkSession, tables: Lake, asked: argparse.Namespace) -> int:
     began = time.monotonic()
-    code = JOBS[name](spark, tables, asked)
+    with locked(asked.to, name):
+        code = JOBS[name](spark, tables, asked)
     say(f"{name}: {time.monotonic() - began:.1f} s")
     return code
 
@@ -253,10 +257,17 @@ def _show_files(asked: argparse.Namespace) -> None:
                 say(f"{place.path}: being written; left for another time")
 
 
-def _compare(tables: Tables) -> tuple[int, int]:
-    """Runs `verify` and prints its results; returns the numbers of checkpoints compared and of differences."""
+class _Comparison(NamedTuple):
+    """How many checkpoints were compared; whether any differs, or could not be compared because of an error."""
+
+    compared: int
+    has_faults: bool
+
+
+def _compare(tables: Tables) -> _Comparison:
+    """Runs `verify` and prints its results."""
     steps = Steps()
-    replays = verify.verify_replay(tables)
+    replays, failing = apart(tables, _EVENTS, verify.verify_replay)
     compared = 0
     for row in replays.checkpoints.orderBy("cluster_id", "snapshot_offset").collect():
         compared += row["verdict"] == verify.COMPARED
@@ -265,7 +276,7 @@ def _compare(tables: Tables) -> tuple[int, int]:
     for row in replays.differences.orderBy("cluster_id", "snapshot_offset", "kind", "key").take(SHOWN_MAX):
         say(difference_text(row.asDict()))
     steps.done(f"{compared} checkpoints compared, {count} differences")
-    return compared, count
+    return _Comparison(compared, _show_failing("verify", failing) or count > 0)
 
 
 def _show_damage(tables: Tables) -> bool:
@@ -278,12 +289,25 @@ def _show_damage(tables: Tables) -> bool:
     for row in twice:
         place = f"{row['cluster_id']}: offset {row['offset']} of epoch {row['epoch']}"
         say(f"{place} has {row['contents']} contents: {', '.join(row['sources'])}")
-    return bool(damaged or twice)
+    doubled = [] if records is None else bronze.doubles(records).orderBy("cluster_id").collect()
+    for row in doubled:
+        what = f"{row['doubled']} records are in {bronze.RECORDS} again, the first at offset {row['first']}"
+        say(f"{row['cluster_id']}: {what}: {_TWO_JOBS}")
+    return bool(damaged or twice or doubled)
 
 
-def _show_gaps(far: DataFrame) -> bool:
-    """Prints the clusters whose log cannot be followed to its end; returns whether there are any."""
-    rows = far.where("base_offset is null or end_offset < log_end_offset").collect()
+def _histories(tables: Tables) -> list[Row]:
+    """Builds silver; returns the clusters whose log cannot be followed to its end, as `reach` has them."""
+    records, snapshots = tables.read(bronze.RECORDS), tables.read(bronze.SNAPSHOTS)
+    assert records is not None, "it was there before"
+    whole = None if snapshots is None else bronze.whole_snapshots(snapshots)
+    image.build(records, whole, tables)
+    far = reach(bronze.settled(records, bronze.known(tables)), whole)
+    return far.where("base_offset is null or end_offset < log_end_offset").collect()
+
+
+def _show_gaps(rows: Sequence[Row]) -> bool:
+    """Prints these clusters; returns whether there are any."""
     for row in rows:
         if row["base_offset"] is None:
             say(f"{row['cluster_id']}: begins at offset {row['log_start_offset']}, and no checkpoint is its base")
@@ -293,9 +317,8 @@ def _show_gaps(far: DataFrame) -> bool:
     return bool(rows)
 
 
-def _first_words(problem: PySparkException) -> str:
-    """Returns the error message without stacks: our own Python error's, else the last Python one's, else Spark's."""
-    lines: Sequence[str] = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith(("quorate.", "services.")) and _PYTHON_ERROR.match(line)]
-    others = [line for line in lines if not line.startswith(_OF_THE_JVM) and _PYTHON_ERROR.match(line)]
-    return (ours or others[-1:] or lines)[0]
+def _show_failing(job: str, failing: Sequence[Failing]) -> bool:
+    """Prints the clusters that a job failed for; returns whether there are any."""
+    for each in failing:
+        say(f"{job}: cluster {each.cluster_id} is left out: {words_of(each.problem)}")
+    return bool(failing)

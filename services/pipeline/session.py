@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import shutil
 import sys
@@ -42,7 +43,8 @@ SETTINGS: Final = {
     # Else each call of a function of columns walks Python's stack, and looks for IPython, for the text of errors.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
+    # An error ends a job with a line of its own; the stacks of each task that failed with it hide that.
+    "spark.log.level": "OFF",
 }
 
 LOCALLY: Final = {
@@ -100,6 +102,7 @@ def start(
     A local session can be tuned `for_few` records: it is faster for these and slow for many. It supports tables of
     `format_` if that format's jars are on this machine; `open_tables` reports if it does not.
     """
+    _hush()
     builder = SparkSession.builder.appName("quorate pipeline")
     jars = {} if master is None else settings_of(format_)
     locally = {**LOCALLY, **(SMALL if for_few else {})} if (master or "").startswith("local") else {}
@@ -125,6 +128,16 @@ def prepared(spark: SparkSession) -> SparkSession:
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     register(spark)
     return spark
+
+
+def _hush() -> None:
+    """Leaves out of the driver's log what PySpark and Py4J write there about errors that they raise, too."""
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
 
 
 def _python(environ: Mapping[str, str], *, locally: bool) -> dict[str, str]:

@@ -90,6 +90,13 @@ def two_lives() -> Story:
     return story.say(change("t", leader=-1)).after(minutes=1).say(END)
 
 
+def fenced_and_gone() -> Story:
+    """Broker 7 was fenced, its partition lost its leader, and an hour later it was unregistered."""
+    story = sound(broker(7, rack="rack-7"), *topic("t", [7])).after(minutes=1)
+    story.say(fenced(7), change("t", leader=-1)).after(hours=1)
+    return story.say(UnregisterBrokerRecord(7, 1))
+
+
 def flapping(times: int) -> Story:
     """Fenced as often in an hour; and once more in a restart that was announced."""
     story = sound(BrokerRegistrationChangeRecord(6, 1, in_controlled_shutdown=1), fenced(6))

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.pipeline.hand_made import fenced, silver_of
-from tests.pipeline.illnesses import BEGINS, CASES, OTHERS_WELL, Case, long_fenced, never_led, sound, two_lives
+from tests.pipeline.hand_made import Story, fenced, silver_of
+from tests.pipeline.illnesses import (
+    BEGINS,
+    CASES,
+    OTHERS_WELL,
+    Case,
+    fenced_and_gone,
+    long_fenced,
+    never_led,
+    sound,
+    two_lives,
+)
+from tests.pipeline.near_illnesses import FOUND, NOT_FOUND, Logs
 from tests.pipeline.test_replay import BY_COLUMN, IN_PYTHON
 
 if TYPE_CHECKING:
@@ -19,6 +31,19 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(1_800)
 
 
+def named(logs: Mapping[str, Logs], prefix: str) -> dict[str, tuple[str, Callable[[], Story]]]:
+    """Each log by a name for its cluster, with the code of its finding."""
+    return {
+        f"{prefix} {code} {name}".replace(" ", "-").replace("'", ""): (code, story)
+        for code, some in logs.items()
+        for name, story in some.items()
+    }
+
+
+NAMED_FOUND = named(FOUND, "found")
+NAMED_NOT_FOUND = named(NOT_FOUND, "near")
+
+
 @pytest.fixture(scope="module")
 def silver(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, DataFrame]:
     """Silver of all clusters, kept in memory: sixty clusters are as many files a table."""
@@ -27,7 +52,8 @@ def silver(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Map
     stories = {f"{case.code}-ill": case.ill() for case in CASES} | {f"{case.code}-well": case.well() for case in CASES}
     stories |= {name: story() for name, story in OTHERS_WELL.items()}
     stories |= {f"{code}-began": story for code, (story, _) in BEGINS.items()}
-    stories |= {"never-led": never_led(), "two-lives": two_lives()}
+    stories |= {"never-led": never_led(), "two-lives": two_lives(), "fenced-and-gone": fenced_and_gone()}
+    stories |= {name: story() for name, (_, story) in {**NAMED_FOUND, **NAMED_NOT_FOUND}.items()}
     tables = silver_of(spark, tmp_path_factory.mktemp("doctor"), stories)
     found = {name: tables.read(f"silver/{name}") for name in (*HISTORIES, "events")}
     return {name: table.coalesce(1).localCheckpoint() for name, table in found.items() if table is not None}
@@ -54,6 +80,16 @@ def test_a_log_that_has_it_is_told_of(found: list[Row], case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
 def test_a_log_that_nearly_has_it_is_not(found: list[Row], case: Case) -> None:
     assert [] == [row for row in found if row["cluster_id"] == f"{case.code}-well" and row["code"] == case.code]
+
+
+def test_each_finding_is_made_where_it_must_be_and_not_where_it_only_seems_to(found: list[Row]) -> None:
+    told = {(row["cluster_id"], row["code"]) for row in found}
+    missed = Counter(code for cluster, (code, _) in NAMED_FOUND.items() if (cluster, code) not in told)
+    false = Counter(code for cluster, (code, _) in NAMED_NOT_FOUND.items() if (cluster, code) in told)
+
+    assert ({}, {}) == (missed, false), sorted(told)
+    codes = {case.code for case in CASES}
+    assert codes == FOUND.keys() == NOT_FOUND.keys()
 
 
 @pytest.mark.parametrize("cluster", OTHERS_WELL)
@@ -108,11 +144,27 @@ def test_a_cause_is_of_the_brokers_last_registration(silver: Mapping[str, DataFr
     assert ["broker 7 was fenced at 2026-11-21 13:01:00.000"] == [row["sentence"].split(": ", 1)[1] for row in rows]
 
 
+def test_a_cause_has_the_time_of_a_broker_that_was_fenced_and_then_unregistered(
+    silver: Mapping[str, DataFrame],
+) -> None:
+    from services.pipeline.gold.causes import causes
+
+    rows = causes(silver).where("cluster_id = 'fenced-and-gone' and code = 'NO_LEADER'").collect()
+
+    assert [
+        (
+            "broker 7 was fenced at 2026-11-21 12:01:00.000 and unregistered at 2026-11-21 13:01:00.000",
+            "2026-11-21 12:01:00",
+        )
+    ] == [(row["sentence"].split(": ", 1)[1], f"{row['since_time']:%F %T}") for row in rows]
+
+
 def test_limits_say_what_is_long_and_what_is_much(silver: Mapping[str, DataFrame]) -> None:
     from services.pipeline.gold.doctor import DoctorLimits, fleet_doctor
 
     wide = DoctorLimits(stale_days=9, reassignment_hours=31, imbalance=0.7, flaps=4)
-    codes = {row["code"] for row in fleet_doctor(silver, limits=wide).collect()}
+    rows = fleet_doctor(silver, limits=wide).where("cluster_id not rlike '^(found|near)-'").collect()
+    codes = {row["code"] for row in rows}
 
     limited = {"STALE_REGISTRATION", "REASSIGNMENT_SLOW", "PREFERRED_LEADER_IMBALANCE", "FLAPPING"}
     assert {case.code for case in CASES} - limited == codes

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pytest
 
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(1_800)
+ROOT = Path(__file__).parents[2]
 
 
 def run(spark: SparkSession, *arguments: str) -> int:
@@ -55,6 +60,40 @@ def test_damage_is_said_and_is_an_exit_code(
     assert "records: 5 new" in told
     assert "files: 1, 0.0 MB" in told
     assert f"{path}: batch at offset 3 has checksum" in told
+
+
+def test_two_jobs_that_write_the_same_tables_at_once_are_one_and_a_refusal(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from services.pipeline.locks import locked
+
+    segment(node(tmp_path / "logs", "one"), batches(history(4)))
+    lake = ("--to", str(tmp_path / "lake"))
+    ingest = ("ingest", "--from", str(tmp_path / "logs"), *lake)
+    assert DONE == run(spark, *ingest)
+    with locked(str(tmp_path / "lake"), "stream"):
+        assert [FAILED, DONE] == [run(spark, *ingest), run(spark, "silver", *lake)]
+    assert f"ingest: ingest writes {tmp_path}/lake/bronze, which stream, process " in capsys.readouterr().err
+    with locked(str(tmp_path / "lake"), "silver"):
+        assert FAILED == run(spark, "gold", *lake)
+    assert f"gold: gold needs {tmp_path}/lake/silver, which silver, process " in capsys.readouterr().err
+    assert [DONE, DONE] == [run(spark, "gold", *lake), run(spark, *ingest)]
+
+
+def test_records_that_two_jobs_wrote_where_nothing_locks_are_told_of_and_count_once(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segment(node(tmp_path / "logs", "one"), batches(history(4)))
+    lake, bronze = ("--to", str(tmp_path / "lake")), tmp_path / "lake" / "bronze" / "records"
+    ingest = ("ingest", "--from", str(tmp_path / "logs"), *lake)
+    assert DONE == run(spark, *ingest)
+    (path,) = bronze.rglob("*.parquet")
+    path.with_name("again.parquet").write_bytes(path.read_bytes())
+
+    assert [FOUND, DONE] == [run(spark, *ingest), run(spark, "silver", *lake)]
+    told = capsys.readouterr().err
+    assert "one: 6 records are in bronze/records again, the first at offset 0: two jobs wrote at once" in told
+    assert "events: 6 rows" in told
 
 
 def test_a_log_that_was_read_in_the_middle_of_an_append_is_whole_with_the_next_run(
@@ -129,6 +168,43 @@ def test_a_stream_that_fails_ends_with_a_line_that_names_cluster_and_offset(
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("stream: quorate.pipeline.tail.EpochWentBack: "), last
     assert "cluster one: epoch went back at offset 5" in last
+
+
+def test_a_jvm_that_is_killed_is_a_job_that_could_not_run_and_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    """As the kernel does it for want of memory. The session of this test is not that of the job."""
+    segment(node(tmp_path / "logs", "one"), batches(history(4)))
+    asked = ("run", "--from", str(tmp_path / "logs"), "--to", str(tmp_path / "lake"), "--report", str(tmp_path / "r"))
+    with subprocess.Popen(
+        [sys.executable, "-m", "services.pipeline", *asked], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    ) as job:
+        assert job.stderr is not None
+        before = _until("a session of Spark", job.stderr)
+        os.kill(_java_of(job.pid), signal.SIGKILL)
+        *_, last = told = job.stderr.read().splitlines()
+
+    assert FAILED == job.returncode, (before, told)
+    assert last.startswith("run: the JVM of Spark's driver is gone: it was killed"), told
+    assert "Traceback" not in "".join(told), told
+
+
+def _until(words: str, lines: IO[str]) -> list[str]:
+    """Lines up to the one with these words."""
+    found = []
+    for line in lines:
+        found.append(line)
+        if words in line:
+            return found
+    raise AssertionError(found)
+
+
+def _java_of(parent: int) -> int:
+    """The Java process below this one."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    names = {int(each): Path(f"/proc/{each}/comm").read_text().strip() for each in children}
+    (found,) = (
+        (each for each, name in names.items() if name == "java") if "java" in names.values() else map(_java_of, names)
+    )
+    return found
 
 
 def test_a_real_cluster_from_files_to_the_report(

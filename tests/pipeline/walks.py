@@ -120,8 +120,11 @@ def partitions_of(state: ClusterState) -> Partitions:
 
 
 def min_isr(state: ClusterState, topic: str, partition: Partition) -> int:
-    """How many the ISR must have: the topic's config, else that of all brokers, else one; never more than there are."""
-    set_on = (TOPIC, topic), (BROKER, "")
+    """How many the ISR must have: by the topic's config, else its leader's, else all brokers', else one of it.
+
+    Never more than there are replicas.
+    """
+    set_on = (TOPIC, topic), (BROKER, str(partition.leader)), (BROKER, "")
     values = [state.configs.get(kind, name, "min.insync.replicas") for kind, name in set_on]
     wanted = next((int(value) for value in values if value), 1)
     return min(wanted, len(partition.replicas))

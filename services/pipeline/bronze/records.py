@@ -33,6 +33,7 @@ __all__ = [
     "add_new",
     "conflicts",
     "divided",
+    "doubles",
     "ingest",
     "mixed_sources",
     "settled",
@@ -182,6 +183,16 @@ def conflicts(records: DataFrame) -> DataFrame:
         .agg(fn.count_distinct("digest").alias("contents"), fn.array_sort(fn.collect_set("source")).alias("sources"))
     )
     return found.where("contents > 1")
+
+
+def doubles(records: DataFrame) -> DataFrame:
+    """Returns for each cluster with records that the table has again how many, and the `first` offset of one.
+
+    No job makes them alone: two wrote at once where nothing locks (`locks`).
+    """
+    suspects = fn.col("cluster_id").isin(_looked_over(records, NOTHING_KNOWN).suspects)
+    again = records.where(suspects).groupBy(*RECORD_KEY).agg((fn.count("*") - 1).alias("more")).where("more > 0")
+    return again.groupBy("cluster_id").agg(fn.sum("more").alias("doubled"), fn.min("offset").alias("first"))
 
 
 def whole_snapshots(snapshots: DataFrame) -> DataFrame:

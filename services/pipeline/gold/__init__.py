@@ -17,6 +17,7 @@ clocks         where the times of a log go back, because another controller's cl
 states         brings the states of each partition together in a Python worker; spans, past and partition_sentences are
                computed there over arrays
 secrets        which config values may be secrets
+of_silver      of which silver gold was made
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from services.pipeline.gold.causes import causes
 from services.pipeline.gold.churn import isr_churn
 from services.pipeline.gold.commit_slo import commit_slo
 from services.pipeline.gold.doctor import DoctorLimits, fleet_doctor
+from services.pipeline.gold.of_silver import noted, of_silver
 from services.pipeline.gold.past import Past, past_of
 from services.pipeline.gold.skew import placement_skew
 from services.pipeline.gold.spans import settings
@@ -44,7 +46,7 @@ from services.pipeline.silver.present import MIN_ISR_DEFAULT, Present, present
 from services.pipeline.silver.write_path import WRITE_PATH
 from services.pipeline.tables import Rows, Tables
 
-__all__ = ["GOLD", "TABLES", "build"]
+__all__ = ["GOLD", "TABLES", "build", "of_silver"]
 
 GOLD: Final = "gold"
 TABLES: Final = (
@@ -91,4 +93,5 @@ def build(tables: Tables, *, min_isr: int = MIN_ISR_DEFAULT) -> dict[str, DataFr
                 "fleet_doctor": lambda: fleet_doctor(silver, limits=limits, now=now, past=past),
                 "causes": lambda: causes(silver, limits=limits, now=now),
             }
-            return {name: tables.keep(f"{GOLD}/{name}", made[name]()) for name in TABLES}
+            with noted(tables):
+                return {name: tables.keep(f"{GOLD}/{name}", made[name]()) for name in TABLES}

@@ -22,7 +22,7 @@ from quorate.records import (
     RegisterControllerRecord,
     UserScramCredentialRecord,
 )
-from services.pipeline.frames import struct_type
+from services.pipeline.frames import instant, struct_type
 from services.pipeline.gold.audit_rows import began, ended, not_followed, with_before
 
 __all__ = ["QUIET", "WORDINGS", "kept_sentences"]
@@ -112,8 +112,11 @@ def _entity(record: Column) -> Column:
 
 
 def _number(value: Column) -> Column:
-    is_whole = (value == fn.floor(value)) & (fn.abs(value) < _WHOLE_MAX)
-    return fn.when(is_whole, value.cast("bigint").cast("string")).otherwise(value.cast("string"))
+    whole = value.try_cast(
+        "bigint"
+    )  # null for NaN, the infinities and what no bigint holds, where `floor` fails (ANSI)
+    is_whole = (value == whole) & (fn.abs(value) < _WHOLE_MAX)
+    return fn.when(is_whole, whole.cast("string")).otherwise(value.cast("string"))
 
 
 def _credential(record: Column) -> Column:
@@ -129,8 +132,9 @@ def _token(record: Column) -> Column:
 
 
 def _expires(record: Column) -> Column:
-    moment = fn.timestamp_millis(record["expirationTimestamp"])
-    return fn.date_format(moment, "yyyy-MM-dd HH:mm:ss")
+    at_ms = record["expirationTimestamp"]
+    shown = fn.date_format(instant(at_ms), "yyyy-MM-dd HH:mm:ss")
+    return fn.coalesce(shown, _words(at_ms.cast("string"), " ms since 1970"))
 
 
 def _controller(record: Column) -> Column:

@@ -16,7 +16,7 @@ from services.pipeline.gold.advice import gone_replicas, leader_advice, replica_
 from services.pipeline.gold.began import began, last_lives
 from services.pipeline.gold.conditions import is_offline, is_under_min_isr, is_under_replicated, wanted_replicas
 from services.pipeline.gold.doctor_rules import ERROR, WARN, DoctorLimits, listed, moment, text
-from services.pipeline.silver.present import Present, present, topic_settings
+from services.pipeline.silver.present import Present, partition_settings, present
 
 __all__ = ["COLUMNS", "causes"]
 
@@ -31,6 +31,7 @@ _WHAT: Final = {
 """The text about the partitions of each code."""
 _TOPICS_MAX: Final = 5
 """Most topics that one sentence names."""
+_UNREGISTERED: Final = "UNREGISTER_BROKER_RECORD"
 
 
 def causes(
@@ -39,7 +40,7 @@ def causes(
     """Computes one row for each cause and harm (columns COLUMNS); `since_time` is when its last broker went away."""
     now, limits = now or present(silver), limits or DoctorLimits()
     grouped = _grouped(_ill(now, limits))
-    gone = _gone(now, silver["broker_history"])
+    gone = _gone(silver["broker_history"])
     each = grouped.select("*", fn.explode_outer("away").alias("broker_id"))
     hit_rows = each.join(fn.broadcast(gone), ["cluster_id", "broker_id"], "left")
     brokers = fn.array_sort(fn.collect_list(fn.struct("gone", "broker_id", "words")))
@@ -59,8 +60,7 @@ def causes(
 
 def _ill(now: Present, limits: DoctorLimits) -> DataFrame:
     """Selects the partitions with a problem, each with its worst code, its missing and its slow brokers."""
-    rows = now.partitions.join(gone_replicas(now), _PARTITION, "left")
-    rows = rows.join(topic_settings(now, limits.min_isr), ["cluster_id", "topic_id"])
+    rows = partition_settings(now, limits.min_isr).join(gone_replicas(now), _PARTITION, "left")
     nobody = fn.array().cast("array<int>")
     rows = rows.withColumns({name: fn.coalesce(name, nobody) for name in ("gone", "failed")})
     wanted, leader = wanted_replicas(), fn.col("leader")
@@ -94,18 +94,25 @@ def _grouped(ill: DataFrame) -> DataFrame:
     return topics.groupBy(*_CAUSE).agg(fn.sum("hit").alias("partitions"), named.alias("topics"))
 
 
-def _gone(now: Present, history: DataFrame) -> DataFrame:
-    """Computes, for each broker that is fenced or shutting down, since when and how it went away."""
+def _gone(history: DataFrame) -> DataFrame:
+    """Computes, for each broker that is fenced, shutting down or unregistered, since when and how it went away."""
+    key = ["cluster_id", "broker_id"]
     conditions = {"fenced": fn.col("fenced"), "shut": fn.coalesce("in_controlled_shutdown", fn.lit(False))}
     lives = last_lives(history, "broker_id")
-    since = began(lives, ["cluster_id", "broker_id"], {f"{name}_since": of for name, of in conditions.items()})
-    rows = now.brokers.where("fenced or in_controlled_shutdown").join(since, ["cluster_id", "broker_id"])
+    since = began(lives, key, {f"{name}_since": of for name, of in conditions.items()})
+    names = ("fenced", "in_controlled_shutdown", "end_type", "valid_to_time")
+    last = lives.groupBy(*key).agg(*(fn.max_by(name, "valid_from_offset").alias(name) for name in names))
+    left = fn.coalesce(fn.col("end_type") == _UNREGISTERED, fn.lit(False))
+    was_there = ~fn.col("fenced") & ~fn.coalesce("in_controlled_shutdown", fn.lit(False))
     # A controlled shutdown ends with fencing, so the shutdown is the beginning.
-    was_shut = fn.col("in_controlled_shutdown")
+    was_shut = fn.coalesce("in_controlled_shutdown", fn.lit(False))
     at = fn.when(was_shut, fn.col("shut_since")).otherwise(fn.col("fenced_since"))
     how = fn.when(was_shut, " began a controlled shutdown at ").otherwise(" was fenced at ")
-    words = fn.concat(text("broker ", fn.col("broker_id")), how, moment(at["time"]))
-    return rows.select("cluster_id", "broker_id", at.alias("gone"), words.alias("words"))
+    end = fn.when(left, text(" and unregistered at ", moment(fn.col("valid_to_time")))).otherwise("")
+    went = fn.concat(how, moment(at["time"]), end)
+    words = fn.when(was_there, text(" was unregistered at ", moment(fn.col("valid_to_time")))).otherwise(went)
+    rows = last.where(left | ~was_there).join(since, key)
+    return rows.select(*key, at.alias("gone"), fn.concat(text("broker ", fn.col("broker_id")), words).alias("words"))
 
 
 def _sentence() -> Column:

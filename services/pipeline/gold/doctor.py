@@ -81,7 +81,7 @@ def fleet_doctor(
         feature_findings(now),
         voter_findings(now, earlier["kept_history"]),
         silence_findings(earlier["events"], limits),
-        access_findings(now),
+        access_findings(now, earlier["events"]),
         *((deposed_findings(earlier[DEPOSED]),) if DEPOSED in earlier else ()),
     ]
     return united(found).join(fn.broadcast(now.at), "cluster_id").select(*COLUMNS)

@@ -44,7 +44,7 @@ from services.pipeline.gold.past import Past
 from services.pipeline.gold.skew import crowded
 from services.pipeline.memory import shortened
 from services.pipeline.silver.partitions import KEY
-from services.pipeline.silver.present import UNCLEAN, Present, replicas_of, topic_settings
+from services.pipeline.silver.present import UNCLEAN, Present, partition_settings, replicas_of, topic_settings
 
 __all__ = ["leader_findings", "partition_findings", "topic_findings"]
 
@@ -55,7 +55,7 @@ _OF_SINGLE = "single_"
 
 def partition_findings(now: Present, past: Past, since: DataFrame, limits: DoctorLimits) -> DataFrame:
     """Returns the findings about single partitions, from their past; `since` is from `config_conditions`."""
-    rows = now.partitions.join(topic_settings(now, limits.min_isr), ["cluster_id", "topic_id"])
+    rows = partition_settings(now, limits.min_isr)
     for known in (gone_replicas(now), _past(past.states), _unclean(past.spans), since):
         rows = rows.join(known, list(_ID), "left")
     rows = rows.join(fn.broadcast(now.at), "cluster_id")

@@ -13,6 +13,7 @@ from services.pipeline.gold.silence import SILENCE_S
 from services.pipeline.silver.present import MIN_ISR_DEFAULT
 
 __all__ = [
+    "DAY_MS",
     "ERROR",
     "FINDING",
     "INFO",
@@ -26,6 +27,7 @@ __all__ = [
     "text",
 ]
 
+DAY_MS: Final = 86_400_000
 ERROR: Final = "error"
 WARN: Final = "warn"
 INFO: Final = "info"
@@ -95,7 +97,7 @@ def moment(time: Column) -> Column:
 
 def days_between(begin: str, end: str) -> Column:
     """Computes the days between two timestamp columns, with fractions."""
-    return (fn.unix_millis(fn.col(end)) - fn.unix_millis(fn.col(begin))) / 86_400_000
+    return (fn.unix_millis(fn.col(end)) - fn.unix_millis(fn.col(begin))) / DAY_MS
 
 
 def _finding(rule: DoctorRule) -> Column:

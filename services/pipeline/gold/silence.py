@@ -1,8 +1,9 @@
 """Finds periods in which no controller wrote a record, although an idle active controller writes regularly.
 
-An idle active controller writes a NoOpRecord every `metadata.max.idle.interval.ms` (500 ms; KIP-835). So in a log with
-NoOpRecords, a gap much longer than their interval means that no controller was active, or that it could not commit.
-In a log without them (below 3.3-IV1, or with an interval of 0) nothing can be found.
+An idle active controller writes a NoOpRecord every `metadata.max.idle.interval.ms` (500 ms; KIP-835). So between
+NoOpRecords a gap much longer than their interval means that no controller was active, or that it could not commit.
+The interval is a controller's own and may be changed or set to 0, so it is measured just before and just behind a gap:
+where NoOpRecords end, or come more slowly from then on, nothing is said. Nor in a log without them (below 3.3-IV1).
 
 Timestamps are those of the leaders: between two epochs a gap includes the difference of their clocks (`clocks`).
 """
@@ -19,7 +20,7 @@ __all__ = ["INTERVALS", "SILENCE_S", "by_two_clocks", "silences"]
 SILENCE_S: Final = 10.0
 """Minimum length of a reported gap in s: an election takes seconds (`controller.quorum.fetch.timeout.ms`, the vote)."""
 INTERVALS: Final = 4
-"""Minimum length of a reported gap in idle intervals; the interval is measured, because it is configurable."""
+"""Minimum length of a reported gap in idle intervals."""
 
 
 def silences(events: DataFrame, *, silence_s: float = SILENCE_S) -> DataFrame:
@@ -29,39 +30,81 @@ def silences(events: DataFrame, *, silence_s: float = SILENCE_S) -> DataFrame:
     them. An epoch's events are first grouped into time cells of `silence_s`: a longer gap always lies between two
     cells, so only the first and last record of each cell are compared, in the order of their offsets.
     """
+    least_ms = silence_s * 1000
+    order = Window.partitionBy("cluster_id").orderBy("after.offset")
+    earlier = order.rowsBetween(Window.unboundedPreceding, -1)
+    beside = _intervals(_cells(events, least_ms)).withColumns(
+        {
+            "before": fn.lag("last").over(order),
+            "idled": fn.sum("idles").over(earlier),
+            "interval_before": fn.lag("interval_so_far").over(order),
+            "idle_before": fn.lag("idle_so_far").over(order),
+        }
+    )
+    silent_ms = fn.unix_millis("after.timestamp") - fn.unix_millis("before.timestamp")
+    found = beside.withColumn("silent_ms", silent_ms)
+    known = fn.greatest("interval_before", "interval_from_here")  # of two of which one is null the other
+    is_long = fn.col("silent_ms") >= fn.greatest(fn.lit(least_ms), INTERVALS * known)
+    silent = found.where((fn.col("idled") > 0) & is_long & _is_out_of_turn(known, least_ms))
+    return silent.select("cluster_id", "before", "after", "silent_ms")
+
+
+def _cells(events: DataFrame, cell_ms: float) -> DataFrame:
+    """Groups each epoch's records by time: the first and last one, and the NoOpRecords among them."""
     at = fn.unix_millis("timestamp")
     is_idle = fn.col("type") == "NO_OP_RECORD"
     leads = fn.when(fn.col("type") == "LEADER_CHANGE", fn.get_json_object("payload", "$.leaderId").cast("int"))
-    one = fn.struct("offset", "timestamp", "epoch", leads.alias("leader_id"), is_idle.alias("is_idle"))
+    one = fn.struct("offset", "timestamp", "epoch", leads.alias("leader_id"))
     idle_at = fn.when(is_idle, at)
-    cells = (
+    return (
         events.where("not is_base")
-        .groupBy("cluster_id", "epoch", fn.floor(at / fn.lit(silence_s * 1000)).alias("cell"))
+        .groupBy("cluster_id", "epoch", fn.floor(at / fn.lit(cell_ms)).alias("cell"))
         .agg(
             fn.min(one).alias("after"),
             fn.max(one).alias("last"),
-            fn.try_divide(fn.max(idle_at) - fn.min(idle_at), fn.count(idle_at) - 1).alias("apart_ms"),
+            fn.min(idle_at).alias("first_idle"),
+            fn.max(idle_at).alias("last_idle"),
             fn.count(idle_at).alias("idles"),
         )
     )
-    order = Window.partitionBy("cluster_id").orderBy("after.offset")
-    earlier = order.rowsBetween(Window.unboundedPreceding, -1)
-    beside = cells.withColumns({"before": fn.lag("last").over(order), "idled": fn.sum("idles").over(earlier)})
-    silent_ms = fn.unix_millis("after.timestamp") - fn.unix_millis("before.timestamp")
-    found = beside.withColumn("silent_ms", silent_ms).withColumn("interval_ms", _interval_ms())
-    least = fn.greatest(fn.lit(silence_s * 1000), INTERVALS * fn.col("interval_ms"))
-    silent = found.where((fn.col("idled") > 0) & (fn.col("silent_ms") >= least))
-    return silent.select("cluster_id", "before", "after", "silent_ms")
+
+
+def _intervals(cells: DataFrame) -> DataFrame:
+    """Adds the interval of NoOpRecords in ms, within the epoch: the last up to each cell, and the first from it on."""
+    order = Window.partitionBy("cluster_id", "epoch").orderBy("after.offset")
+    first, last = Window.unboundedPreceding, Window.unboundedFollowing
+    before, behind = order.rowsBetween(first, -1), order.rowsBetween(1, last)
+    so_far, from_here = order.rowsBetween(first, 0), order.rowsBetween(0, last)
+    within = fn.when(fn.col("idles") > 1, (fn.col("last_idle") - fn.col("first_idle")) / (fn.col("idles") - 1))
+    idle_before = fn.last("last_idle", ignorenulls=True).over(before)
+    idle_behind = fn.first("first_idle", ignorenulls=True).over(behind)
+    each = cells.withColumns(
+        {
+            "idle_so_far": fn.last("last_idle", ignorenulls=True).over(so_far),
+            "interval_to": fn.coalesce(within, fn.col("first_idle") - idle_before),
+            "interval_on": fn.coalesce(within, idle_behind - fn.col("last_idle")),
+        }
+    )
+    return each.withColumns(
+        {
+            "interval_so_far": fn.last("interval_to", ignorenulls=True).over(so_far),
+            "interval_from_here": fn.first("interval_on", ignorenulls=True).over(from_here),
+        }
+    )
+
+
+def _is_out_of_turn(interval_ms: Column, least_ms: float) -> Column:
+    """Returns whether NoOpRecords were being written before a gap; and in the same epoch are behind it, too."""
+    since_idle = fn.unix_millis("before.timestamp") - fn.col("idle_before")
+    wrote = since_idle <= fn.greatest(fn.lit(least_ms), INTERVALS * interval_ms)
+    is_same = fn.col("before.epoch") == fn.col("after.epoch")
+    # An epoch that has no NoOpRecord before the gap has not yet come to the first one.
+    return fn.when(is_same, fn.col("interval_from_here").isNotNull() & fn.coalesce(wrote, fn.lit(True))).otherwise(
+        fn.col("interval_before").isNotNull() & wrote
+    )
 
 
 def by_two_clocks(before: str, after: str) -> Column:
     """Says of a gap between these two records that it was measured by two clocks; empty if by one."""
     differ = fn.col(f"{before}.epoch") != fn.col(f"{after}.epoch")
     return fn.when(differ, ", by the clocks of two controllers, which may differ").otherwise("")
-
-
-def _interval_ms() -> Column:
-    """Estimates each cluster's NoOpRecord interval in ms: within cells, or between cells if none holds two of them."""
-    whole = Window.partitionBy("cluster_id")
-    between = fn.when(fn.col("after.is_idle"), fn.col("silent_ms"))
-    return fn.coalesce(*(fn.percentile_approx(of, 0.5).over(whole) for of in (fn.col("apart_ms"), between)), fn.lit(0))

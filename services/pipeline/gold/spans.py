@@ -1,7 +1,7 @@
 """Spans: the intervals in which a partition's leader, its ISR's size and its min.insync.replicas did not change.
 
-`conditions` says what offline, under min ISR and under-replicated mean. `min.insync.replicas` is the topic's, else the
-brokers' default, else an assumed value, because a broker's own file is not in the log.
+`conditions` says what offline, under min ISR and under-replicated mean. `min.insync.replicas` is the topic's, else its
+leader's own, else the brokers' default (KIP-226), else an assumed value, as a broker's own file is not in the log.
 
 Times are those of the records. A new active controller's clock may be behind; a timestamp earlier than one before it is
 replaced by that one.
@@ -98,19 +98,30 @@ At its begin a reassignment began (`moves`), ended with the new replicas (`moved
 replica was `withdrawn` from the ELR without joining the ISR (KIP-966).
 """
 _CHANGES: Final = pa.schema(
-    {"cluster_id": pa.string(), "topic": pa.string(), "offset": pa.int64(), "time": _TIME, "min_isr": pa.int32()}
+    {
+        "cluster_id": pa.string(),
+        "topic": pa.string(),
+        "broker_id": pa.int32(),
+        "offset": pa.int64(),
+        "time": _TIME,
+        "min_isr": pa.int32(),
+    }
 )
 _NOT_SET: Final = 0
 _FOREVER: Final = (1 << 63) - 1
+_STATE, _TOPIC, _LEADER, _DEFAULT = range(4)
+"""What a row of _Merged is: a state, or a change of the config of a topic, of a broker, or of all brokers."""
 
 
 class SpanSettings(NamedTuple):
     """What spans depend on besides the states: configs, the log's ends, and the min.insync.replicas that is assumed.
 
-    `changes` are those of topics, `defaults` those of all brokers' default, each with the new value, or 0 for none.
+    `changes` are those of topics, `leaders` those of single brokers, which count where these lead and the topic has
+    none, `defaults` those of all brokers' default, each with the new value, or 0 for none.
     """
 
     changes: pa.Table
+    leaders: pa.Table
     defaults: pa.Table
     ends: pa.Table
     min_isr: int
@@ -119,12 +130,15 @@ class SpanSettings(NamedTuple):
 def settings(configs: DataFrame, ends: DataFrame, *, min_isr: int = MIN_ISR_DEFAULT) -> SpanSettings:
     """Collects the settings: a row for each change of min.insync.replicas, and for each cluster's `log_end_time`."""
     rows = configs.where((fn.col("name") == MIN_ISR) & fn.col("resource_type").isin(TOPIC, BROKER))
-    rows = rows.where((fn.col("resource_type") == TOPIC) | (fn.col("resource_name") == ""))
     topic = fn.when(fn.col("resource_type") == TOPIC, fn.col("resource_name")).alias("topic")
+    of_broker = (fn.col("resource_type") == BROKER) & (fn.col("resource_name") != "")
+    broker = fn.when(of_broker, fn.col("resource_name").try_cast("int")).alias("broker_id")
+    rows = rows.where(~of_broker | broker.isNotNull())
     value = fn.coalesce(fn.col("value").try_cast("int"), fn.lit(_NOT_SET))
     begun = rows.select(
         "cluster_id",
         topic,
+        broker,
         fn.col("valid_from_offset").alias("offset"),
         fn.col("valid_from_time").alias("time"),
         value.alias("min_isr"),
@@ -133,18 +147,19 @@ def settings(configs: DataFrame, ends: DataFrame, *, min_isr: int = MIN_ISR_DEFA
     over = rows.where("valid_to_offset is not null").select(
         "cluster_id",
         topic,
+        broker,
         fn.col("valid_to_offset").alias("offset"),
         fn.col("valid_to_time").alias("time"),
         fn.lit(_NOT_SET).alias("min_isr"),
     )
     # If one value ends and another begins at the same offset, the new one counts.
-    both = (
-        begun.unionByName(over).groupBy("cluster_id", "topic", "offset", "time").agg(fn.max("min_isr").alias("min_isr"))
-    )
+    names = ("cluster_id", "topic", "broker_id", "offset", "time")
+    both = begun.unionByName(over).groupBy(*names).agg(fn.max("min_isr").alias("min_isr"))
     every = both.toArrow().cast(_CHANGES)
-    of_all = every["topic"].is_null()
     last = ends.select("cluster_id", "log_end_time").toArrow()
-    return SpanSettings(every.filter(pc.invert(of_all)), every.filter(of_all).drop_columns("topic"), last, min_isr)
+    of_topic, of_leader = every["topic"].is_valid(), every["broker_id"].is_valid()
+    of_all = every.filter(pc.invert(pc.or_(of_topic, of_leader)))
+    return SpanSettings(every.filter(of_topic), every.filter(of_leader), of_all, last, min_isr)
 
 
 def spans_of(states: pa.Table, groups: Groups, given: SpanSettings) -> tuple[pa.Table, Groups]:
@@ -227,32 +242,33 @@ class _Merged:
         self._given = given
         self._states = states
         numbers = groups.numbers()
-        own, default = _concerned(states, groups, given)
-        sizes = len(states), len(own), len(default)
-        kind = np.repeat([0, 1, 2], sizes)
-        number = np.concatenate([numbers, _of(own, "number"), _of(default, "number")])
-        offset = np.concatenate([_of(states, "valid_from_offset"), _of(own, "offset"), _of(default, "offset")])
-        time = np.concatenate([_micros(states, "valid_from_time"), _micros(own, "time"), _micros(default, "time")])
-        value = np.concatenate([np.zeros(len(states), np.int64), _of(own, "min_isr"), _of(default, "min_isr")])
+        changes = _concerned(states, groups, given)
+        kind = np.repeat([_STATE, _TOPIC, _LEADER, _DEFAULT], [len(states), *map(len, changes)])
+        number = np.concatenate([numbers, *(_of(each, "number") for each in changes)])
+        offset = np.concatenate([_of(states, "valid_from_offset"), *(_of(each, "offset") for each in changes)])
+        time = np.concatenate([_micros(states, "valid_from_time"), *(_micros(each, "time") for each in changes)])
+        value = np.concatenate([np.zeros(len(states), np.int64), *(_of(each, "min_isr") for each in changes)])
+        broker = np.concatenate([_numbers(states, "leader"), *(_numbers(each, "broker_id") for each in changes)])
         # A base checkpoint has configs and partitions at one offset: there the configs are first.
-        order = np.lexsort((kind == 0, offset, number))
+        order = np.lexsort((kind == _STATE, offset, number))
         all_rows = Groups(number[order])
-        kind, value, stamp = kind[order], value[order], time[order]
+        kind, value, stamp, broker = kind[order], value[order], time[order], broker[order]
         time = all_rows.highest(stamp)
-        state_at = all_rows.latest(kind == 0)
+        state_at = all_rows.latest(kind == _STATE)
         after = all_rows.after()
         shown = np.flatnonzero(state_at != NONE)
         source = order[state_at]  # the states are the first rows of what was sorted
         removed = pc.equal(states["end_type"], REMOVE).fill_null(False).to_numpy()
-        removed_at = all_rows.latest((kind == 0) & removed[source])[shown]
+        removed_at = all_rows.latest((kind == _STATE) & removed[source])[shown]
         self.groups = all_rows.only(shown)
         self._source, self._offset = source[shown], offset[order][shown]
         self._timestamp, self._begin = stamp[shown], time[shown]
-        self._is_state = (kind == 0)[shown]
+        self._is_state = (kind == _STATE)[shown]
         self._next = after[shown]
         self._next_time = time[self._next]
         self._removed = np.where(removed_at == NONE, NONE, order[removed_at])
-        self._min_isr = _set_or(value, all_rows, kind, given.min_isr)[:, shown]
+        leader = np.where(state_at == NONE, NO_LEADER, broker[state_at])
+        self._min_isr = _set_or(_Changes(kind, value, broker), all_rows, leader, given.min_isr)[:, shown]
 
     def table(self) -> pa.Table:
         """Returns the table, with the columns of SCHEMA."""
@@ -302,8 +318,8 @@ class _Merged:
         return np.where(is_end, np.where(is_gone, removed_time, log_end), self._next_time)
 
 
-def _concerned(states: pa.Table, groups: Groups, given: SpanSettings) -> tuple[pa.Table, pa.Table]:
-    """Returns the changes of the topics' configs and of the default, one row for each partition that each concerns.
+def _concerned(states: pa.Table, groups: Groups, given: SpanSettings) -> list[pa.Table]:
+    """Returns the changes of the topics' configs, of brokers' own and of the default, a row for each partition of each.
 
     `number` is the partition's. What was set before a partition was created counts, and nothing behind its end.
     """
@@ -312,18 +328,33 @@ def _concerned(states: pa.Table, groups: Groups, given: SpanSettings) -> tuple[p
     there = there.append_column("number", pa.array(np.arange(len(first))))
     there = there.append_column("gone", pc.fill_null(states["valid_to_offset"].take(last), _FOREVER))
     found = []
-    for changes, key in ((given.changes, ["cluster_id", "topic"]), (given.defaults, ["cluster_id"])):
+    of_cluster = [(each.drop_columns("topic"), ["cluster_id"]) for each in (given.leaders, given.defaults)]
+    for changes, key in ((given.changes, ["cluster_id", "topic"]), *of_cluster):
         each = changes.join(there, key, join_type="inner", use_threads=False)
         found.append(each.filter(pc.less(each["offset"], each["gone"])))
-    return found[0], found[1]
+    return found
 
 
-def _set_or(value: Array, groups: Groups, kind: Array, assumed: int) -> Array:
-    """Returns after each row the topic's min.insync.replicas, or the default, or `assumed`; and whether it is that."""
+class _Changes(NamedTuple):
+    """Rows of _Merged: what each is, the min.insync.replicas that it sets, and for which broker if for one."""
+
+    kind: Array
+    value: Array
+    broker: Array
+
+
+def _set_or(changes: _Changes, groups: Groups, leader: Array, assumed: int) -> Array:
+    """Returns after each row the topic's min.insync.replicas, or its leader's own, or the default, or `assumed`; and
+    whether it is that.
+    """
+    kind, value, broker = changes
     found = np.full(len(value), _NOT_SET)
-    for each in (2, 1):
-        at = groups.latest(kind == each)
-        is_set = (at != NONE) & (value[at] != _NOT_SET)
+    brokers = np.unique(broker[kind == _LEADER])
+    by_leader = [((kind == _LEADER) & (broker == each), leader == each) for each in brokers]
+    everywhere = np.ones(len(value), bool)
+    for sets, counts in ((kind == _DEFAULT, everywhere), *by_leader, (kind == _TOPIC, everywhere)):
+        at = groups.latest(sets)
+        is_set = counts & (at != NONE) & (value[at] != _NOT_SET)
         found = np.where(is_set, value[at], found)
     is_assumed = found == _NOT_SET
     return np.stack([np.where(is_assumed, assumed, found), is_assumed])

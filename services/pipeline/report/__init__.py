@@ -29,7 +29,7 @@ page         all sections in order
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from services.pipeline.gold import GOLD
@@ -56,17 +56,25 @@ T = TypeVar("T")
 
 
 def report(
-    tables: Tables, limits: ReportLimits = DEFAULT, *, on_section: Callable[[str], None] = lambda _: None
+    tables: Tables,
+    limits: ReportLimits = DEFAULT,
+    *,
+    left_out: Sequence[str] = (),
+    on_section: Callable[[str], None] = lambda _: None,
 ) -> str:
     """Builds the page; `on_section` is called with the name of each section that was read.
 
-    Raises LookupError if a table or record is missing.
+    `left_out` are clusters that the page is not about, but names. Raises LookupError if a table or record is missing.
     """
-    return page(answers(tables, limits, on_section=on_section), limits)
+    return page(answers(tables, limits, left_out=left_out, on_section=on_section), limits)
 
 
 def answers(
-    tables: Tables, limits: ReportLimits = DEFAULT, *, on_section: Callable[[str], None] = lambda _: None
+    tables: Tables,
+    limits: ReportLimits = DEFAULT,
+    *,
+    left_out: Sequence[str] = (),
+    on_section: Callable[[str], None] = lambda _: None,
 ) -> Answers:
     """Reads the data that the report page shows; Spark aggregates and limits it, so that little is collected here."""
 
@@ -87,7 +95,7 @@ def answers(
     ids = [each.cluster_id for each in clusters]
     return Answers(
         fleet=fleet,
-        trust=reported("what can be trusted", read_trust(tables)),
+        trust=reported("what can be trusted", read_trust(tables, left_out)),
         findings=reported("findings", read_findings(tables.read(f"{GOLD}/fleet_doctor"), limits.each)),
         incident=reported("what happened", read_incident(wrong, told, ids[: limits.clusters], limits)),
         drawn=reported("timelines", read_clusters(clusters[: limits.clusters], there, availability, limits)),

@@ -38,6 +38,7 @@ class Cluster:
     begin_ms: int
     end_ms: int
     end_offset: int
+    """Of the whole fleet the highest: a sum of offsets may be no bigint, and means nothing."""
     records: int
     """Records of the log, without those of a checkpoint."""
     brokers: int
@@ -76,7 +77,7 @@ def read_fleet(
     with kept(_clusters(events, partitions, brokers, availability)) as (clusters,):
         sums = [fn.sum(name).alias(name) for name in (*_COUNTS, *_SUMS)]
         sums.append(fn.max("assumed_min_isr").alias("assumed_min_isr"))
-        ends = [fn.min("begin_ms").alias("begin_ms"), fn.max("end_ms").alias("end_ms"), fn.sum("end_offset")]
+        ends = [fn.min("begin_ms").alias("begin_ms"), fn.max("end_ms").alias("end_ms"), fn.max("end_offset")]
         whole = clusters.agg(fn.lit("").alias("cluster_id"), *ends[:2], ends[2].alias("end_offset"), *sums).collect()[0]
         total = clusters.count()
         order = [fn.desc(name) for name in ("offline_seconds", "under_min_isr_seconds", "leader_changes")]

@@ -25,7 +25,7 @@ from services.pipeline.report.parts import Heading, Note, Part, Section, clean
 from services.pipeline.report.placement import Share, placement_tables
 from services.pipeline.report.plan import plan_parts
 from services.pipeline.report.times import moment
-from services.pipeline.report.trust import Trust, trust_line
+from services.pipeline.report.trust import Trust, trust_lines
 
 __all__ = ["Answers", "page"]
 
@@ -66,7 +66,7 @@ def _document(answers: Answers, limits: ReportLimits) -> str:
         .render(
             period=f"{moment(whole.begin_ms)} to {moment(whole.end_ms)} UTC",
             tiles=tiles(answers.fleet, answers.findings),
-            trust=trust_line(answers.trust),
+            trust=trust_lines(answers.trust),
             sections=list(_sections(answers, limits)),
             # Made by this project and its library, so it is not escaped: a log's names cannot be in it.
             style=Markup((_TEMPLATES / "style.css").read_text()),

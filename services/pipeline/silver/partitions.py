@@ -34,7 +34,7 @@ def partition_history(events: DataFrame, rest: DataFrame, *, task_rows: int = TA
     """
     own = events.where(fn.col("type").isin(*OF_PARTITIONS))
     tasks = max(1, -(-own.count() // task_rows))
-    part = fn.regexp_extract("payload", '"partitionId":([0-9]+)', 1).cast("int") % PARTS
+    part = fn.pmod(fn.regexp_extract("payload", '"partitionId":(-?[0-9]+)', 1).cast("int"), fn.lit(PARTS))
     topics = rest.where(fn.col("type").isin(*OF_TOPICS) & (fn.col("type") != CLEAR))
     clears = rest.where(fn.col("type") == CLEAR)
     tasks_of_topic = fn.array_distinct(fn.array(*(_task(fn.lit(each), tasks) for each in range(PARTS))))

@@ -17,7 +17,17 @@ from quorate.metadata.configs import BROKER, TOPIC
 from quorate.nouns import LOST_DIRECTORY, RESERVED_DIRECTORY_IDS, Offset, uuid_text
 from services.pipeline.silver.validity import as_of
 
-__all__ = ["MIN_ISR", "MIN_ISR_DEFAULT", "UNCLEAN", "Present", "is_online", "present", "replicas_of", "topic_settings"]
+__all__ = [
+    "MIN_ISR",
+    "MIN_ISR_DEFAULT",
+    "UNCLEAN",
+    "Present",
+    "is_online",
+    "partition_settings",
+    "present",
+    "replicas_of",
+    "topic_settings",
+]
 
 MIN_ISR: Final = "min.insync.replicas"
 MIN_ISR_DEFAULT: Final = 1
@@ -54,7 +64,7 @@ def present(silver: Mapping[str, DataFrame], at_offset: Offset | None = None) ->
 
 
 def topic_settings(now: Present, min_isr: int = MIN_ISR_DEFAULT) -> DataFrame:
-    """Computes each topic's `min_isr` and `elects_uncleanly`: the topic's config, else the brokers' default config.
+    """Computes each topic's `min_isr` and `elects_uncleanly`: the topic's config (`is_topics_own`), else the default.
 
     A config in a broker's or controller's own file is not in the log; then `min_isr` is the argument
     (`min_isr_is_assumed` is true), and `elects_uncleanly` is Kafka's default, false.
@@ -70,8 +80,30 @@ def topic_settings(now: Present, min_isr: int = MIN_ISR_DEFAULT) -> DataFrame:
         "topic_id",
         fn.coalesce("own_min", "min_isr", fn.lit(min_isr)).alias("min_isr"),
         fn.coalesce("own_min", "min_isr").isNull().alias("min_isr_is_assumed"),
+        fn.col("own_min").isNotNull().alias("is_topics_own"),
         fn.coalesce("own_unclean", "unclean", fn.lit(False)).alias("elects_uncleanly"),
     )
+
+
+def partition_settings(now: Present, min_isr: int = MIN_ISR_DEFAULT) -> DataFrame:
+    """Returns the partitions with their topics' settings, and with their leaders' own min.insync.replicas.
+
+    A broker takes the topic's config, else its own dynamic config, else the brokers' default (KIP-226).
+    """
+    rows = now.partitions.join(topic_settings(now, min_isr), ["cluster_id", "topic_id"])
+    own = now.configs.where((fn.col("resource_type") == BROKER) & (fn.col("resource_name") != ""))
+    leader = fn.col("resource_name").try_cast("int").alias("leader")
+    of_leader = _values(own, "cluster_id", "resource_name").select(
+        "cluster_id", leader, fn.col("min_isr").alias("of_leader")
+    )
+    joined = rows.join(fn.broadcast(of_leader), ["cluster_id", "leader"], "left")
+    counts = fn.col("of_leader").isNotNull() & ~fn.col("is_topics_own")
+    return joined.withColumns(
+        {
+            "min_isr": fn.when(counts, fn.col("of_leader")).otherwise(fn.col("min_isr")),
+            "min_isr_is_assumed": fn.col("min_isr_is_assumed") & ~counts,
+        }
+    ).drop("of_leader", "is_topics_own")
 
 
 def replicas_of(now: Present) -> DataFrame:

@@ -7,6 +7,7 @@ from datetime import date
 
 from pyspark.sql import DataFrame
 
+from services.pipeline.problems import OF_SPARK
 from services.pipeline.tables.computed import Rows, frame_of
 from services.pipeline.tables.inbox import Inbox
 from services.pipeline.tables.verbs import Compacted, Lake, TableFile
@@ -25,7 +26,10 @@ class Remembered:
         """Returns a table's present rows; None if it was never written."""
         if name not in self._known:
             found = self._lake.read(name)
-            self._known[name] = None if found is None else found.localCheckpoint()
+            try:
+                self._known[name] = None if found is None else found.localCheckpoint()
+            except OF_SPARK:
+                return found  # some of its rows may be readable: a reader of the others fails
         return self._known[name]
 
     def append(self, name: str, rows: DataFrame, *, partition_by: Sequence[str]) -> None:
