@@ -139,6 +139,9 @@ fixtures: setup ## run clusters of a Kafka release again and keep their director
 bench: setup ## print the figures of tests/bench
 	@$(RUN) python -m tests.bench
 
+neighbours: setup interop-setup ## how long good callers wait beside one bad one, here and at Kafka's controllers (NEIGHBOURS_ONLY=, NEIGHBOURS_SECONDS=)
+	@$(RUN) python -m tests.bench neighbours
+
 format: setup ## ruff format, and ruff's automatic fixes
 	@$(RUN) ruff check --fix .
 	@$(RUN) ruff format .
@@ -165,4 +168,4 @@ $(COMPILED): $(MADE) $(SOURCES)
 uv:
 	@command -v $(UV) >/dev/null || { python3 -m venv .tools && .tools/bin/pip install --quiet uv==$(UV_VERSION); }
 
-.PHONY: help setup run report test explore check lint types imports protos protos-check tidy interop interop-setup mixed-faults spark-setup spark-formats hdfs-setup wheel pipeline e2e netns kube chart fuzz fuzz-decoders soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv broker-faults
+.PHONY: neighbours help setup run report test explore check lint types imports protos protos-check tidy interop interop-setup mixed-faults spark-setup spark-formats hdfs-setup wheel pipeline e2e netns kube chart fuzz fuzz-decoders soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv broker-faults

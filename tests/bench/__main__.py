@@ -36,6 +36,7 @@ BENCHES: Final = {
     "kafka-door": "kafka_door",
     "through-broker": "through_broker",
     "broker-start": "broker_start",
+    "neighbours": "neighbours",
     "start": "start",
     "heartbeats": "heartbeats",
     "loop_holds": "loop_holds",
