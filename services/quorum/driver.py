@@ -295,6 +295,9 @@ class QuorumDriver:
         for answer in ready.answers:
             self._answer(answer)
         assert self._peers is not None
+        if ready.leadership is not None:
+            # Before the requests: the next role's first Fetch, to look for a leader, may be among them.
+            self._peers.stop_fetching(unless_from=ready.leadership.leader_id)
         for send in ready.requests:
             self._peers.send(send)
         self._report(ready)
@@ -382,8 +385,6 @@ class QuorumDriver:
         if ready.leadership is not None:
             self.leadership = ready.leadership
             self._uncommitted.clear()
-            assert self._peers is not None
-            self._peers.stop_fetching(unless_from=ready.leadership.leader_id)
         if ready.high_watermark is not None:
             self.high_watermark = ready.high_watermark
             self._uncommitted.settle(ready.high_watermark)

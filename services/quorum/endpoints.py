@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from quorate.nouns import NodeId, ReplicaKey
 from quorate.raft.history import History
@@ -68,14 +68,6 @@ class NodeEndpoints(Mapping[NodeId, Address]):
         self._heard[node_id] = heard, self._voting(node_id)
         if len(self._heard) > HEARD_MAX:
             del self._heard[next(iter(self._heard))]
-
-    def hear_of(self, nodes: Iterable[Any], protocol: str = GRPC) -> None:
-        """Notes the addresses in the NodeEndpoints of an answer that came over `protocol`.
-
-        A node names the leader's listener of the kind on which it was asked.
-        """
-        for node in nodes:
-            self.hear(node.node_id, Address(node.host, node.port), protocol)
 
     def hear_listeners(self, node_id: NodeId, listeners: Sequence[ListenerEndpoint]) -> None:
         """Notes where a leader is reached that has announced its own listeners."""

@@ -14,6 +14,7 @@ from google.protobuf.message import Message as ProtobufMessage
 from msgspec.structs import replace
 
 from kraft.api.fetch_pb2 import FetchResponse
+from kraft.api.update_raft_voter_pb2 import UpdateRaftVoterResponse
 from kraft.service.quorum_pb2 import FindQuorumRequest
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.nouns import NodeId
@@ -27,6 +28,7 @@ from services.quorum import translate
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.listeners import GRPC, PeerAddress
 from services.quorum.peer_wire import Fetching, GrpcWire, PeerWire, Unreached
+from services.quorum.translate import Address
 
 log = logger(__name__)
 
@@ -199,7 +201,8 @@ class Peers:
                 begun = await call(translate.to_begin(request, self._listeners))
                 return self._located(translate.from_begin(begun, token), begun, at.protocol)
             case raft.EndQuorumEpochRequest():
-                return translate.from_end(await call(translate.to_end(request, self._listeners)), token)
+                ended = await call(translate.to_end(request, self._listeners))
+                return self._located(translate.from_end(ended, token), ended, at.protocol)
             case raft.FetchSnapshotRequest():
                 piece = await call(translate.to_fetch_snapshot(request))
                 return self._located(translate.from_fetch_snapshot(piece, token), piece, at.protocol)
@@ -210,7 +213,9 @@ class Peers:
             case raft.RemoveRaftVoterRequest():
                 return translate.from_remove(await call(translate.to_remove(request)), token)
             case raft.UpdateRaftVoterRequest():
-                return translate.from_update(await call(translate.to_update(request)), token)
+                updated = await call(translate.to_update(request))
+                response = translate.from_update(updated, token)
+                return response if response.leader_id == to else self._located(response, updated, at.protocol)
             case raft.ControllerPresenceRequest():
                 if not at.is_grpc:
                     return _unread(request, to, token)
@@ -237,13 +242,20 @@ class Peers:
     def _located(self, response: R, answer: Any, protocol: str) -> R:
         """Notes the leader's address from an answer over `protocol`, and returns `response`.
 
-        As in Kafka, an address counts only in an answer with leader and epoch, which another cluster's node does not
-        give.
+        A node names the leader's listener of the kind on which it was asked. As in Kafka, an address counts only in an
+        answer with leader and epoch, which another cluster's node does not give.
         """
-        if fencing.has_epoch(response):
-            nodes = (node for node in answer.node_endpoints if node.node_id == response.leader_id)
-            self._endpoints.hear_of(nodes, protocol)
+        if fencing.has_epoch(response) and response.leader_id is not None:
+            for at in _leader_in(answer, response.leader_id):
+                self._endpoints.hear(response.leader_id, Address(at.host, at.port), protocol)
         return response
+
+
+def _leader_in(answer: Any, leader_id: NodeId) -> Sequence[Any]:
+    """Returns what `answer` says of where the leader listens; UpdateRaftVoter names it beside the epoch."""
+    if isinstance(answer, UpdateRaftVoterResponse):
+        return [answer.current_leader] if answer.current_leader.host else []
+    return [node for node in answer.node_endpoints if node.node_id == leader_id]
 
 
 def _unread(request: raft.ControllerPresenceRequest, to: NodeId, token: object) -> raft.ControllerPresenceResponse:

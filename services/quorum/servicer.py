@@ -54,6 +54,8 @@ from services.quorum.translate import Endpoints
 
 log = logger(__name__)
 
+FOLLOWED: Final = (ErrorCode.NONE, ErrorCode.INVALID_VOTER_KEY)
+"""The answers to news of a leader after which this node follows that leader."""
 OFFSET_MAX: Final = 2**62
 """Highest offset that a request may have: far beyond any log, and additions to it stay within an int64."""
 
@@ -128,14 +130,16 @@ class PeerServicer(MembershipServicer, NodeLogService):
             )
 
     def _accepted(self, request: BeginQuorumEpochRequest | EndQuorumEpochRequest, reply: Answer) -> Answer:
-        """Returns a callback that notes the leader's address if the core accepts the request, then replies.
+        """Returns a callback that notes the leader's address if the core follows that leader now, then replies.
 
-        It runs before the next fetch, as answers leave before requests. Raises ApiError for a malformed address.
+        It does, too, if the request meant this id's earlier disk: the core has entered epoch and leader before it
+        refuses, and a node without a log may learn the address from nobody else. The callback runs before the next
+        fetch, as answers leave before requests. Raises ApiError for a malformed address.
         """
         listeners = translate.listeners_of("leader_endpoints", request.leader_endpoints)
 
         def then(answer: raft.Response, data: bytes) -> None:
-            if answer.error is ErrorCode.NONE and answer.leader_id is not None:
+            if answer.error in FOLLOWED and answer.leader_id is not None:
                 self._endpoints.hear_listeners(answer.leader_id, listeners)
             reply(answer, data)
 

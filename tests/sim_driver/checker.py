@@ -23,7 +23,9 @@ from tests.sim.invariants.base import Violation
 
 if TYPE_CHECKING:
     from tests.sim_driver.disk import WatchedDisk
+    from tests.sim_driver.loop import Life
     from tests.sim_driver.node import Node
+    from tests.sim_driver.wire import Call
     from tests.sim_driver.world import World
 
 EVERYTHING: Final = 1 << 30
@@ -49,6 +51,8 @@ class Checker:
         self._leaders: dict[Epoch, NodeId] = {}
         self._claims: dict[Epoch, NodeId] = {}
         self._starts: dict[Epoch, Offset] = {}
+        self._opened: dict[Life, Call] = {}
+        """Streams of fetches that were opened since their process's last turn was over."""
         self.voter_sets: list[tuple[Offset, VoterSet]] = [
             (-1, VoterSet.of(*(each for each in world.ids if not world.is_spare(each))))
         ]
@@ -108,6 +112,7 @@ class Checker:
             self._recovered(node, disk)
         node.is_damaged = node.promised is not None or driver.core.is_recovering
         self.truncation_count += ready.truncate_to is not None
+        self._is_asked(node)
         if ready.install is not None:
             self.install_count += 1
             self._checked[node.id] = ready.install.offset
@@ -116,6 +121,16 @@ class Checker:
             require("I-23", end <= disk.log.leo, "told to be committed, not in the log", node.id, end, disk.log.leo)
             self._extend(node, disk, end, ready)
             self._compare(node, disk, end)
+
+    def called(self, call: Call) -> None:
+        """A call leaves a process."""
+        if call.path.endswith("FetchStream"):
+            self._opened[call.client] = call
+
+    def _is_asked(self, node: Node) -> None:
+        """The last stream of fetches that this turn has opened is open: the core waits for what is asked there."""
+        call = None if node.life is None else self._opened.pop(node.life, None)
+        require("contract", call is None or not call.is_over, "a Fetch is called off in the turn that asks", node.id)
 
     def _recovered(self, node: Node, disk: WatchedDisk) -> None:
         self._world.note(node.id, "is what it was", disk.last)
@@ -156,6 +171,9 @@ class Checker:
             require("I-87", voters.target == kept, "a change of the voters changes the target", header, before, voters)
         if before.ids != voters.ids:
             self._world.fired("S-23")
+        for node in self._world.nodes.values():
+            if node.key in voters.keys:
+                node.wiped_at = None
         target = () if voters.target is None else ("on the way to", *map(str, voters.target.keys))
         self._world.note(0, "voters", header.base_offset, *map(str, voters.keys), *target)
         self.voter_sets.append((header.base_offset, voters))
@@ -175,8 +193,8 @@ class Checker:
 
     def _holds(self, node: Node, start: Offset, end: Offset) -> bool:
         """Are these, as they are committed, on its disk for good?"""
-        if node.promised is not None and node.promised.offset >= end:
-            return True  # until its disk was damaged, as only a minority's may be
+        if any(each is not None and each.offset >= end for each in (node.promised, node.wiped_at)):
+            return True  # until its disk was damaged or lost, as only a minority's may be
         if node.disk is None or node.disk.last.offset < end:
             return node.disk is None and node.durable.offset >= end
         if node.disk.log.start > start:

@@ -30,7 +30,7 @@ from quorate.storage.salvage import PromiseFile
 from quorate.storage.segment import Segment
 from quorate.wire.batch import read_header
 from services.quorum import batches as fetched
-from services.quorum import controller_presence, disk, snapshot_upload, translate
+from services.quorum import controller_presence, disk, servicer, snapshot_upload, translate
 from services.quorum.cleaner import Cleaner
 from services.quorum.controller_events import ControllerEvents
 from services.quorum.disk import Disk
@@ -38,7 +38,7 @@ from services.quorum.driver import AppendResult, QuorumDriver
 from services.quorum.endpoints import NodeEndpoints
 from tests.seeds.planting import Mutant, Patch
 from tests.sim.mutants.base import replace_row
-from tests.sim_driver.runner import CLEANING, LYING, MOVING, WALKING
+from tests.sim_driver.runner import CLEANING, LYING, MOVING, WALKING, WIPING
 
 
 def _due_by_the_core(patch: Patch) -> None:
@@ -307,6 +307,23 @@ def _believes_what_voters_it_is_told(patch: Patch) -> None:
     patch.setattr(fetched, "voter_set", voters)
 
 
+def _stops_fetching_last(patch: Patch) -> None:
+    """As it was: the fetch to look for a leader, which was just sent, is called off with the old leader's."""
+    right = QuorumDriver._report
+
+    def wrong(self: QuorumDriver, ready: Ready) -> None:
+        right(self, ready)
+        if ready.leadership is not None and self._peers is not None:
+            self._peers.stop_fetching(unless_from=ready.leadership.leader_id)
+
+    patch.setattr(QuorumDriver, "_report", wrong)
+
+
+def _forgets_where_a_leader_listens(patch: Patch) -> None:
+    """As it was: news of a leader that was meant for this id's earlier disk has no address."""
+    patch.setattr(servicer, "FOLLOWED", (ErrorCode.NONE,))
+
+
 MUTANTS: Final = (
     Mutant("D1", "the listener goes by what the core knows, not by what was carried out", _due_by_the_core),
     Mutant("D2", "quorum-state is written in the turn after", _persists_a_turn_late),
@@ -344,5 +361,12 @@ MUTANTS: Final = (
     ),
     Mutant("D47", "the target is lost when leadership changes", _loses_the_target_with_the_leader, profile=WALKING),
     Mutant("D48", "a change of the voters drops their target", _drops_the_target_at_a_step, profile=WALKING),
+    Mutant("D49", "the next role's fetch is called off with the last one's", _stops_fetching_last),
+    Mutant(
+        "D50",
+        "who leads is told without an address if the earlier disk is meant",
+        _forgets_where_a_leader_listens,
+        profile=WIPING,
+    ),
     Mutant("D25", "a segment that is to go is looked for where it is not", _removes_what_is_not_there),
 )

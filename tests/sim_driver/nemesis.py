@@ -44,6 +44,7 @@ class Nemesis:
             (1_500 if self._world.plan.damages else 0, self._damage),
             (plan.drift_every_ms, self._drift),
             (plan.leave_every_ms, self._leave),
+            (plan.wipe_every_ms, self._wipe),
         ):
             if every_ms:
                 self._again(every_ms, deed)
@@ -184,3 +185,17 @@ class Nemesis:
         if node.is_up:
             node.crash("killed, to be damaged", is_power_cut=False)
         node.damage()
+
+    def _wipe(self) -> None:
+        """One voter's disk is lost, where all vote and have everything: the next only when that one votes again."""
+        world = self._world
+        voters, nodes = world.checker.voter_sets[-1][1], list(world.nodes.values())
+        if not all(voters.has(node.key) and self._has_all(node) for node in nodes):
+            return
+        node = self._random.choice(nodes)
+        node.crash("killed, to be wiped", is_power_cut=False)
+        node.wipe()
+        world.fired("S-21 wiped")
+
+    def _has_all(self, node: Node) -> bool:
+        return node.disk is not None and not node.is_damaged and node.disk.last.offset >= self._world.checker.end

@@ -6,6 +6,7 @@ Only the clock, the event loop, the wait for the disk and the network are virtua
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from random import Random
@@ -92,6 +93,8 @@ class Node:
         """Until it has come again as far as it thinks it was, which may be further than it had promised."""
         self.durable: OffsetAndEpoch = OffsetAndEpoch(epoch=0, offset=0)
         """Of the life before, while there is none."""
+        self.wiped_at: OffsetAndEpoch | None = None
+        """How far its earlier disk was durable, while that is lost and this id does not vote again."""
         self._world = world
         self._random: Random = world.stream(f"node{node_id}")
         self._chores: Random = world.stream(f"chores{node_id}")
@@ -211,7 +214,7 @@ class Node:
                 observer_wait_ms=OBSERVER_WAIT_MS,
                 fetch_max_bytes=plan.fetch_bytes,
                 snapshot_max_bytes=plan.chunk_bytes,
-                auto_join_enable=plan.joins and world.is_spare(self.id),
+                auto_join_enable=world.joins(self.id),
             ),
             bootstrap=endpoints.bootstrap,
             endpoints=(self.endpoint,),
@@ -360,6 +363,14 @@ class Node:
             self._world.note(self.id, "damaged", found, "promised", self.durable)
             self._world.fired(row)
         return bool(row)
+
+    def wipe(self) -> None:
+        """While it is down: another, empty disk takes the place of its own, under another directory id."""
+        assert self.life is None, self.id
+        shutil.rmtree(self._home)
+        self.wiped_at, self.durable = self.durable, OffsetAndEpoch(epoch=0, offset=0)
+        self.key = ReplicaKey(self.id, Uuid(self._random.randbytes(16)))
+        self._world.note(self.id, "is wiped", self.wiped_at)
 
 
 def is_of_the_disk(error: BaseException | None) -> bool:

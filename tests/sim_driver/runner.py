@@ -7,19 +7,28 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from tests.seeds.outcome import VIOLATED, Outcome, judge
-from tests.sim_driver.profiles import CleaningWorld, LyingWorld, MovingWorld, WalkingWorld
+from tests.sim_driver.profiles import CleaningWorld, LyingWorld, MovingWorld, WalkingWorld, WipingWorld
 from tests.sim_driver.world import World
 
 MEMORY: Final = Path("/dev/shm")
 """Files that need not outlive the test, where nothing waits for a disk."""
-PROFILE, MOVING, CLEANING, WALKING, LYING = PROFILES = ("driver", "moving", "cleaning", "walking", "lying")
-"""What is drawn; voters that move; slow disks, cleaned often; voter sets that walk to a target; a leader's nonsense."""
+PROFILE, MOVING, CLEANING, WALKING, LYING, WIPING = PROFILES = (
+    "driver",
+    "moving",
+    "cleaning",
+    "walking",
+    "lying",
+    "wiping",
+)
+"""What is drawn; voters that move; slow disks, cleaned often; voter sets that walk to a target; a leader's nonsense;
+disks that are lost."""
 WORLDS: Final[dict[str, type[World]]] = {
     PROFILE: World,
     MOVING: MovingWorld,
     CLEANING: CleaningWorld,
     WALKING: WalkingWorld,
     LYING: LyingWorld,
+    WIPING: WipingWorld,
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.seeds.many import check_invariants, check_void, run_many, summed
 from tests.seeds.outcome import Outcome
-from tests.sim_driver.runner import WALKING, run
+from tests.sim_driver.runner import WALKING, WIPING, run
 
 SEED_COUNT = int(os.environ.get("SIM_DRIVER_SEEDS", "200"))
 JOBS = 2
@@ -52,6 +52,7 @@ ROWS = {
 
 WALKS = {"S-48 cancelled", "S-48 replaced", "S-48 left to itself", "S-49", "I-89 awaited"}
 WALKING_SEEDS = 15
+WIPING_SEEDS = 6
 
 pytestmark = pytest.mark.timeout(7_200)  # all seeds run in the set-up of the first test
 
@@ -82,3 +83,10 @@ def test_walks_are_replaced_taken_back_and_gone_on_with_after_the_leader() -> No
     check_invariants(outcomes)
     fired = summed(outcomes, "fired")
     assert [] == sorted(row for row in WALKS if not fired[row]), fired
+
+
+def test_voters_whose_disks_are_lost_vote_again_also_where_only_the_leader_finds_them() -> None:
+    outcomes = list(run_many(partial(run, profile=WIPING), range(WIPING_SEEDS), jobs=JOBS, chunk=1))
+
+    check_invariants(outcomes)
+    assert summed(outcomes, "fired")["S-21 wiped"]

@@ -365,6 +365,11 @@ class Call:
             raise StopAsyncIteration
         return answer
 
+    @property
+    def is_over(self) -> bool:
+        """Does the client want no more of it, or has it heard of its end?"""
+        return self._is_over
+
     def cancel(self) -> None:
         """The client wants no more of it."""
         if not self._is_over:

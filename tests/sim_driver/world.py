@@ -91,6 +91,8 @@ class Plan:
     """Where this is 0, controllers stay, and so do their streams."""
     walks: bool = False
     """Are most of the changes walks to a target?"""
+    wipe_every_ms: int = 0
+    """How often a voter's disk is looked for that may be lost."""
 
     @classmethod
     def drawn(cls, random: Random) -> Plan:
@@ -208,6 +210,10 @@ class World:
     def is_spare(self, node_id: NodeId) -> bool:
         return node_id in SPARE
 
+    def joins(self, node_id: NodeId) -> bool:
+        """Does this node ask for a vote by itself? KIP-1186."""
+        return self.plan.joins and self.is_spare(node_id)
+
     def configured(self, node_id: NodeId) -> tuple[tuple[ConfiguredVoter, ...], tuple[Endpoint, ...]]:
         """`controller.quorum.voters` and `controller.quorum.bootstrap.servers` of this node: one of the two."""
         if self.plan.voters != IN_LOG and not self.is_spare(node_id):
@@ -252,7 +258,8 @@ class World:
             self.checker.sent(node, method, request, answer)
 
     def called(self, call: Call) -> None:
-        """It leaves: looked at where controllers pass calls on."""
+        """It leaves: looked at where controllers pass calls on, too."""
+        self.checker.called(call)
 
     def received(self, life: Life, method: str, answer: Any) -> None:
         """It is taken: looked at where a controller hears answers that are void."""

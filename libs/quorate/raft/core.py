@@ -396,6 +396,7 @@ class Raft:
         check_change(before, role)
         self._role = role
         self._requests.clear()  # answers to requests of the previous role are dropped
+        self._effects.drop_fetches()
         if isinstance(before, Leader | Follower):
             parked_fetches.release_parked(turn, before, role)
         if isinstance(before, Leader):

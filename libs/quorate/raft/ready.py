@@ -7,7 +7,7 @@ import msgspec
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch
 from quorate.raft.log import Entry, LogView
-from quorate.raft.messages import Request, Response
+from quorate.raft.messages import FetchRequest, Request, Response
 from quorate.raft.roles import ElectionState
 from quorate.raft.voters import ListenerEndpoint
 
@@ -128,6 +128,14 @@ class Effects(msgspec.Struct, kw_only=True):
     refused: list[str] = []
     misconfigured: list[str] = []
     denied: list[NodeId] = []
+
+    def drop_fetches(self) -> None:
+        """Drops the fetches that have not left yet: their role is over, and nobody would read the stream they open.
+
+        Other requests of it still leave: a vote asked for or an epoch announced is news to its receiver.
+        """
+        if self.requests:
+            self.requests = [send for send in self.requests if not isinstance(send.request, FetchRequest)]
 
     def as_ready(self, election: ElectionState | None, log: LogView) -> Ready:
         """Returns these effects as a `Ready`, and `election` if it is to be persisted; `log` is the view after them."""

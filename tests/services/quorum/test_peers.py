@@ -12,21 +12,27 @@ import pytest
 from msgspec.structs import replace
 
 from kraft.api import fetch_pb2 as wire
+from kraft.api.end_quorum_epoch_pb2 import EndQuorumEpochRequest, EndQuorumEpochResponse
+from kraft.api.update_raft_voter_pb2 import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from kraft.service.quorum_pb2 import FindQuorumRequest, FindQuorumResponse
 from kraft.service.quorum_pb2_grpc import QuorumServicer, add_QuorumServicer_to_server
+from quorate.errors import ErrorCode
 from quorate.nouns import NodeId, OffsetAndEpoch, ReplicaKey
+from quorate.raft import messages as raft
 from quorate.raft.history import History
 from quorate.raft.messages import FetchRequest, VoteRequest
 from quorate.raft.ready import Send
-from quorate.raft.voters import VoterSet
+from quorate.raft.voters import Voter, VoterSet
 from quorate.runtime.server import Server
 from quorate.runtime.setting_types import ConfiguredVoter, Endpoint
+from services.quorum import translate
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.listeners import ListenerProtocols
 from services.quorum.peers import Peers
 from tests.services.scripted import listening
 
 WITHIN_S = 120
+ENDPOINTS = {3: translate.Address("three", 9093)}
 FETCH = FetchRequest(
     epoch=1, replica=ReplicaKey(1), fetch_offset=0, last_fetched_epoch=0, max_bytes=1, max_wait_ms=1, reply_to=1
 )
@@ -223,3 +229,47 @@ async def test_where_a_kafka_leads_is_asked_of_our_nodes() -> None:
 
     assert "PLAINTEXT at two:9093" == str(endpoints.peer(2))
     assert endpoints.peer(3) is None
+
+
+class Deposed(QuorumServicer):
+    """It was left for node 3, and says where that listens."""
+
+    async def EndQuorumEpoch(self, request: EndQuorumEpochRequest, context: object) -> EndQuorumEpochResponse:
+        return translate.end_answer(raft.EndQuorumEpochResponse(epoch=2, leader_id=3), ENDPOINTS)
+
+    async def UpdateRaftVoter(self, request: UpdateRaftVoterRequest, context: object) -> UpdateRaftVoterResponse:
+        refused = raft.UpdateRaftVoterResponse(epoch=2, leader_id=3, error=ErrorCode.FENCED_LEADER_EPOCH)
+        return translate.update_answer(refused, ENDPOINTS)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        raft.EndQuorumEpochRequest(epoch=1, leader_id=1, preferred_successors=(), reply_to=7),
+        raft.UpdateRaftVoterRequest(epoch=1, voter=Voter(key=ReplicaKey(1)), reply_to=7),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+async def test_an_answer_that_names_a_leader_says_where_it_listens(request_: raft.Request) -> None:
+    """The core follows that leader as of the answer; the voters in the log may not have its present address."""
+    heard: asyncio.Queue[raft.Response] = asyncio.Queue()
+    server = Server()
+    server.add("kraft.service.Quorum", add_QuorumServicer_to_server, Deposed())
+    async with listening(server) as address, asyncio.timeout(WITHIN_S), asyncio.TaskGroup() as tasks:
+        host, _, port = address.rpartition(":")
+        voters = (ConfiguredVoter(2, Endpoint(host, int(port))),)
+        endpoints = NodeEndpoints(voters, (), History(VoterSet.of(1, 2, 3)))
+        peers = Peers(
+            endpoints,
+            tasks,
+            heard=heard.put_nowait,
+            failed=lambda token: None,
+            lost=lambda node_id: None,
+            refused=lambda why: None,
+            request_timeout_ms=60_000,
+        )
+        peers.send(Send(to=2, request=request_))
+
+        assert 3 == (await heard.get()).leader_id
+        assert "three:9093" == str(endpoints.peer(3))
+        await peers.close()
