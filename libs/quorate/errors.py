@@ -25,6 +25,15 @@ class ApiError(Exception):
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}"
 
+    def as_value(self) -> ApiError:
+        """Returns this error without its traceback, to be kept.
+
+        The frames in it have what was asked for, and often this error itself: that would keep both until the next full
+        garbage collection.
+        """
+        self.__context__ = None
+        return self.with_traceback(None)
+
 
 class Corrupt(Exception):
     """Raised for damaged or malformed bytes: the file, the position in bytes, and the reason.

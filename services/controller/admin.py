@@ -145,7 +145,7 @@ class AdminDoor:
         except TimeoutError:
             error = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"no answer within its timeout_ms of {timeout_ms}")
         except ApiError as refusal:
-            error = refusal
+            error = refusal.as_value()
         return self._refused(request, error)
 
     def _refused(self, request: AdminRequest, error: ApiError) -> AdminResponse:

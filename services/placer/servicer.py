@@ -102,7 +102,7 @@ def _placed(topic: PlaceRequest.Topic, racks: Racks, chance: Random, room: int) 
         placement = place(spec, racks, chance)
     except ApiError as refusal:
         REFUSED.add(1)
-        return refusal
+        return refusal.as_value()
     PLACED.add(len(placement))
     return placement
 

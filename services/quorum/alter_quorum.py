@@ -94,7 +94,7 @@ class Alteration:
         try:
             answer = await call(stub.SetTargetVoters, self._request, deadline_ms=SET_TIMEOUT_MS)
         except ApiError as failure:
-            refusal = failure
+            refusal = failure.as_value()
         else:
             if not answer.error_code:
                 return answer.offset

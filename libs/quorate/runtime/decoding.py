@@ -5,14 +5,14 @@ To a client gRPC gives None for an answer whose bytes are malformed; `parsed` is
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError
 
 from quorate.errors import ApiError, Corrupt, ErrorCode
 
-__all__ = ["Decode", "Encode", "Undecodable", "checked", "checked_each", "decoder", "encoder", "parsed"]
+__all__ = ["Decode", "Encode", "Undecodable", "checked", "decoder", "encoder", "parsed"]
 
 Decode = Callable[[bytes], Any]
 Encode = Callable[[Any], bytes]
@@ -60,12 +60,6 @@ def checked(request: Any) -> Any:
     if request.__class__ is Undecodable:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"the bytes are no request: {request.reason}")
     return request
-
-
-async def checked_each(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    """Yields the requests of a stream. Raises ApiError(INVALID_REQUEST) at the first that could not be parsed."""
-    async for request in requests:
-        yield checked(request)
 
 
 def parsed(answer: Answer | None) -> Answer:

@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.runtime.admission import DEFAULT_LIMITS, Admission, CallLimits, Ledger
 from quorate.runtime.call_login import LogIn, set_login
-from quorate.runtime.decoding import Decode, Encode, checked, checked_each, decoder, encoder
+from quorate.runtime.decoding import Decode, Encode, checked, decoder, encoder
 from quorate.runtime.logs import logger
 from quorate.runtime.peers import address_of
 from quorate.runtime.repeats import RepeatFilter
@@ -59,6 +59,14 @@ class UnaryMethod(NamedTuple):
     answer: Any
     decode: Decode
     encode: Encode
+
+
+class _Refused(NamedTuple):
+    """How a refused call ends. Not the exception itself: its traceback has frames, and these have the request."""
+
+    status: grpc.StatusCode
+    message: str
+    trailing: tuple[tuple[str, str | bytes], ...]
 
 
 class Guard(Protocol):
@@ -196,14 +204,17 @@ class Door:
                 except grpc.aio.InternalError as gone:
                     _note_status(span, grpc.StatusCode.CANCELLED.name)
                     raise _cancelled(method, gone) from None
+                except grpc.aio.AbortError:
+                    _note_status(span, _name(context))
+                    raise
                 except Exception as error:  # the one place that answers every error
-                    refusal = self._refusal(method, context, span, error)
+                    refused = self._refused(method, span, error)
                 else:
                     _note_status(span, _name(context))
                     return response
-            return await _abort(method, context, refusal)
+            return await _abort(method, context, refused)
 
-        return answer
+        return _leaving_nothing(answer)
 
     def _stream(
         self, method: str, behavior: Stream, take: Take, ledger: Ledger, guard: Guard | None, log_in: LogIn | None
@@ -228,17 +239,20 @@ class Door:
                 except grpc.aio.InternalError as gone:
                     _note_status(span, grpc.StatusCode.CANCELLED.name)
                     raise _cancelled(method, gone) from None
+                except grpc.aio.AbortError:
+                    _note_status(span, _name(context))
+                    raise
                 except Exception as error:  # as above
-                    refusal = self._refusal(method, context, span, error)
+                    refused = self._refused(method, span, error)
                 else:
                     _note_status(span, _name(context))
                     return
                 finally:
                     if ip is not None:
                         ledger.leave(ip, is_stream=True)
-            await _abort(method, context, refusal)
+            await _abort(method, context, refused)
 
-        return answer
+        return _leaving_nothing(answer)
 
     def _span(self, method: str, context: Context, begins_trace: bool) -> Span:
         if not self._telemetry.enabled:
@@ -252,18 +266,16 @@ class Door:
             root=begins_trace,
         )
 
-    def _refusal(self, method: str, context: Context, span: Span, error: Exception) -> ApiError | grpc.aio.AbortError:
-        """Returns the error that ends the call, and notes it on the span."""
-        if isinstance(error, grpc.aio.AbortError):  # the handler chose a status itself, as gRPC's own servicers do
-            _note_status(span, _name(context))
-            return error
+    def _refused(self, method: str, span: Span, error: Exception) -> _Refused:
+        """Returns how the call ends, and notes it on the span."""
         refusal = error if isinstance(error, ApiError) else self._internal_error(method, error)
-        _note_status(span, status_code(refusal.code).name)
+        status = status_code(refusal.code)
+        _note_status(span, status.name)
         span.set("kraft.error", refusal.code.name)
         if refusal is error:
             tell = log.warning if self._is_news(method, refusal) else log.debug
             tell("refused", method=method, code=refusal.code.name, reason=refusal.message)
-        return refusal
+        return _Refused(status, shortened(refusal.message), trailing_metadata(refusal))
 
     def _is_news(self, method: str, refusal: ApiError) -> bool:
         """Returns whether the refusal is logged as a warning: of a named method, not retriable, not a repeat."""
@@ -301,8 +313,10 @@ def _taking(claim: Callable[[Any, Any], None] | None) -> Take:
 def _taking_each(claim: Callable[[Any, Any], None] | None, refuse: Check) -> Take:
     """Returns what gives a handler its requests, each of them checked."""
 
-    async def each(requests: Any, context: Any, recheck: Recheck | None) -> AsyncIterator[Any]:
-        async for request in checked_each(requests):
+    async def each(_requests: Any, context: Any, recheck: Recheck | None) -> AsyncIterator[Any]:
+        # Not gRPC's own iterator: if it is not read to its end, it keeps itself and the last request.
+        while (received := await context.read()) is not grpc.aio.EOF:
+            request = checked(received)
             refuse(context)
             if recheck is not None:
                 recheck()
@@ -329,13 +343,29 @@ def _cancelled(method: str, gone: grpc.aio.InternalError) -> asyncio.CancelledEr
     return asyncio.CancelledError()
 
 
-async def _abort(method: str, context: Context, refusal: ApiError | grpc.aio.AbortError) -> Never:
-    if isinstance(refusal, grpc.aio.AbortError):
-        raise refusal
+def _leaving_nothing(answer: Answer) -> Answer:
+    """Wraps what answers a call, so that a refused one leaves nothing once it is over.
+
+    gRPC keeps the AbortError of a call in its context. If a frame of that error's traceback had the context or the
+    request, they would keep each other until the next full garbage collection, which an idle process never runs.
+    """
+
+    async def forgetting(request: object, context: Context) -> Message | None:
+        try:
+            return await answer(request, context)
+        except grpc.aio.AbortError as aborted:
+            del request, context
+            aborted.__context__ = None
+            raise aborted.with_traceback(None) from None
+
+    return forgetting
+
+
+async def _abort(method: str, context: Context, refused: _Refused) -> Never:
     # Trailing metadata that the handler has set (leader, offset) is also sent with a refusal.
     kept = tuple(context.trailing_metadata() or ())
     try:
-        await context.abort(status_code(refusal.code), shortened(refusal.message), kept + trailing_metadata(refusal))
+        await context.abort(refused.status, refused.message, kept + refused.trailing)
     except grpc.aio.InternalError as gone:
         raise _cancelled(method, gone) from None
 

@@ -61,7 +61,7 @@ class StreamRequests(Generic[Request, Batch]):
             self._changed.clear()
             await self._changed.wait()
         if self._failed is not None:
-            raise self._failed
+            raise self._taken_failure()
         if not self._ready:
             return None
         self._has_taken.set()
@@ -109,6 +109,12 @@ class StreamRequests(Generic[Request, Batch]):
         self._tasks.add(task)
         task.add_done_callback(self._is_over)
         return task
+
+    def _taken_failure(self) -> BaseException:
+        """Returns why the stream ends. Nobody keeps it: its traceback will have frames that have this object."""
+        failure, self._failed = self._failed, None
+        assert failure is not None
+        return failure
 
     def _is_over(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

@@ -134,7 +134,7 @@ def _check(
             try:
                 _check_topic(state, topic, settings, policy)
             except ApiError as refusal:
-                refused[topic.name] = refusal
+                refused[topic.name] = refusal.as_value()
     return refused
 
 

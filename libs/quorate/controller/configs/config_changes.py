@@ -86,7 +86,7 @@ def alter(
             outcomes[each.resource] = Outcome(each.resource)
         except ApiError as refusal:
             assert len(records) == before, f"refused, and changed all the same: {each.resource}"
-            outcomes[each.resource] = Outcome(each.resource, refusal)
+            outcomes[each.resource] = Outcome(each.resource, refusal.as_value())
     assert list(outcomes) == list(counts), (list(outcomes), list(counts))
     if len(listed) > ITEMS_PER_STEP:
         yield

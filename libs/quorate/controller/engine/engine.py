@@ -294,7 +294,7 @@ class Engine:
         try:
             repeated = None if asked.request_id is None else self.repeats.answer(asked.request_id)
         except ApiError as refusal:
-            return Prepared(error=refusal)
+            return Prepared(error=refusal.as_value())
         if repeated is not None:
             return Prepared(response=repeated)
         state = self.state if self._partial is None else self.state.at(self._partial)

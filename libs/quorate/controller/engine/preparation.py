@@ -86,7 +86,7 @@ def preparation(write: Undecided, state: ClusterState, next_offset: int, failed:
             offset = next_offset + start
             batches.append((yield from _batch(records, entry if is_last else None, write, state, offset, failed)))
     except ApiError as refusal:
-        return Prepared(error=refusal)
+        return Prepared(error=refusal.as_value())
     assert len(batches) <= 1 or not decision.atomic, f"an atomic write is one batch, not {len(batches)}"  # I-16
     return Prepared(response=decision.response, batches=tuple(batches))
 
