@@ -1,9 +1,9 @@
 """Text of callers costs no more than its length: every pattern, parser, check and message, with what is worst for it.
 
 The table names what works on text that a caller chooses, in gateway, controller, quorum node, observer, placer and
-heartbeat service; not in the command and the pipeline, which work on files. Patterns of the operator's (principal and node
-id rules, JAAS entries, settings) are the operator's to choose, and so not in it. In what is not here a text is only
-compared, hashed, looked up, copied, or split at one letter.
+heartbeat service; not in the command and the pipeline, which work on files. Patterns of the operator's (principal and
+node id rules, JAAS entries, settings) are the operator's to choose, and so not in it. In what is not here a text is
+only compared, hashed, looked up, copied, or split at one letter.
 """
 
 from __future__ import annotations
