@@ -40,7 +40,7 @@ REQUEST_BYTES_MAX: Final = 4 << 20
 INT32_MAX: Final = 2**31 - 1
 CONNECTIONS_MAX: Final = 5_000
 """Some 60 KB of memory each with TLS; a cluster of 1,000 brokers has 3,000. Kafka has no limit."""
-CONNECTIONS_PER_IP_MAX: Final = 1_000
+CONNECTIONS_PER_IP_MAX: Final = 2_500
 """So that one address cannot take them all; enough for a proxy. Kafka has no limit."""
 
 

@@ -89,9 +89,11 @@ async def test_an_envelope_is_believed_from_a_broker_that_may_act_for_the_cluste
     async with await secured.as_user("broker-7") as broker:
         assert ErrorCode.CLUSTER_AUTHORIZATION_FAILED == (await broker.ask_for(EnvelopeResponse, envelope)).error_code
         await secured.allow("User:broker-7", AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster")
-        answer = await broker.ask_for(EnvelopeResponse, envelope)
+        # the controller beside this gateway answers from what it has replayed
+        answer = await eventually(
+            lambda: broker.ask_for(EnvelopeResponse, envelope), lambda each: each.error_code == NONE
+        )
 
-    assert NONE == answer.error_code
     _, position = decode_response_header(api_of(CreateTopicsRequest), 7, answer.response_data or b"")
     (topic,) = decode_body(CreateTopicsResponse, answer.response_data or b"", position, 7).topics
     assert (name, NONE) == (topic.name, topic.error_code)

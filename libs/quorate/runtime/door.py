@@ -36,6 +36,10 @@ DEADLINE_CAP_MS: Final = 60_000
 _STATUS_NAMES: Final[Mapping[object, str]] = {each.value[0]: each.name for each in grpc.StatusCode}
 """The names of gRPC's statuses by their numbers."""
 
+_STOPPED: Final = [each for each in grpc.aio.BaseError.__subclasses__() if each.__name__ == "_ServerStoppedError"]
+GONE: Final = (grpc.aio.InternalError, *_STOPPED)
+"""What gRPC raises where the caller has gone, or this server has stopped; it has no public name for the second."""
+
 TRACEPARENT: Final = "traceparent"
 
 SERVER_FAULTS: Final = frozenset(
@@ -201,12 +205,12 @@ class Door:
                 except asyncio.CancelledError:
                     _note_status(span, grpc.StatusCode.CANCELLED.name)
                     raise
-                except grpc.aio.InternalError as gone:
-                    _note_status(span, grpc.StatusCode.CANCELLED.name)
-                    raise _cancelled(method, gone) from None
                 except grpc.aio.AbortError:
                     _note_status(span, _name(context))
                     raise
+                except GONE as gone:
+                    _note_status(span, grpc.StatusCode.CANCELLED.name)
+                    raise _cancelled(method, gone) from None
                 except Exception as error:  # the one place that answers every error
                     refused = self._refused(method, span, error)
                 else:
@@ -236,12 +240,12 @@ class Door:
                         async for response in responses:
                             self._refuse(context)
                             await context.write(response)
-                except grpc.aio.InternalError as gone:
-                    _note_status(span, grpc.StatusCode.CANCELLED.name)
-                    raise _cancelled(method, gone) from None
                 except grpc.aio.AbortError:
                     _note_status(span, _name(context))
                     raise
+                except GONE as gone:
+                    _note_status(span, grpc.StatusCode.CANCELLED.name)
+                    raise _cancelled(method, gone) from None
                 except Exception as error:  # as above
                     refused = self._refused(method, span, error)
                 else:
@@ -334,7 +338,7 @@ def _not_served(method: str) -> Answer:
     return refuse
 
 
-def _cancelled(method: str, gone: grpc.aio.InternalError) -> asyncio.CancelledError:
+def _cancelled(method: str, gone: Exception) -> asyncio.CancelledError:
     """Returns the cancellation with which a call ends whose caller has gone before gRPC could send it the status.
 
     gRPC says so by a failed batch, instead of the cancellation, if the loop was held meanwhile.
@@ -366,7 +370,7 @@ async def _abort(method: str, context: Context, refused: _Refused) -> Never:
     kept = tuple(context.trailing_metadata() or ())
     try:
         await context.abort(refused.status, refused.message, kept + refused.trailing)
-    except grpc.aio.InternalError as gone:
+    except GONE as gone:
         raise _cancelled(method, gone) from None
 
 
