@@ -13,6 +13,7 @@ from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsReque
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.observer_pb2 import GetTraceRequest, ListTracesRequest
 from kraft.service.observer_pb2_grpc import ObserverStub
+from quorate.errors import refusal_of
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC
 from quorate.runtime.client import Client
 from quorate.runtime.telemetry import Telemetry
@@ -66,9 +67,12 @@ class Admin:
             topic_name=METADATA_TOPIC,
             partitions=[DescribeQuorumRequest.TopicData.PartitionData(partition_index=METADATA_PARTITION)],
         )
-        return await self._controllers.call(
+        answer: DescribeQuorumResponse = await self._controllers.call(
             lambda stub: stub.DescribeQuorum, DescribeQuorumRequest(topics=[topic]), deadline_ms=DEADLINE_MS
         )
+        if error_code := answer.topics[0].partitions[0].error_code:
+            raise refusal_of(error_code, "the quorum has no leader")
+        return answer
 
     async def trace(self, trace_id: str) -> list[SpanData]:
         """Returns the spans of a write's trace once all have come, as services export them after their answer.

@@ -182,7 +182,10 @@ class Check:
             DescribeQuorumRequest(topics=[topic(topic_name=METADATA_TOPIC, partitions=[partition])]),
             deadline_ms=CALL_TIMEOUT_MS,
         )
-        return answer.topics[0].partitions[0].high_watermark
+        described = answer.topics[0].partitions[0]
+        if described.error_code:
+            raise refusal_of(described.error_code, "the quorum has no leader")
+        return described.high_watermark
 
     def _registration(self) -> BrokerRegistrationRequest:
         request = BrokerRegistrationRequest

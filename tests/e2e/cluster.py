@@ -29,7 +29,7 @@ from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from kraft.service.observer_pb2_grpc import ObserverStub
 from kraft.service.quorum_pb2 import FindQuorumRequest, FindQuorumResponse, ResignRequest
 from kraft.service.quorum_pb2_grpc import QuorumStub, RaftClientStub
-from quorate.errors import ErrorCode
+from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, Epoch, NodeId
 from quorate.records import LeaderChangeMessage, NoOpRecord, RegisterControllerRecord, TopicRecord, decode_record
 from quorate.runtime.client import open_channel
@@ -267,9 +267,16 @@ class Cluster:
         request = DescribeQuorumRequest(
             topics=[DescribeQuorumRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])]
         )
-        answer = await call_with_retries(self.controller_stub(at).DescribeQuorum, request, within_s=within_s)
-        response: DescribeQuorumResponse = answer.response
-        return response
+
+        async def told() -> DescribeQuorumResponse:
+            answer = await call_with_retries(self.controller_stub(at).DescribeQuorum, request, within_s=within_s)
+            response: DescribeQuorumResponse = answer.response
+            return response
+
+        try:  # without a leader it is answered, too, with an error in the partition
+            return await eventually(told, lambda each: not each.topics[0].partitions[0].error_code, within_s=within_s)
+        except AssertionError as nobody_leads:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, str(nobody_leads)) from None
 
     async def settled_records(self) -> list[Message]:
         """The records in the active controller's log. All controllers have registered, so only callers cause more."""

@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, NamedTuple, Never, Protocol, TypeAlias
 
@@ -36,8 +36,10 @@ DEADLINE_CAP_MS: Final = 60_000
 _STATUS_NAMES: Final[Mapping[object, str]] = {each.value[0]: each.name for each in grpc.StatusCode}
 """The names of gRPC's statuses by their numbers."""
 
-_STOPPED: Final = [each for each in grpc.aio.BaseError.__subclasses__() if each.__name__ == "_ServerStoppedError"]
-GONE: Final = (grpc.aio.InternalError, *_STOPPED)
+_STOPPED: Final[Sequence[type[Exception]]] = [
+    each for each in grpc.aio.BaseError.__subclasses__() if each.__name__ == "_ServerStoppedError"
+]
+GONE: Final[tuple[type[Exception], ...]] = (grpc.aio.InternalError, *_STOPPED)
 """What gRPC raises where the caller has gone, or this server has stopped; it has no public name for the second."""
 
 TRACEPARENT: Final = "traceparent"
