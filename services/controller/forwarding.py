@@ -263,6 +263,8 @@ class _HandedOver:
         is_replaced = epoch > self._epoch or leader_id not in (self._leader_id, NOBODY)
         if not is_replaced and not (self._is_read and leader_id == NOBODY):
             return
+        if self._limit.expired():  # by earlier news, and the call has not ended yet
+            return
         now = asyncio.get_running_loop().time()
         if self._limit.when() is None or self._may_repeat:
             self._limit.reschedule(now if self._may_repeat else now + LAST_ANSWER_S)
