@@ -63,7 +63,8 @@ async def _ended(address: str, sent: Sent) -> tuple[str, str]:
         writer.write(sent.data)
         if not await _read(reader, answers, expected, LOOK_S if sent.requests is None else PATIENCE_S):
             status = ANSWERED if len(answers) >= expected else WAITS
-            writer.write_eof()
+            if not writer.transport.is_closing():  # the gateway may have closed behind its last answer
+                writer.write_eof()
             if not await _read(reader, [], MANY_ANSWERS, CLOSE_WITHIN_S):
                 unmeant = f"the connection is still open after {CLOSE_WITHIN_S:g} s; "
     except ConnectionError:
