@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kraft.api.fetch import FetchResponse
 from kraft.metadata.no_op_record import NoOpRecord
 from quorate.errors import ErrorCode
 from quorate.records import encode_record
@@ -70,7 +71,9 @@ async def test_controllers_that_are_not_there_are_named_and_waited_for(tmp_path:
         (line,) = await eventually(warnings)
         was_ready = await observer.is_ready()
         nothing = data_batch(base_offset=0, epoch=1, timestamp_ms=0, values=[encode_record(NoOpRecord(), 0)])
-        async with listening(Script(answer(nothing, end=1), answer(end=1)), port=port):
+        leader = FetchResponse.FetchableTopicResponse.PartitionData.LeaderIdAndEpoch(1, 1)
+        answers = (answer(nothing, end=1, current_leader=leader), answer(end=1, current_leader=leader))
+        async with listening(Script(*answers), port=port):
             await observer.ready()
 
     assert not was_ready

@@ -36,7 +36,6 @@ FIXTURES: Final = Path(__file__).parent / "fixtures"
 GROWS: Final = {"quorum-state", "leader-epoch-checkpoint"}
 """What goes on with the log; everything else stays as Kafka left it."""
 
-LOG: Final = f"{0:020d}.log"
 GOES_ON_TIMEOUT_S: Final = 300
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_800)]
@@ -181,7 +180,7 @@ def test_what_kafka_left_beside_the_log_is_as_it_was(life: Life) -> None:
 @judged
 def test_its_dump_tool_finds_every_batch_valid(life: Life) -> None:
     for log_dir in life.log_dirs.values():
-        found = dumped_batches(dump_log(log_dir / PARTITION_DIRECTORY / LOG))
+        found = dumped_batches(dump_log(*segments(log_dir)))
 
         assert life.kafka.as_of_offset < found[-1].last_offset
         assert [batch.base_offset for batch in found[1:]] == [batch.last_offset + 1 for batch in found[:-1]], log_dir
@@ -203,7 +202,7 @@ def test_kafka_goes_on_from_voters_that_we_took_into_the_log(tmp_path: Path) -> 
     """The directories were formatted by us; our first leader's first batch has the voters (KIP-853)."""
     plan = asyncio.run(life_of_ours(tmp_path / "ours"))
     log_dirs = {node_id: plan.log_dir(node_id) for node_id in VOTERS}
-    first, *_ = dumped_batches(dump_log(log_dirs[1] / PARTITION_DIRECTORY / LOG))
+    first, *_ = dumped_batches(dump_log(*segments(log_dirs[1])))
     addresses = {node_id: node.address for node_id, node in zip(VOTERS, plan.quorum, strict=True)}
 
     assert ["LeaderChange", "KRaftVersion", "KRaftVoters"] == [
@@ -266,7 +265,7 @@ def gone_on(ours: Mapping[NodeId, Path], scratch: Path, voters: Voters) -> dict[
 
         assert shared == log[: len(shared)], node_id
         assert OURS in topics_of(load(data_of(scratch, node_id)).state)
-        dumped_batches(dump_log(data_of(scratch, node_id) / PARTITION_DIRECTORY / LOG))
+        dumped_batches(dump_log(*segments(data_of(scratch, node_id))))
     return {node_id: data_of(scratch, node_id) for node_id in ours}
 
 
@@ -291,11 +290,19 @@ def test_a_directory_has_one_owner_ours_or_kafkas(tmp_path: Path) -> None:
     assert ["is locked by another process" in line for line in ended.fatal] == [True]
 
 
+def segments(log_dir: Path) -> list[Path]:
+    """In the order of their offsets. What was written a week ago is rolled before the next batch."""
+    return sorted((log_dir / PARTITION_DIRECTORY).glob("*.log"))
+
+
 def has_data_beyond(log_dir: Path, end: int) -> bool:
     """Is there a data batch at `end` or after it? The log may be in the middle of a write."""
-    data = (log_dir / PARTITION_DIRECTORY / LOG).read_bytes()
     try:
-        return any(not header.is_control and header.base_offset >= end for _, header in batches(data))
+        return any(
+            not header.is_control and header.base_offset >= end
+            for segment in segments(log_dir)
+            for _, header in batches(segment.read_bytes())
+        )
     except Corrupt:
         return False
 
