@@ -135,19 +135,32 @@ class QuorumLink:
         """Opens the streams, again after each failure, until cancelled."""
         while True:
             self._is_over.clear()
+            # A task of its own: a group in which a task fails in the moment of a cancellation reports the failure
+            # alone (CPython gh-116720), and this loop would go on after a stop.
+            session = asyncio.create_task(self._session())
             try:
-                async with asyncio.TaskGroup() as streams:
-                    session_id = getrandbits(SESSION_BITS)
-                    streams.create_task(self._until_over())
-                    streams.create_task(self._listen(session_id))
-                    streams.create_task(self._beat(session_id))
-                    streams.create_task(self._append())
-            except* (grpc.aio.AioRpcError, asyncio.InvalidStateError, EOFError) as failure:
-                # InvalidStateError is gRPC's answer to a write on a stream that has just ended.
-                log.debug("cut off from the quorum node", reason=str(failure.exceptions[0]).partition("\n")[0])
+                await asyncio.wait([session])
+            except asyncio.CancelledError:
+                session.cancel()
+                await asyncio.wait([session])
+                raise
+            session.result()
             self.drop()
             self._listener.cut_off()
             await asyncio.sleep(RETRY_S)
+
+    async def _session(self) -> None:
+        """Keeps the streams open until one fails."""
+        try:
+            async with asyncio.TaskGroup() as streams:
+                session_id = getrandbits(SESSION_BITS)
+                streams.create_task(self._until_over())
+                streams.create_task(self._listen(session_id))
+                streams.create_task(self._beat(session_id))
+                streams.create_task(self._append())
+        except* (grpc.aio.AioRpcError, asyncio.InvalidStateError, EOFError) as failure:
+            # InvalidStateError is gRPC's answer to a write on a stream that has just ended.
+            log.debug("cut off from the quorum node", reason=str(failure.exceptions[0]).partition("\n")[0])
 
     async def _until_over(self) -> None:
         await self._is_over.wait()

@@ -70,6 +70,8 @@ class Told:
 
     def __init__(self) -> None:
         self.notes: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
+        self.link: asyncio.Task[None]
+        """The task of the link that tells it."""
 
     def next_offset(self) -> Offset:
         return 0
@@ -102,10 +104,10 @@ async def linked(
     await server.start()
     async with open_channel(f"127.0.0.1:{port}") as channel:
         link = QuorumLink(channel, told, group_wait_s=group_wait_s)
-        running = asyncio.ensure_future(link.run())
+        told.link = asyncio.create_task(link.run())
         yield link, quorum, told
-        running.cancel()
-        await asyncio.wait([running])
+        told.link.cancel()
+        await asyncio.wait([told.link])
     await server.stop(grace_s=0)
 
 

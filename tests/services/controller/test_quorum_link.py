@@ -146,3 +146,20 @@ async def test_a_stream_of_events_that_is_given_up_ends_at_once() -> None:
                 await quorum.changed.wait_for(lambda: quorum.ended)
     finally:
         gc.enable()
+
+
+class Stopped(Told):
+    """Its process is stopped in the moment in which the stream fails."""
+
+    async def hear(self, event: ListenResponse) -> None:
+        self.link.cancel()
+        raise EOFError("the stream has ended")
+
+
+async def test_a_stop_ends_the_link_also_in_the_moment_in_which_its_stream_fails() -> None:
+    async with linked(Stopped()) as (_, quorum, told):
+        quorum.commit(1)
+        async with asyncio.timeout(PATIENT_S):
+            await asyncio.wait([told.link])
+
+        assert told.link.cancelled()
