@@ -7,7 +7,7 @@ PROTOS := $(shell find protos -name '*.proto') protos/generate.py libs/quorate/w
 MADE := libs/kraft/schema.binpb
 COMPILED := .venv/.compiled
 SPARK := .venv/.spark
-PARALLEL = -n $(or $(WORKERS),2) --dist loadfile
+PARALLEL = -n $(or $(WORKERS),2) --dist loadfile --no-loadscope-reorder
 SOURCES = $(shell find deploy libs services -name '*.py' 2>/dev/null)
 
 .DEFAULT_GOAL := help
@@ -131,7 +131,7 @@ wheel: setup ## in build/wheel: quorate, the command alone; pyspark-kraft, the p
 	@ls build/wheel/*.whl
 
 pipeline: spark-setup ## the tests of the data pipeline on Spark, and of what starts it; its report in Chromium where there is one
-	@$(RUN) pytest $(PARALLEL) --no-loadscope-reorder tests/pipeline tests/deploy tests/cli/test_pipeline.py tests/bench/test_pipeline_benches.py
+	@$(RUN) pytest $(PARALLEL) tests/pipeline tests/deploy tests/cli/test_pipeline.py tests/bench/test_pipeline_benches.py
 
 fixtures: setup ## run clusters of a Kafka release again and keep their directories as fixtures
 	@$(RUN) python -m tests.interop.make_fixtures

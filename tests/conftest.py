@@ -28,6 +28,28 @@ settings.register_profile("explore", UNTIMED)
 settings.register_profile("repeat", UNTIMED, derandomize=True, database=None)
 settings.load_profile("repeat" if os.environ.get("CI") else "explore")
 
+TESTS = Path(__file__).parent
+LONG = (
+    "sim_services/test_seeds.py",
+    "sim_driver/test_seeds.py",
+    "sim/test_seeds.py",
+    "e2e/test_to_tls.py",
+    "sim/test_kafka_voters.py",
+    "seeds/test_determinism.py",
+    "sim_controller/test_seeds.py",
+    "exhaustive/test_walks.py",
+    "interop/operations/test_operations.py",
+    "interop/test_gateway_listeners.py",
+    "interop/test_mixed_start.py",
+    "interop/test_mixed_voters.py",
+    "pipeline/test_formats.py",
+    "pipeline/test_jobs.py",
+    "bench/test_pipeline_benches.py",
+    "pipeline/test_few.py",
+    "pipeline/test_stream_kills.py",
+)
+"""Files of few tests that take minutes, the longest first: a run begins with them, as its end waits for the last."""
+
 HOW_TO_GET = {
     "interop": "a Kafka release as judge: needs a JDK 17 and Maven; `make interop`",
     "mutants": "planted bugs: minutes; `pytest tests -m mutants`, `make mutants mutants-glue`",
@@ -39,6 +61,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[DESELECTED] = Counter()
     if directory := os.environ.get(ENVIRONMENT):
         config.pluginmanager.register(Recorder(Path(directory).absolute()))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files keep their order but for LONG: `--no-loadscope-reorder`, as xdist would begin with those of most tests."""
+    place = {name: number for number, name in enumerate(LONG)}
+    items.sort(key=lambda item: place.get(item.path.relative_to(TESTS).as_posix(), len(place)))
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:

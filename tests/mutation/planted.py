@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,8 @@ from tests.mutation.tree import ROOT, Tree
 
 CONTROLLER: Final = "services/controller"
 TIMEOUT_S: Final = 300.0
-HANGS_S: Final = 20.0
-"""A test that hangs because of the bug is given up after so long, or ten times what it took without the bug: by a
+HANGS_S: Final = 40.0
+"""A test that hangs because of the bug is given up after so long, which is ten times what one takes without a bug: by a
 thread that ends the process, as an exception in a loop that spins may be taken by any of its tasks."""
 FAILED: Final = 1
 """pytest's exit code when a test has failed; others say that none was run."""
@@ -39,27 +38,22 @@ class Planted:
 
 
 class Verdict(NamedTuple):
-    """Does the test pass without the bug, and fail with it?"""
+    """Does the test fail with the bug? That it passes without is shown by the run of all tests."""
 
     bug: Planted
-    passes: bool
     kills: bool
 
     def __str__(self) -> str:
-        verdict = "killed" if self.passes and self.kills else "LIVES" if self.passes else "FAILS WITHOUT IT"
+        verdict = "killed" if self.kills else "LIVES"
         return f"| {self.bug.number} | {self.bug.what} | {self.bug.test} | {verdict} |"
 
 
 def verdicts(tree: Tree, bugs: Iterable[Planted]) -> Iterator[Verdict]:
     """Of each bug, planted in `tree`."""
+    given_up = (f"--timeout={HANGS_S:g}", "--timeout-method=thread")
     for bug in bugs:
-        began = time.monotonic()
-        passes = tree.pytest([bug.test], timeout_s=TIMEOUT_S) == 0
-        hangs_s = max(HANGS_S, 10 * (time.monotonic() - began))
         with tree.edited(bug.file, bug.text(tree.directory)):
-            given_up = (f"--timeout={hangs_s:.0f}", "--timeout-method=thread")
-            kills = tree.pytest([bug.test, *given_up], timeout_s=TIMEOUT_S) == FAILED
-        yield Verdict(bug, passes, kills)
+            yield Verdict(bug, tree.pytest([bug.test, *given_up], timeout_s=TIMEOUT_S) == FAILED)
 
 
 BUGS: Final = (

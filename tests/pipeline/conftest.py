@@ -27,15 +27,6 @@ SETTINGS = {
 }
 
 
-LONG = ("test_jobs.py", "test_formats.py", "test_pipeline_benches.py", "test_few.py", "test_stream_kills.py")
-"""Files of few tests, each of minutes: `make pipeline` begins with them, as the end waits for the last file."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files keep their order but for LONG: `--no-loadscope-reorder`, as xdist would begin with those of most tests."""
-    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two cores with the source `kraft`; without Spark the test is skipped."""

@@ -18,7 +18,7 @@ from tests.sim.kafka_voter import KafkaDriver
 from tests.sim.mutants.judge import MUTANTS, kill
 from tests.sim.runner import run
 
-SEED_COUNT: Final = int(os.environ.get("SIM_SEEDS", "150"))
+SEED_COUNT: Final = int(os.environ.get("SIM_SEEDS", "100"))
 VOID_SHARE_MAX: Final = 0.1
 LIMIT: Final = 60
 """Seeds in which each of these bugs is seen; most are in the first."""

@@ -12,7 +12,7 @@ from tests.seeds.outcome import Outcome
 from tests.sim.faults import ROWS
 from tests.sim.runner import run
 
-SEED_COUNT = int(os.environ.get("SIM_SEEDS", "1000"))
+SEED_COUNT = int(os.environ.get("SIM_SEEDS", "500"))
 JOBS = 2
 CHUNK = 25
 VOID_SHARE_MAX = 0.05

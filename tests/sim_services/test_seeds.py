@@ -11,7 +11,7 @@ from tests.seeds.many import check_invariants, check_void, run_many, summed
 from tests.seeds.outcome import Outcome
 from tests.sim_services.runner import LEADING, run
 
-SEED_COUNT = int(os.environ.get("SIM_SERVICES_SEEDS", "200"))
+SEED_COUNT = int(os.environ.get("SIM_SERVICES_SEEDS", "100"))
 JOBS = 2
 CHUNK = 5
 VOID_SHARE_MAX = 0.1
