@@ -31,6 +31,8 @@ def test_a_bug_that_lives_here_is_found_by_a_test_of_the_services(mutant: Mutant
 
 @pytest.mark.mutants
 @pytest.mark.timeout(7_200)
-@pytest.mark.parametrize("mutant", [each for each in MUTANTS if each.number not in QUICK], ids=lambda mutant: mutant.number)
+@pytest.mark.parametrize(
+    "mutant", [each for each in MUTANTS if each.number not in QUICK], ids=lambda mutant: mutant.number
+)
 def test_a_planted_bug_is_found(mutant: Mutant) -> None:
     assert kill(run, mutant, base=0, limit=SEEDS_TO_KILL) is not None, mutant.what
