@@ -199,11 +199,6 @@ DAMAGED = [
         rewrite(lambda data: data.replace(b"0\n2\n1 0", b"0\n3\n1 0\n5 9")),
         "epochs and their start offsets rise",
     ),
-    (
-        LEADER_EPOCHS,
-        rewrite(lambda data: data.replace(b"0\n2\n1 0\n2 7", b"0\n3\n1 0\n2 7\n3 40")),
-        "begins at 40 here; the log ends",
-    ),
     (PARTITION_METADATA, rewrite(lambda data: data.replace(b"AAQ", b"AAg")), "is not the metadata topic's"),
     (
         "00000000000000000000.index",
@@ -401,6 +396,22 @@ def test_the_partition_by_itself(partition: Path) -> None:
         ran.document["endOffset"],
         ran.document["clusterId"],
     )
+
+
+def test_epochs_of_records_that_a_truncation_has_removed_are_told(directory: Path, partition: Path) -> None:
+    """It removes the records first. Where no file is left that could have had them, something else is gone."""
+    path = partition / LEADER_EPOCHS
+    path.write_bytes(path.read_bytes().replace(b"0\n2\n1 0\n2 7", b"0\n3\n1 0\n2 7\n3 40"))
+
+    ran = run("log", "verify", directory)
+
+    assert 0 == ran.code
+    assert "epoch 3 begins at 40 here; the log ends at 11: a crash interrupted a truncation" in ran.out
+
+    for each in partition.glob("0*.*"):
+        each.unlink()
+    assert [LEADER_EPOCHS] == [finding.path.name for finding in failing(directory) if finding.path.is_file()]
+    assert any("the log ends at offset 0, and was known to be on disk below 11" == f.reason for f in failing(directory))
 
 
 def test_leftovers_are_told(directory: Path, partition: Path) -> None:

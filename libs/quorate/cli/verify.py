@@ -253,7 +253,7 @@ def _check_log(partition: Path, said: dict[OffsetAndEpoch, Said], report: Report
     log = LogCheck(found=report.findings.append, floor=floor, state=state, checkpoints=said)
     wanted = bases if only is None else [only]
     report.checked += [partition / f"{base:020d}.log" for base in wanted]
-    durable = DurableMark(partition).read() if bases and wanted[-1] == bases[-1] else 0
+    durable = DurableMark(partition).read() if wanted[-1:] == bases[-1:] else 0
     log.segments(partition, wanted, last=bases[-1] if bases else 0, durable=durable)
     if wanted:
         for reason in unfamiliar(log.state.features.finalized()) if log.state is not None else ():

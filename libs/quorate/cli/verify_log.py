@@ -23,7 +23,7 @@ from quorate.metadata.state import ClusterState
 from quorate.nouns import Epoch, Offset, OffsetAndEpoch
 from quorate.records import UnknownRecord, VotersRecord, decode_record
 from quorate.storage.epochs_file import EpochsFile
-from quorate.storage.names import LOG, segment_file
+from quorate.storage.names import BOOTSTRAP_ID, LOG, checkpoint_ids, segment_file
 from quorate.storage.recovery import ScanPosition, scan
 from quorate.wire.batch import BatchHeader, ControlType, data_values, records
 from quorate.wire.codec import decode
@@ -90,6 +90,7 @@ class LogCheck:
     voters: tuple[Offset, VotersRecord] | None = None
     """The latest voter set in the log, with its offset; None if the log has none."""
     is_sound: bool = True
+    has_segments: bool = False
     _path: Path = Path()
     _position: int = 0
     _places: list[_Place] = field(default_factory=list)
@@ -113,9 +114,10 @@ class LogCheck:
                 course = ScanPosition(base, floor=self.floor, listed=listed, durable=durable)
             self._segment(path, course, is_last=base == last)
             self.end = course.offset
-        if course is not None and self.is_sound and course.offset < durable:
-            reason = f"the log ends at offset {course.offset}, and was known to be on disk below {durable}"
-            self._find("damage", reason, offset=course.offset)
+        self.has_segments = course is not None
+        if self.is_sound and self.end < durable:
+            reason = f"the log ends at offset {self.end}, and was known to be on disk below {durable}"
+            self._find("damage", reason, path=self._path if self.has_segments else directory, offset=self.end)
 
     def _segment(self, path: Path, course: ScanPosition, *, is_last: bool) -> None:
         self._path, self._position, self._places = path, 0, []
@@ -292,18 +294,44 @@ def check_leader_epochs(path: Path, log: LogCheck) -> None:
     if entries != sorted(set(entries)) or [start for _, start in entries] != sorted(start for _, start in entries):
         raise Corrupt(f"epochs and their start offsets rise; these do not: {entries}", path=path)
     starts = dict(log.epochs)
-    for epoch, start in entries:
-        # An epoch without a batch starts at the log's end; one that began before the log's start is moved to it.
-        # The log's start may lie inside its first segment: the records before it are removed, though still in the file.
+    for at, (epoch, start) in enumerate(entries):
+        # An epoch that began before the log's start is moved to it. Any of the checkpoints may be that start.
         from_start = max(log.start, log.floor.offset)
         is_same = max(start, from_start) == max(starts.get(epoch, start), from_start)
-        if start < log.end and not is_same:
+        if start < log.end and not is_same and not (at == 0 and _may_start_at(path.parent, epoch, start, log)):
             raise Corrupt(f"epoch {epoch} begins at {start} here, and at {starts[epoch]} in the log", path=path)
         if log.start <= start < log.end and epoch not in starts:
             raise Corrupt(f"epoch {epoch} begins at offset {start} here; the log has no such epoch", path=path)
-        if start > log.end and log.is_sound:
-            raise Corrupt(f"epoch {epoch} begins at {start} here; the log ends at {log.end}", path=path)
+    _note_epochs_beyond(path, entries, log)
     missing = [epoch for epoch, _ in log.epochs if epoch not in dict(entries)]
     if missing:
         reason = f"epochs {missing} of the log are not here; a start adds them"
         log.found(LogProblem(severity="note", path=path, reason=reason))
+
+
+def _may_start_at(directory: Path, epoch: Epoch, start: Offset, log: LogCheck) -> bool:
+    """Whether the log's start may have been moved to `start`, within `epoch` as its batches have it.
+
+    Retention moves it to the end of a checkpoint, often into the middle of the first segment, whose records stay in the
+    file, and the checkpoints before it are removed later.
+    """
+    is_known = any(snapshot.offset == start for snapshot in checkpoint_ids(directory) if snapshot != BOOTSTRAP_ID)
+    return is_known and epoch == next((known for known, first in reversed(log.epochs) if first <= start), None)
+
+
+def _note_epochs_beyond(path: Path, entries: list[tuple[Epoch, Offset]], log: LogCheck) -> None:
+    """Notes the epochs that begin beyond the log's end: a truncation removes their records first.
+
+    Raises Corrupt for an epoch of which the log has records, and where there is neither a segment nor a checkpoint.
+    """
+    beyond = [(epoch, start) for epoch, start in entries if start > log.end]
+    if not beyond or (log.has_segments and not log.is_sound):
+        return
+    reason = (
+        f"{', '.join(f'epoch {epoch} begins at {start}' for epoch, start in beyond)} here; the log ends at {log.end}"
+    )
+    has_any = log.has_segments or any(snapshot != BOOTSTRAP_ID for snapshot in checkpoint_ids(path.parent))
+    if not has_any or not dict(log.epochs).keys().isdisjoint(dict(beyond)):
+        raise Corrupt(reason, path=path)
+    reason += ": a crash interrupted a truncation, a start removes them"
+    log.found(LogProblem(severity="note", path=path, reason=reason))
