@@ -1,4 +1,4 @@
-"""An epoch far ahead of a node: not entered on a request's word, and learnt from the voters' answers."""
+"""A later epoch that is not entered: one far ahead on a request's word, and that of a pre-vote beside a live leader."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from quorate.errors import ErrorCode
-from quorate.nouns import EPOCHS_END
+from quorate.nouns import EPOCHS_END, OffsetAndEpoch, ReplicaKey
 from quorate.raft import ElectionState
 from quorate.raft.fencing import EPOCHS_AHEAD_MAX
-from quorate.raft.messages import EndQuorumEpochRequest, Request, VoteRequest, VoteResponse
-from tests.raft.test_messages import BEGIN, VOTE, ask, node, take
+from quorate.raft.messages import EndQuorumEpochRequest, FetchResponse, Request, VoteRequest, VoteResponse
+from tests.raft.test_messages import BEGIN, VOTE, ask, follower, leader, node, take
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,22 @@ def test_an_epoch_far_ahead_is_learnt_from_the_answer_to_our_own_pre_vote(epoch:
 
     assert ElectionState(epoch=epoch) == take(target).election
     assert ask(target, replace(VOTE, epoch=epoch), now_ms)[0].granted  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("pre_vote", [True, False])
+def test_a_pre_vote_of_a_later_epoch_does_not_unseat_a_live_leader(pre_vote: bool) -> None:
+    """It is only a question (KIP-996). A vote is not: its epoch is entered, as Raft §5.1 has it."""
+    following, fetch = follower()
+    following.core.step(FetchResponse(epoch=5, leader_id=2, high_watermark=10, reply_to=fetch.reply_to), 10)
+    far = replace(VOTE, epoch=9, replica=ReplicaKey(3), last=OffsetAndEpoch(epoch=3, offset=99), pre_vote=pre_vote)
+    for made, epoch, now_ms in ((leader(), 6, 3_000), (following, 5, 10)):
+        led_by = made.core.role.leader_id
+        answer, ready = ask(made, far, now_ms)
+
+        assert ((epoch, led_by) if pre_vote else (9, None)) == (made.core.role.epoch, made.core.role.leader_id)
+        assert (not pre_vote, ErrorCode.NONE) == (ready.election is not None, answer.error)
+
+    following.core.peer_lost(2, 10)
+    ask(following, far, 10)
+
+    assert 9 == following.core.role.epoch

@@ -19,7 +19,7 @@ WEIGHTS: Final = (40, 25, 12, 10, 5, 4, 4)
 KAFKA: Final = "kafka"
 """Some of the voters do as Kafka's controllers do. It is never drawn: it has seeds of its own."""
 
-ROWS: Final = (*(f"S-{number:02d}" for number in range(1, 28) if number != 25), "S-40", "S-41", "S-45")
+ROWS: Final = (*(f"S-{number:02d}" for number in range(1, 28) if number != 25), "S-40", "S-41", "S-42", "S-45")
 """S-25, broker faults, is not here: brokers belong to the controller's simulation."""
 
 

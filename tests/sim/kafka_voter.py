@@ -4,6 +4,7 @@
   just before it flushes; ours goes on during the flush, and counts its flushed end.
 * Candidate: it claims its log end; ours its flushed end.
 * Vote: the candidate that has the vote is granted it again without a look at the logs; ours compares them each time.
+* Pre-vote of a later epoch: that is entered before it is refused; ours stays in its epoch while its leader lives.
 * Prospective: it grants every pre-vote for a log that is not behind, and goes on asking after its own vote. Of two of
   ours that ask each other one gives way, and a voter becomes unattached.
 * Follower: it refuses pre-votes until its fetch timeout is over (KIP-996), also after EndQuorumEpoch. Ours refuses them
@@ -90,6 +91,7 @@ class _Kafka:
 
     def pretend(self) -> None:
         self._replace(progress, "voter_end", _voter_end)
+        self._replace(voting, "enters_epoch", _enters_epoch)
         self._replace(voting, "_is_lost", _is_lost)
         self._replace(voting, "claimed_end", _claimed_end)
         self._replace(following, "give_up_soon", _wait_as_ever)
@@ -118,6 +120,10 @@ def _voter_end(turn: StepContext, role: Leader, voter: ReplicaKey) -> Offset | N
         return turn.log.leo
     known = role.replicas.get(voter)
     return None if known is None else known.leo
+
+
+def _enters_epoch(turn: StepContext, role: Role, request: Request) -> bool:
+    return True
 
 
 def _claimed_end(turn: StepContext) -> OffsetAndEpoch:

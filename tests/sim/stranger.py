@@ -1,4 +1,4 @@
-"""Who is none of ours: S-40, a node of another cluster at a voter's address; S-41, claims that nobody may make.
+"""Who is none of ours: S-40, another cluster's node at a voter's address; S-41, false claims; S-42, a removed voter.
 
 The one refuses what it is asked, tells all it can, and asks. The others name an epoch that none can follow, or come in
 the id of the very node that they are sent to.
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 CLUSTER_ID: Final = "another"
+REMOVED: Final = ReplicaKey(1_000)
+"""Nobody has this id any more."""
 FAR: Final = (50, 1 << 20, (1 << 31) - 2)
 """Epochs that a cluster of one seed never comes to."""
 
@@ -99,3 +101,13 @@ def claim(world: World, random: Random) -> None:
     )
     world.fired("S-41")
     world.wire.ask(Route(OUTSIDE, 0, None, request, is_answered=lambda _: None), target)
+
+
+def ask_as_removed(world: World, random: Random, epoch: Epoch) -> None:
+    """S-42: a voter that was removed, and has come to a later epoch since, asks all for pre-votes, with a long log."""
+    last = OffsetAndEpoch(epoch=epoch, offset=1 << 40)
+    for target in world.nodes:
+        later = epoch + 1 + random.randrange(5)
+        request = VoteRequest(epoch=later, replica=REMOVED, last=last, pre_vote=True)
+        world.fired("S-42")
+        world.wire.ask(Route(OUTSIDE, 0, None, request, is_answered=lambda _: None), target)

@@ -17,6 +17,7 @@ from quorate.raft import (
     quorum_epoch,
     read_index,
     role_entry,
+    voting,
 )
 from quorate.raft.log import BatchInfo, LogView
 from quorate.raft.messages import RESPONSES, EpochlessRequest, Message, NewsOfLeader, Request, Response
@@ -311,9 +312,9 @@ class Raft:
         """Fences a request, enters its epoch, and passes it to its handler, or answers it with an error."""
         fault = fencing.refusal(turn, self._role, request)
         if fault is None and not isinstance(request, EpochlessRequest):
-            # Raft §5.1, KIP-595: a later epoch is entered first, and stays entered if the request is then refused.
-            leader_id = request.leader_id if isinstance(request, NewsOfLeader) else None
-            self._enter_epoch(turn, request.epoch, leader_id, type(request).__name__)
+            if voting.enters_epoch(turn, self._role, request):
+                leader_id = request.leader_id if isinstance(request, NewsOfLeader) else None
+                self._enter_epoch(turn, request.epoch, leader_id, type(request).__name__)
             fault = fencing.misaddressed(turn, request)
         handler = matrix.handler(self._role, request)
         if fault is not None:

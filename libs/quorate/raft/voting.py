@@ -20,7 +20,7 @@ from typing import assert_never
 from quorate.errors import ErrorCode
 from quorate.nouns import OffsetAndEpoch
 from quorate.raft import following, quorum, role_entry
-from quorate.raft.messages import VoteRequest, VoteResponse
+from quorate.raft.messages import Request, VoteRequest, VoteResponse
 from quorate.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached, known_leader
 from quorate.raft.step_context import StepContext
 from quorate.raft.voters import is_same
@@ -29,6 +29,19 @@ BACKOFF_BASE_MS = 100
 """The unit of the random pause after a lost election, as in Kafka."""
 BACKOFF_DOUBLINGS_MAX = 20
 """The range of the random pause is doubled at most so many times, as in Kafka."""
+
+
+def enters_epoch(turn: StepContext, role: Role, request: Request) -> bool:
+    """Returns whether this node enters a later epoch of `request` before it answers: always, but for some pre-votes.
+
+    Raft §5.1, KIP-595: a later epoch is entered first, and stays entered if the request is then refused. But a pre-vote
+    is only a question (KIP-996; Raft thesis 9.6), and a node with a live leader refuses it: a voter that was removed or
+    has fallen behind, in a later epoch, would unseat that leader again and again. Kafka enters the epoch before it
+    looks at PreVote (KafkaRaftClient.handleVoteRequest). A voter in force still gets its election: it answers the
+    leader's BeginQuorumEpoch with its epoch.
+    """
+    is_question = isinstance(request, VoteRequest) and request.pre_vote
+    return not (is_question and _has_live_leader(role))
 
 
 def answer_vote(turn: StepContext, role: Role, request: VoteRequest) -> Role | None:
@@ -40,7 +53,8 @@ def answer_vote(turn: StepContext, role: Role, request: VoteRequest) -> Role | N
     before it sends. A granted pre-vote changes nothing. Like Kafka, it does not check that the candidate is a voter: it
     may know a newer voter set.
     """
-    assert request.epoch == role.epoch, (request.epoch, role.epoch)  # `Raft.step` has fenced the rest
+    is_fenced = request.epoch == role.epoch or not enters_epoch(turn, role, request)
+    assert is_fenced, (request.epoch, role)  # `Raft.step` has fenced the rest
 
     # Kafka repeats a vote to the same candidate without comparing the logs again. But a candidate that crashed
     # meanwhile may have lost an unflushed tail, and with it records that a majority has committed; so the logs are
@@ -70,10 +84,8 @@ def _would_vote(turn: StepContext, role: Role, request: VoteRequest) -> bool:
     it has fetched from its leader, so a node that was cut off does not disturb a quorum that works (I-72).
     """
     match role:
-        case Leader():
-            return False
-        case Follower():
-            return not role.has_fetched
+        case Leader() | Follower():
+            return not _has_live_leader(role)
         case Prospective():
             # Kafka grants here. But two voters that ask each other at once would then both become candidates, and the
             # votes would split. So of two that ask each other, only the one with the longer log, or higher id, gets it.
@@ -83,6 +95,11 @@ def _would_vote(turn: StepContext, role: Role, request: VoteRequest) -> bool:
             return True
         case _:
             assert_never(role)
+
+
+def _has_live_leader(role: Role) -> bool:
+    """Returns whether this node leads, or has fetched from its leader within the fetch timeout."""
+    return isinstance(role, Leader) or (isinstance(role, Follower) and role.has_fetched)
 
 
 def _may_vote(role: Role, request: VoteRequest) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from quorate.nouns import Epoch
 from tests.sim.atlas import is_voter
 from tests.sim.invariants.base import require
+from tests.sim.stranger import ask_as_removed
 
 if TYPE_CHECKING:
     from tests.sim.node import Node
@@ -19,6 +20,7 @@ ELECTION_MAX_MS = 2_000
 LEADER_WITHIN_MS = 10 * ELECTION_MAX_MS
 FOLLOW_WITHIN_MS = 40_000
 LOOK_EVERY_MS = 250
+REMOVED_ASKS_EVERY_MS = 500
 
 
 class Liveness:
@@ -48,7 +50,7 @@ class Liveness:
         return max(leaders, key=lambda node: node.raft.role.epoch if node.raft else 0, default=None)
 
     def judge_rejoin(self) -> None:
-        """I-72: a voter cut off for long comes back, and the epoch stays."""
+        """I-72: a voter cut off for long comes back, and one that was removed asks on and on; the epoch stays."""
         leader, epoch = self._settled()
         random = self._world.stream("rejoin")
         lonely = random.choice([node for node in self.voters_up() if node is not leader])
@@ -61,10 +63,17 @@ class Liveness:
         self._world.run_for(random.randrange(3_000, 20_000))
         self._world.wire.heal()
         self._world.run_for(15_000)
+        self._judge_stays(leader, epoch, "a rejoining node deposes nobody")
+        for at_ms in range(0, 10_000, REMOVED_ASKS_EVERY_MS):
+            self._world.at(at_ms, lambda: ask_as_removed(self._world, random, epoch))
+        self._world.run_for(15_000)
+        self._judge_stays(leader, epoch, "a removed voter in a later epoch deposes nobody")
+        self.judge_recovery()
+
+    def _judge_stays(self, leader: Node, epoch: Epoch, why: str) -> None:
         after = self.leader()
         known = None if after is None or after.raft is None else (after.id, after.raft.role.epoch)
-        require(known == (leader.id, epoch), "I-72", "a rejoining node deposes nobody", (leader.id, epoch), known)
-        self.judge_recovery()
+        require(known == (leader.id, epoch), "I-72", why, (leader.id, epoch), known)
 
     def judge_bridge(self) -> None:
         """I-73: two nodes that do not hear each other have one between them; one leader is found, and stays."""

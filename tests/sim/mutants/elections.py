@@ -24,7 +24,7 @@ from quorate.raft.step_context import Refused, StepContext
 from tests.seeds.planting import Mutant, Patch
 from tests.sim.content import encode_election
 from tests.sim.disk import STATE, TEMPORARY, Disk
-from tests.sim.faults import MEMBERSHIP
+from tests.sim.faults import MEMBERSHIP, REJOIN
 from tests.sim.mutants.base import replace_pursuit, replace_row
 
 
@@ -153,6 +153,10 @@ def _votes_for_twins(patch: Patch) -> None:
     patch.setattr(fencing, "claims_id", lambda request, node_id: False)
 
 
+def _enters_what_is_asked(patch: Patch) -> None:
+    patch.setattr(voting, "enters_epoch", lambda turn, role, request: True)
+
+
 MUTANTS = (
     Mutant("M3", "a vote is not synced before it leaves", _m3),
     Mutant("M4", "a restart forgets the vote", _m4),
@@ -168,4 +172,5 @@ MUTANTS = (
     Mutant("E11", "a node of another cluster is told who leads", _tells_strangers),
     Mutant("E12", "an epoch far ahead is taken from a request", _takes_any_epoch),
     Mutant("E13", "a vote in the node's own id is given", _votes_for_twins),
+    Mutant("E14", "the epoch of a pre-vote is entered beside a live leader", _enters_what_is_asked, REJOIN),
 )
