@@ -4,6 +4,7 @@ driver, flusher                          the event loop around the Raft core; th
 disk, checkpoints, batches               storage in the core's types
 servicer, membership, translate          the gRPC servicers, and the conversion of Kafka's messages
 peers, endpoints, listeners              the client of other nodes, their addresses, and what is spoken there
+reachability                             warns of peers that are not reached, and of an own entry that leads elsewhere
 peer_wire, kafka_wire, peer_config       the two wires to a peer: gRPC, and Kafka's with its logins
 boundaries                               refuses offsets of peers that lie within a batch
 appends                                  the controller's appends: batching and backpressure

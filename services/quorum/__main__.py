@@ -44,6 +44,7 @@ from services.quorum.metrics import watch
 from services.quorum.peer_config import peer_config
 from services.quorum.peer_wire import PeerWire
 from services.quorum.peers import MARGIN_S, Peers
+from services.quorum.reachability import Reachability
 from services.quorum.readiness import Readiness
 from services.quorum.readings import MeasuredNode
 from services.quorum.servicer import PeerServicer, RaftClientService
@@ -113,7 +114,9 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
     warn_of_any(is_authorized=config.authorizer is not None, rules=config.node_rules)
     about = {"leo": view.leo, "start": view.start, "cluster_id": meta.cluster_id}
     async with process.running(partial(asyncio.to_thread, disk.close), **about) as tasks:
-        peers = _peers(config, driver, endpoints, tasks, process.transport, kafka)
+        peers = _peers(
+            config, driver, endpoints, tasks, process.transport, kafka, Reachability(core.node, _listeners(config))
+        )
         await server.start()
         driver.start(peers, life.fail)
         readiness = Readiness(core, clock, lag_max_ms=config.fetch_timeout_ms, joins=config.auto_join)
@@ -166,6 +169,7 @@ def _peers(
     tasks: asyncio.TaskGroup,
     transport: Transport,
     kafka: dict[str, PeerWire],
+    reachability: Reachability,
 ) -> Peers:
     return Peers(
         endpoints,
@@ -178,6 +182,7 @@ def _peers(
         listeners=_listeners(config),
         transport=transport,
         kafka=kafka,
+        reachability=reachability,
     )
 
 

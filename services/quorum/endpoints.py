@@ -98,6 +98,23 @@ class NodeEndpoints(Mapping[NodeId, Address]):
             return heard
         return voting or self._configured.get(node_id) or self.bootstrap.get(node_id)
 
+    @property
+    def voters(self) -> VoterSet:
+        """The voter set in force."""
+        return self._voters.latest
+
+    def source(self, node_id: NodeId) -> str:
+        """Returns where the address of a node is from, in words for an operator; "" if none is known."""
+        voting = self._voting(node_id)
+        heard, overruled = self._heard.get(node_id, (None, None))
+        if heard is not None and overruled == voting:
+            return "another node's answer"
+        if voting is not None:
+            return "the voters record in the log"
+        if node_id in self._configured:
+            return "controller.quorum.voters"
+        return "controller.quorum.bootstrap.servers" if node_id in self.bootstrap else ""
+
     def configured_listener(self, node_id: NodeId) -> list[ListenerEndpoint]:
         """Returns where a static voter listens, under the name that its entry in the configuration has.
 

@@ -64,7 +64,7 @@ class GrpcWire:
         try:
             return parsed(await getattr(self._stub(at), rpc_of(request))(request, timeout=timeout_s))
         except grpc.aio.AioRpcError as failure:
-            raise Unreached(str(failure)) from None
+            raise Unreached(_words(failure)) from None
 
     def fetching(self, at: Address) -> Fetching:
         """As `PeerWire`."""
@@ -92,8 +92,13 @@ class _GrpcFetching:
             answer = await self._call.read()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as failure:
             # InvalidStateError is gRPC's answer to a write on a stream that has just ended.
-            raise Unreached(str(failure)) from None
+            raise Unreached(_words(failure)) from None
         return answer if isinstance(answer, FetchResponse) else None
 
     def cancel(self) -> None:
         self._call.cancel()
+
+
+def _words(failure: grpc.aio.AioRpcError | asyncio.InvalidStateError) -> str:
+    """Returns a status in the same words each time, without the time and the file of gRPC's own text."""
+    return f"{failure.code().name}: {failure.details()}" if isinstance(failure, grpc.aio.AioRpcError) else str(failure)

@@ -17,7 +17,7 @@ from kraft.api.fetch_pb2 import FetchResponse
 from kraft.api.update_raft_voter_pb2 import UpdateRaftVoterResponse
 from kraft.service.quorum_pb2 import FindQuorumRequest
 from quorate.errors import ApiError, Corrupt, ErrorCode
-from quorate.nouns import NodeId
+from quorate.nouns import NodeId, ReplicaKey
 from quorate.raft import fencing
 from quorate.raft import messages as raft
 from quorate.raft.ready import Send
@@ -28,12 +28,15 @@ from services.quorum import translate
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.listeners import GRPC, PeerAddress
 from services.quorum.peer_wire import Fetching, GrpcWire, PeerWire, Unreached
+from services.quorum.reachability import Reachability
 from services.quorum.translate import Address
 
 log = logger(__name__)
 
 MARGIN_S: Final = 1.0
 """Added (s) to the core's request timeout for a call's deadline: the core times out first, and retries by its rules."""
+NOBODY: Final = -1
+"""The node id of a process whose own entry is not looked at."""
 
 R = TypeVar("R", bound=raft.Response)
 """A response type that names the leader."""
@@ -63,6 +66,7 @@ class Peers:
         listeners: Sequence[ListenerEndpoint] = (),
         transport: Transport = PLAIN,
         kafka: Mapping[str, PeerWire] | None = None,
+        reachability: Reachability | None = None,
     ) -> None:
         """`listeners` are this node's own, which it announces as leader; `refused` is called with malformed answers."""
         self._endpoints = endpoints
@@ -72,6 +76,7 @@ class Peers:
         self._failed = failed
         self._lost = lost
         self._refused = refused
+        self._reachability = reachability or Reachability(ReplicaKey(NOBODY), listeners)
         self._timeout_s = request_timeout_ms / 1000 + MARGIN_S
         self._wires: dict[str, PeerWire] = {GRPC: GrpcWire(transport), **(kafka or {})}
         self._stream: _FetchStream | None = None
@@ -119,9 +124,9 @@ class Peers:
         if self._stream is None:
             try:
                 at = self._reached(to)
-                self._stream = _FetchStream(to, at.protocol, self._wires[at.protocol].fetching(at.address))
+                self._stream = _FetchStream(to, at, self._wires[at.protocol].fetching(at.address))
             except ApiError as failure:
-                log.debug("no answer", peer=to, request=type(request).__name__, reason=str(failure))
+                self._lacks(to, None, failure.message)
                 asyncio.get_running_loop().call_soon(self._failed, request.reply_to)
                 if self._locating is None or self._locating.done():
                     self._locating = self._tasks.create_task(self._locate(to, request.cluster_id))
@@ -159,6 +164,8 @@ class Peers:
                 return
             if isinstance(failure, ApiError):  # for example, a Kafka node too old for our Fetch
                 self._refused(f"no Fetch can be sent to node {stream.to}: {failure}")
+            if isinstance(failure, Unreached) and not stream.has_answered:
+                self._lacks(stream.to, stream.at, str(failure))
             log.debug("fetch stream broke", leader=stream.to, reason=str(failure))
         if not stream.is_closed:
             self._stream = None
@@ -168,6 +175,7 @@ class Peers:
 
     def _take_fetch(self, stream: _FetchStream, request: raft.FetchRequest, answer: FetchResponse) -> None:
         """Passes a Fetch answer to the core; a malformed one counts as failed, and the stream stays open."""
+        self._reachability.has(stream.to)
         try:
             response = translate.from_fetch(answer, request.reply_to)
         except (ApiError, Corrupt) as nonsense:
@@ -176,20 +184,32 @@ class Peers:
         else:
             # A leader that was reached by its own id needs no new address; the answer's address is for other nodes.
             is_known = response.leader_id == stream.to
-            self._heard(response if is_known else self._located(response, answer, stream.protocol))
+            self._heard(response if is_known else self._located(response, answer, stream.at.protocol))
 
     async def _call(self, send: Send) -> None:
         request, token = send.request, send.request.reply_to
+        self._reachability.look_at(self._endpoints.voters)
         try:
-            response = await self._ask(self._reached(send.to, send.endpoints), send.to, request, token)
+            at = self._reached(send.to, send.endpoints)
+        except ApiError as unknown:
+            self._lacks(send.to, None, unknown.message)
+            self._failed(token)
+            return
+        try:
+            response = await self._ask(at, send.to, request, token)
         except Unreached as failure:
-            log.debug("no answer", peer=send.to, request=type(request).__name__, reason=str(failure))
+            self._lacks(send.to, at, str(failure), is_named=bool(send.endpoints))
             self._failed(token)
         except (ApiError, Corrupt) as nonsense:
             self._refused(f"the answer of node {send.to} to a {type(request).__name__}: {nonsense}")
             self._failed(token)
         else:
+            self._reachability.has(send.to)
             self._heard(response)
+
+    def _lacks(self, to: NodeId, at: PeerAddress | None, error: str, *, is_named: bool = False) -> None:
+        source = "the request that names the voter" if is_named else self._endpoints.source(to)
+        self._reachability.lacks(to, at, source=source, error=error)
 
     async def _ask(self, at: PeerAddress, to: NodeId, request: raft.Request, token: object) -> raft.Response:
         call = partial(self._wires[at.protocol].call, at.address, timeout_s=self._timeout_s)
@@ -271,9 +291,10 @@ def _unread(request: raft.ControllerPresenceRequest, to: NodeId, token: object) 
 class _FetchStream:
     """The fetches to one leader over their own connection; answers come in the order of the requests."""
 
-    def __init__(self, to: NodeId, protocol: str, fetching: Fetching) -> None:
+    def __init__(self, to: NodeId, at: PeerAddress, fetching: Fetching) -> None:
         self.to = to
-        self.protocol = protocol
+        self.at = at
+        self.has_answered = False
         self.is_closed = False
         self.waiting: list[object] = []
         self.reading: asyncio.Task[None] | None = None
@@ -304,4 +325,5 @@ class _FetchStream:
             if answer is None:
                 return  # the other side has ended the stream
             self.waiting = []
+            self.has_answered = True
             yield request, answer

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -30,6 +32,7 @@ from quorate.raft import messages as raft
 from quorate.raft.history import History
 from quorate.raft.ready import Send
 from quorate.raft.voters import ListenerEndpoint, VersionRange, Voter, VoterSet
+from quorate.runtime.logs import start_logs
 from quorate.runtime.named_endpoints import NamedVoter
 from quorate.runtime.setting_types import Endpoint
 from quorate.wire.batch import data_batch
@@ -351,13 +354,16 @@ async def test_no_kafka_is_told_of_a_controller_beside_a_node() -> None:
     ]
 
 
-async def test_a_protocol_that_no_listener_of_the_map_has_is_not_spoken() -> None:
+async def test_a_protocol_that_no_listener_of_the_map_has_is_not_spoken(restored_logs: None) -> None:
+    stream = io.StringIO()
+    start_logs({"QUORATE_LOG_FORMAT": "json"}, stream)
     async with asking(1) as (peers, endpoints, told):
         endpoints.hear(5, Address("five", 1), "SSL")
         peers.send(Send(to=5, request=raft.VoteRequest(**_fields(VOTE), reply_to=1)))
         await told.until(lambda: told.failed)
 
-    assert "SSL at five:1" in told.refused[0]
+    assert [] == told.refused
+    assert "SSL at five:1" in json.loads(stream.getvalue())["error"]
 
 
 def _fields(message: Any) -> dict[str, Any]:
