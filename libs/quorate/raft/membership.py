@@ -38,16 +38,15 @@ from quorate.raft.messages import (
     AlterQuorumResponse,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    PendingRequest,
     RemoveRaftVoterRequest,
     UpdateRaftVoterRequest,
-    UpdateRaftVoterResponse,
-    VoterChange,
 )
 from quorate.raft.ready import Upgrade
 from quorate.raft.requests import RequestClass
 from quorate.raft.roles import Leader, PendingChange, Progress, Role, Walk, known_leader
 from quorate.raft.step_context import NO_FAULT, Refused, StepContext
-from quorate.raft.voters import VoterSet
+from quorate.raft.voters import Voter, VoterSet
 
 # Requests.
 
@@ -84,19 +83,23 @@ def remove_voter(turn: StepContext, role: Leader, request: RemoveRaftVoterReques
 def update_voter(turn: StepContext, role: Leader, request: UpdateRaftVoterRequest) -> None:
     """Changes a voter's listeners and version range: in the log, or at kraft.version 0 in memory only. KIP-853.
 
-    It answers without waiting for the commit, as Kafka does.
+    Another voter than the leader is first asked by ApiVersions at its new listeners, as in Kafka's trunk (4.4.0 does
+    not): where nobody answers, no peer would find it. The answer does not wait for the commit, as in Kafka.
     """
     voter = request.voter
     fault = form_fault(turn, voter) or update_time_fault(turn, role) or update_fault(turn, voter)
-    if fault is None and turn.log.kraft_version == 0:
+    if fault is not None:
+        answer(turn, role, request, fault)
+    elif turn.log.kraft_version == 0:
         role.announced_voters = (role.announced_voters or turn.voters).updated(voter)
-    elif fault is None and voter not in turn.voters.voters:
-        append(turn, role, turn.voters.updated(voter))
-    fault = fault or NO_FAULT
-    response = UpdateRaftVoterResponse(
-        epoch=role.epoch, leader_id=role.leader_id, error=fault.error, message=fault.message
-    )
-    turn.answer(request, response)
+        answer(turn, role, request, NO_FAULT)
+    elif voter in turn.voters.voters:
+        answer(turn, role, request, NO_FAULT)
+    else:
+        deadline_ms = turn.now_ms + turn.settings.request_timeout_ms
+        role.pending = PendingChange(request=request, deadline_ms=deadline_ms)
+        if voter.key == turn.node:
+            _update(turn, role, role.pending, voter)
 
 
 def upgrade(turn: StepContext, role: Leader, version: int, *, validate_only: bool) -> Upgrade:
@@ -118,18 +121,21 @@ def upgrade(turn: StepContext, role: Leader, version: int, *, validate_only: boo
 
 
 def take_kraft_versions(turn: StepContext, role: Leader, response: ApiVersionsResponse) -> None:
-    """Handles the new voter's ApiVersions: appends the voter set with it if it has caught up (I-35), or refuses."""
+    """Handles the voter's ApiVersions: appends the voter set with it, a new one only if it has caught up (I-35)."""
     assert turn.flight is not None
     pending = role.pending
     # Ending a change also gives up its ApiVersions request, so there is a change whenever one is answered.
     assert pending is not None, response
     request = pending.request
-    assert isinstance(request, AddRaftVoterRequest), request
+    assert isinstance(request, AddRaftVoterRequest | UpdateRaftVoterRequest), request
     assert request.voter.key.id == turn.peer, (request, turn.peer)
     if response.error is not ErrorCode.NONE:
         turn.give_up(turn.flight)
         return
     voter = replace(request.voter, kraft_versions=response.kraft_versions)
+    if isinstance(request, UpdateRaftVoterRequest):
+        _update(turn, role, pending, voter)
+        return
     fault = range_fault(turn, voter) or progress_fault(turn, role, request)
     if fault is not None:
         _end(turn, role, pending, fault)
@@ -140,8 +146,16 @@ def take_kraft_versions(turn: StepContext, role: Leader, response: ApiVersionsRe
         pending.is_answered = True
 
 
+def _update(turn: StepContext, role: Leader, pending: PendingChange, voter: Voter) -> None:
+    """Appends the voter set with the entry of a voter that has answered at its new listeners, and answers at once."""
+    fault = update_fault(turn, voter)
+    if fault is None:
+        append(turn, role, turn.voters.updated(voter))
+    _end(turn, role, pending, fault or NO_FAULT)
+
+
 def finish_change(turn: StepContext, role: Leader) -> None:
-    """Answers a change that is committed or whose time is over; asks the new voter for its kraft.version range.
+    """Answers a change that is committed or whose time is over; asks the voter for its kraft.version range.
 
     A change whose time is over may still be committed: its record stays in the log.
     """
@@ -153,15 +167,16 @@ def finish_change(turn: StepContext, role: Leader) -> None:
         return
     if turn.wait_until(pending.deadline_ms):
         message = f"{change_name(pending)} was not committed in time"
-        if isinstance(pending.request, AddRaftVoterRequest) and pending.end_offset is None:
+        if isinstance(pending.request, AddRaftVoterRequest | UpdateRaftVoterRequest) and pending.end_offset is None:
             key = pending.request.voter.key
-            message = f"voter {key} did not say in time with which kraft.version it works"
+            where = ", ".join(f"{each.name}://{each.host}:{each.port}" for each in pending.request.voter.endpoints)
+            message = f"voter {key} did not say in time at {where} with which kraft.version it works"
         _end(turn, role, pending, Refused(ErrorCode.REQUEST_TIMED_OUT, message))
         return
     request = pending.request
     if pending.end_offset is not None:
         return
-    assert isinstance(request, AddRaftVoterRequest), request
+    assert isinstance(request, AddRaftVoterRequest | UpdateRaftVoterRequest), request
     assert not pending.is_answered, pending  # its record is not in the log yet
     if turn.wait_to_ask(request.voter.key.id, RequestClass.VOTERS):
         turn.ask(request.voter.key.id, ApiVersionsRequest(), request.voter.endpoints)
@@ -224,8 +239,10 @@ def _end(turn: StepContext, role: Leader, pending: PendingChange, fault: Refused
     elif not pending.is_answered:
         answer(turn, role, pending.request, fault, end_offset=pending.end_offset)
     request = pending.request
-    if isinstance(request, AddRaftVoterRequest) and turn.requests.is_asked(request.voter.key.id, RequestClass.VOTERS):
-        turn.pause(request.voter.key.id, RequestClass.VOTERS)  # its ApiVersions is no longer awaited
+    if isinstance(request, AddRaftVoterRequest | UpdateRaftVoterRequest):
+        peer = request.voter.key.id
+        if turn.requests.is_asked(peer, RequestClass.VOTERS):
+            turn.pause(peer, RequestClass.VOTERS)  # its ApiVersions is no longer awaited
 
 
 def note_step(turn: StepContext, role: Leader, fault: Refused) -> None:
@@ -241,7 +258,7 @@ def note_step(turn: StepContext, role: Leader, fault: Refused) -> None:
 
 
 def answer(
-    turn: StepContext, role: Role, request: VoterChange, fault: Refused, *, end_offset: Offset | None = None
+    turn: StepContext, role: Role, request: PendingRequest, fault: Refused, *, end_offset: Offset | None = None
 ) -> None:
     """Answers a voter change: done with the batch that ends at `end_offset` (exclusive), or refused."""
     if fault.error is not ErrorCode.NONE:

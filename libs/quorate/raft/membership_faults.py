@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from quorate.errors import ErrorCode
 from quorate.nouns import ZERO_UUID, ReplicaKey
-from quorate.raft.messages import AddRaftVoterRequest, AlterQuorumRequest, RemoveRaftVoterRequest
+from quorate.raft.messages import (
+    AddRaftVoterRequest,
+    AlterQuorumRequest,
+    RemoveRaftVoterRequest,
+    UpdateRaftVoterRequest,
+)
 from quorate.raft.roles import Leader, PendingChange, Progress
 from quorate.raft.step_context import Refused, StepContext
 from quorate.raft.voters import SUPPORTED, Voter, VoterSet
@@ -157,6 +162,8 @@ def change_name(pending: PendingChange) -> str:
     match pending.request:
         case AddRaftVoterRequest(voter=Voter(key=key)):
             return f"the addition of voter {key}"
+        case UpdateRaftVoterRequest(voter=Voter(key=key)):
+            return f"the update of voter {key}"
         case RemoveRaftVoterRequest(voter=key):
             return f"the removal of voter {key}"
         case AlterQuorumRequest():

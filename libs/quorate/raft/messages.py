@@ -365,6 +365,8 @@ NewsOfLeader: TypeAlias = BeginQuorumEpochRequest | EndQuorumEpochRequest
 
 VoterChange: TypeAlias = AddRaftVoterRequest | RemoveRaftVoterRequest | AlterQuorumRequest
 """Requests to change the voter set, by an administrator or a node that joins."""
+PendingRequest: TypeAlias = VoterChange | UpdateRaftVoterRequest
+"""Requests that wait for more than the leader's own log: for a commit, or for the answer of a voter."""
 
 EpochlessRequest: TypeAlias = VoterChange | ApiVersionsRequest | TransferLeadershipRequest | ConfirmLeadershipRequest
 EpochlessResponse: TypeAlias = (

@@ -25,7 +25,13 @@ import msgspec
 
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from quorate.raft.messages import AddRaftVoterRequest, ConfirmLeadershipRequest, FetchRequest, VoterChange
+from quorate.raft.messages import (
+    AddRaftVoterRequest,
+    ConfirmLeadershipRequest,
+    FetchRequest,
+    PendingRequest,
+    UpdateRaftVoterRequest,
+)
 from quorate.raft.target_voters import Step
 from quorate.raft.voters import VoterSet
 
@@ -136,17 +142,19 @@ class Parked:
 class PendingChange:
     """The change of the voter set or its target that is under way: one at a time (I-31). KIP-853."""
 
-    request: VoterChange
+    request: PendingRequest
     deadline_ms: int
     """When it is answered with REQUEST_TIMED_OUT; a record that is in the log by then stays there."""
     end_offset: Offset | None = None
-    """The end (exclusive) of the batch with the new voter set; None while the new voter's ApiVersions is awaited."""
+    """The end (exclusive) of the batch with the new voter set; None while the voter's ApiVersions is awaited."""
     is_answered: bool = False
     is_of_walk: bool = False
     """Whether the leader itself began it, as a step to the target voter set: then there is no request to answer."""
 
     def __post_init__(self) -> None:
-        assert self.end_offset is not None or isinstance(self.request, AddRaftVoterRequest), self
+        assert self.end_offset is not None or isinstance(self.request, AddRaftVoterRequest | UpdateRaftVoterRequest), (
+            self
+        )
 
 
 @dataclass(slots=True, kw_only=True)
