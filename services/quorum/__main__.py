@@ -64,6 +64,7 @@ QUIET: Final = ("kraft.service.Quorum", "kraft.service.RaftClient")
 async def main(life: ServiceLife) -> None:
     """Locks and opens the log directory, and serves until asked to stop."""
     config = configured(QuorumConfig)
+    _require_ports(config)
     set_from_environment(os.environ)
     meta = check_owner(config.metadata_log_dir, node_id=config.node_id)
     lock = DirectoryLock(config.metadata_log_dir)
@@ -75,6 +76,13 @@ async def main(life: ServiceLife) -> None:
         await serve(life, config, meta)
     finally:
         lock.release()
+
+
+def _require_ports(config: QuorumConfig) -> None:
+    """Raises ConfigError for a listener whose port the system would choose: no other node would find this one."""
+    rule = "must have a port from 1 to 65535, or one in advertised.listeners: others reach this node by it"
+    if nowhere := [f"listeners = {each}: {rule}" for each in config.announced if not each.endpoint.port]:
+        raise ConfigError(nowhere)
 
 
 async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from kraft import Message, Uuid
 from quorate.metadata.canonical import canonical
-from quorate.metadata.faults import ReplayFault
+from quorate.metadata.faults import ReplayFault, UnsupportedLevel
 from quorate.metadata.partitions import Partition, default_directory
 from quorate.metadata.replay import ROWS
 from quorate.metadata.state import ClusterState
@@ -434,11 +435,15 @@ def test_a_checkpoint_holds_no_part_of_a_transaction(record: Message) -> None:
 
 
 def test_a_level_that_is_not_supported_is_a_fault_to_a_controller_and_news_to_a_reader() -> None:
-    level = FeatureLevelRecord("metadata.version", 34)
+    """It says which releases these are, and what to do."""
+    known = "known here are 7 to 33 (3.3-IV3 to 4.4-IV2)"
+    advice = "a Kafka release that knows both, 3.3 to 3.9 (kafka-features.sh upgrade --metadata 3.9)"
+    for level, said in ((34, f"at level 34; {known}"), (4, f"at level 4 (3.3-IV0); {known}"), (1, advice)):
+        record = FeatureLevelRecord("metadata.version", level)
 
-    with pytest.raises(ReplayFault, match="supported here are 7 to 33"):
-        ClusterState(supported_features={"metadata.version": (7, 33)}).apply(level, 0)
-    assert state_after(level).features.metadata_version == 34
+        with pytest.raises(UnsupportedLevel, match=re.escape(said)):
+            ClusterState(supported_features={"metadata.version": (7, 33)}).apply(record, 0)
+        assert state_after(record).features.metadata_version == level
 
 
 def test_the_past_takes_no_records() -> None:

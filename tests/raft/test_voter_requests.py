@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from quorate.errors import ErrorCode
-from quorate.nouns import ReplicaKey
+from quorate.nouns import OffsetAndEpoch, ReplicaKey
 from quorate.raft import RaftSettings, VoterSet
 from quorate.raft.messages import (
     AddRaftVoterRequest,
@@ -21,6 +21,7 @@ from quorate.raft.messages import (
     Response,
     TransferLeadershipRequest,
     UpdateRaftVoterRequest,
+    VoteRequest,
     Worded,
 )
 from quorate.raft.ready import Ready
@@ -126,6 +127,16 @@ def test_what_no_node_of_the_quorum_asks_is_told_for_the_log(leader: Node, reque
     (told,) = leader.core.ready().misconfigured
 
     assert told.startswith(words)
+
+
+@pytest.mark.parametrize(("replica", "told"), [(ONE.key, 0), (ReplicaKey(1), 1), (voter_on("1b").key, 1)])
+def test_a_node_that_asks_itself_is_no_second_process_with_its_id(leader: Node, replica: ReplicaKey, told: int) -> None:
+    """Who joins asks all bootstrap servers, itself among them. Another disk with its id is another process."""
+    last = OffsetAndEpoch(epoch=1, offset=3)
+    leader.core.step(VoteRequest(epoch=1, replica=replica, last=last, reply_to="asker"), 0)
+    ready = leader.core.ready()
+
+    assert (told, [ErrorCode.INVALID_REQUEST]) == (len(ready.misconfigured), [each.error for each in ready.answers])
 
 
 def test_an_update_is_written_and_answered_before_it_is_committed(leader: Node) -> None:

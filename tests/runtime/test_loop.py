@@ -177,9 +177,18 @@ def test_a_fatal_end_with_calls_under_way_is_an_exit_code_and_no_signal() -> Non
     assert "Exception ignored" not in errors
 
 
-def test_a_full_disk_is_one_line_that_names_the_file_and_no_traceback() -> None:
-    failed = process("life.fail(OSError(28, 'No space left on device', '/d/state'))\nawait life.stopping()")
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        ("OSError(28, 'No space left on device', '/d/state')", "/d/state: No space left on device; make room and "),
+        ("PermissionError(13, 'Permission denied', '/d/.lock')", "/d/.lock: Permission denied; this process runs as "),
+        ("UnsupportedLevel('metadata.version is at level 4')", "metadata.version is at level 4\n"),
+    ],
+)
+def test_what_an_operator_has_caused_is_one_line_and_no_traceback(error: str, line: str) -> None:
+    imports = "from quorate.metadata.faults import UnsupportedLevel"
+    failed = process(f"{imports}\nlife.fail({error})\nawait life.stopping()")
     _, errors = failed.communicate(timeout=240)
 
-    assert 1 == failed.returncode
-    assert "fatal: /d/state: No space left on device; make room and start again\n" == errors
+    assert (1, 1) == (failed.returncode, errors.count("\n"))
+    assert errors.startswith(f"fatal: {line}")

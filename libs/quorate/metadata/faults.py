@@ -5,7 +5,7 @@ from __future__ import annotations
 from kraft import Message
 from quorate.nouns import Offset
 
-__all__ = ["ReplayFault"]
+__all__ = ["ReplayFault", "UnsupportedLevel"]
 
 
 class ReplayFault(Exception):
@@ -25,3 +25,7 @@ class ReplayFault(Exception):
         if self.record is None:
             return self.reason
         return f"{type(self.record).__name__} at offset {self.offset}: {self.reason}"
+
+
+class UnsupportedLevel(ReplayFault):
+    """Raised for a feature level that this release does not support: an operator has to change one of both."""

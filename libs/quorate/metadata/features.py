@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kraft import Message
-from quorate.metadata.faults import ReplayFault
-from quorate.metadata.versions import LATEST, METADATA_VERSION, OLDEST, RELEASES
+from quorate.metadata.faults import UnsupportedLevel
+from quorate.metadata.versions import LATEST, METADATA_VERSION, OLDEST, release_of
 from quorate.nouns import Offset
 from quorate.records import FeatureLevelRecord, NoOpRecord, ZkMigrationStateRecord
 from quorate.timeline import SnapshotRegistry, TimelineDict, TimelineValue
@@ -79,9 +79,29 @@ def unfamiliar(levels: Mapping[str, int]) -> Iterator[str]:
             continue
         lowest, highest = supported[name]
         if not lowest <= level <= highest:
-            releases = f" ({RELEASES[lowest]} to {RELEASES[highest]})" if name == METADATA_VERSION else ""
-            known = f"known here are {lowest} to {highest}{releases}"
-            yield f"{name} is at level {level}; {known}, of another level records may be missing"
+            yield f"{_outside(name, level, lowest, highest)}, of another level records may be missing"
+
+
+def _outside(name: str, level: int, lowest: int, highest: int) -> str:
+    """Says that a level is not known; for metadata.version with the releases.
+
+    >>> _outside("metadata.version", 4, 7, 33)
+    'metadata.version is at level 4 (3.3-IV0); known here are 7 to 33 (3.3-IV3 to 4.4-IV2)'
+    """
+    if name != METADATA_VERSION:
+        return f"{name} is at level {level}; known here are {lowest} to {highest}"
+    release = f" ({release_of(level)})" if release_of(level) != str(level) else ""
+    known = f"known here are {lowest} to {highest} ({release_of(lowest)} to {release_of(highest)})"
+    return f"{name} is at level {level}{release}; {known}"
+
+
+def _advice(name: str, level: int, lowest: int) -> str:
+    """Says what an operator can do about a level that is not supported."""
+    if level > lowest:
+        return "start a release that knows it, or let its release lower the level (kafka-features.sh downgrade)"
+    if name != METADATA_VERSION:
+        return "start a release that knows it"
+    return "raise it first with a Kafka release that knows both, 3.3 to 3.9 (kafka-features.sh upgrade --metadata 3.9)"
 
 
 class Features:
@@ -148,12 +168,12 @@ class Features:
             yield ZkMigrationStateRecord(self.zk_migration_state), 0
 
     def set_level(self, record: FeatureLevelRecord, offset: Offset) -> None:
-        """Finalizes a feature level; level 0 turns the feature off. Raises ReplayFault for an unsupported level."""
+        """Finalizes a feature level; level 0 turns the feature off. Raises UnsupportedLevel."""
         name, level = record.name, record.feature_level
         if self._supported is not None:
             lowest, highest = self._supported.get(name, (0, 0))
             if not lowest <= level <= highest:
-                raise ReplayFault(f"feature {name} at level {level}; supported here are {lowest} to {highest}")
+                raise UnsupportedLevel(f"{_outside(name, level, lowest, highest)}; {_advice(name, level, lowest)}")
         if name == KRAFT_VERSION:
             return
         self._epoch.value = offset

@@ -42,6 +42,14 @@ OLDEST: Final = 7
 LATEST: Final = 33
 """The newest metadata.version whose records this schema knows completely: 4.4-IV2."""
 
+DROPPED: Final[Mapping[int, str]] = {
+    1: "3.0-IV1",
+    2: "3.1-IV0",
+    3: "3.2-IV0",
+    **{4 + iv: f"3.3-IV{iv}" for iv in range(3)},
+}
+"""Kafka's name of each level below `OLDEST`: releases before 4.0 know them."""
+
 assert list(RELEASES) == list(range(OLDEST, LATEST + 1)), list(RELEASES)
 
 _NEW_METADATA: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33})
@@ -72,7 +80,7 @@ _RAISED: Final[Mapping[type[Message], tuple[tuple[int, int], ...]]] = {
 
 def release_of(level: int) -> str:
     """Returns Kafka's name of a metadata.version level; for an unknown level the number as text."""
-    return RELEASES.get(level, str(level))
+    return RELEASES.get(level) or DROPPED.get(level, str(level))
 
 
 def level_of(release: str) -> int:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from quorate.errors import ErrorCode
-from quorate.nouns import EPOCHS_END, Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from quorate.nouns import EPOCHS_END, ZERO_UUID, Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from quorate.raft.flaws import flaw
 from quorate.raft.log import Entry, LogView
 from quorate.raft.messages import EPOCH_UNKNOWN, RESPONSES, Request, Response, TransferLeadershipRequest, Worded
@@ -244,7 +244,9 @@ class StepContext(msgspec.Struct, kw_only=True):
             # This node's epoch and leader mean nothing in another cluster (I-81). Kafka's answer has the error alone,
             # too, but for UpdateRaftVoter, where it names them.
             epoch, leader_id = EPOCH_UNKNOWN, None
-        if fault.error in OF_MISCONFIGURED:
+        # Who joins asks all bootstrap servers, itself among them: that is no second process with its id.
+        is_own = self.node.directory_id != ZERO_UUID and getattr(request, "replica", None) == self.node
+        if fault.error in OF_MISCONFIGURED and not is_own:
             reason = f": {fault.message}" if fault.message else ""
             self.effects.misconfigured.append(f"{type(request).__name__}: {fault.error.name}{reason}")
         response = RESPONSES[type(request)](epoch=epoch, leader_id=leader_id, error=fault.error)

@@ -20,6 +20,7 @@ from enum import IntEnum
 from typing import Final
 
 from quorate.errors import ApiError, Corrupt
+from quorate.metadata.faults import UnsupportedLevel
 from quorate.runtime.config import ConfigError, HelpAsked
 from quorate.runtime.daemon_threads import DaemonThreads
 from quorate.runtime.logs import logger
@@ -37,7 +38,9 @@ CLOSE_TIMEOUT_S: Final = 5.0
 
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Error numbers for no room: the disk is full, the user's quota is used up, or the file would be too large."""
-EXPECTED: Final = (ApiError, TimeoutError, asyncio.CancelledError)
+NO_ACCESS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+"""Error numbers for a file that this process's user may not read or write."""
+EXPECTED: Final = (ApiError, TimeoutError, asyncio.CancelledError, UnsupportedLevel)
 """Errors that end a service without being a bug in it."""
 
 
@@ -167,16 +170,16 @@ def _report(error: BaseException) -> ExitCode:
     codes = []
     for cause in _causes(error):
         code, text = _verdict(cause)
-        if code is ExitCode.FAILED and not (isinstance(cause, EXPECTED) or _is_full(cause)):
+        if code is ExitCode.FAILED and not (isinstance(cause, EXPECTED) or _is_of(NO_SPACE | NO_ACCESS, cause)):
             log.error("unexpected error", exception=cause)
         sys.stderr.write(f"fatal: {text}\n")
         codes.append(code)
     return max(codes)
 
 
-def _is_full(error: BaseException) -> bool:
-    """Returns whether a disk is full, which is no bug and needs no traceback."""
-    return isinstance(error, OSError) and error.errno in NO_SPACE
+def _is_of(numbers: frozenset[int], error: BaseException) -> bool:
+    """Returns whether the system refused with one of these errors, which is no bug and needs no traceback."""
+    return isinstance(error, OSError) and error.errno in numbers
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -198,7 +201,12 @@ def _verdict(error: BaseException) -> tuple[ExitCode, str]:
             return ExitCode.CORRUPT, str(error)
         case asyncio.CancelledError():
             return ExitCode.FAILED, f"cancelled: {error}"
-        case OSError() if _is_full(error):
+        case UnsupportedLevel():
+            return ExitCode.FAILED, str(error)
+        case OSError() if _is_of(NO_ACCESS, error):
+            where = f"{error.filename}: " if error.filename else ""
+            return ExitCode.FAILED, f"{where}{error.strerror}; this process runs as user id {os.geteuid()}"
+        case OSError() if _is_of(NO_SPACE, error):
             where = f"{error.filename}: " if error.filename else ""
             return ExitCode.FAILED, f"{where}{error.strerror}; make room and start again"
         case AssertionError():

@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 from kraft import Message
+from quorate.metadata.features import unfamiliar
 from quorate.metadata.state import ClusterState
 from quorate.nouns import NodeId, Offset
-from quorate.records import UnknownRecord, trace_of
+from quorate.records import FeatureLevelRecord, UnknownRecord, trace_of
 from quorate.runtime.clock import Clock
 from quorate.runtime.log_reader import CommittedBatch, Event, LoadedSnapshot
 from quorate.runtime.logs import logger
@@ -69,6 +70,7 @@ class Replica:
         self._clock = clock
         self._telemetry = telemetry
         self._moved = asyncio.Event()
+        self._unfamiliar: list[str] = []
 
     async def run(self) -> None:
         """Applies the log until cancelled. Raises Corrupt, or ReplayFault if a record contradicts the state."""
@@ -135,6 +137,8 @@ class Replica:
                     offset=offset,
                 )
         self._replayed.settle()
+        if any(type(record) is FeatureLevelRecord for record in records):
+            self._warn_of_levels()
         self._replayed_to = header.next_offset
         self._publish()
         self.applied_at_ms = header.max_timestamp
@@ -159,8 +163,17 @@ class Replica:
                 loaded.load_more(await decoded(data_values(snapshot.data, position, header)), snapshot.end_offset)
                 await asyncio.sleep(0)
         self._replayed, self._replayed_to = loaded, snapshot.end_offset
+        self._warn_of_levels()
         self._publish()
         log.info("loaded a snapshot", end_offset=snapshot.end_offset, epoch=snapshot.epoch)
+
+    def _warn_of_levels(self) -> None:
+        """Warns of a finalized level that this release does not know, where a controller ends."""
+        reasons = list(unfamiliar(self._replayed.features.finalized()))
+        for reason in reasons:
+            if reason not in self._unfamiliar:
+                log.warning("a feature is finalized that this release does not know", reason=reason)
+        self._unfamiliar = reasons
 
     def _publish(self) -> None:
         """Sets `state` and `applied`: the replayed state, or during a transaction the state before its begin."""

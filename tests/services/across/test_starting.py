@@ -221,6 +221,16 @@ def test_an_observer_reads_the_log_of_one_quorum(settings: dict[str, str], probl
     assert any(problem in each for each in refused.value.problems), refused.value.problems
 
 
+def test_a_quorum_node_that_nobody_would_find_is_refused(tmp_path: Path) -> None:
+    """Port 0 is one that the system chooses; the others have this node's port from the voters record."""
+    given = {"node.id": "1", "metadata.log.dir": str(tmp_path), "listeners": "CONTROLLER://127.0.0.1:0"}
+    plain = {"listener.security.protocol.map": "CONTROLLER:PLAINTEXT"}
+    ended = started("quorum", *(f"--set={key}={value}" for key, value in (given | plain).items()))
+
+    assert ExitCode.MISCONFIGURED == ended.returncode
+    assert "listeners = CONTROLLER://127.0.0.1:0: must have a port from 1 to 65535" in ended.stderr.splitlines()[-1]
+
+
 def test_an_observer_refuses_a_clients_file_with_a_property_that_it_does_not_read(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text('security.protocol=SASL_SSL\nsasl.mechansim=PLAIN\nsasl.jaas.config=x password="hunter2";\n')
