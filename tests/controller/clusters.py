@@ -144,11 +144,11 @@ class Cluster:
         self.alter_isr(name, isr, partition_id)
 
     def alter_isr(self, name: str, isr: tuple[int, ...], partition_id: int = 0) -> None:
-        """The leader says who is in sync."""
+        """The leader says who is in sync, and that it has recovered."""
         topic, partition = self.state.topics.by_name(name), self.partition(name, partition_id)
         assert topic is not None, name
         rules = rules_for(self.state, name, partition, self.settings)
-        change = partition_change(partition, topic.id, partition_id, PartitionTarget(isr=isr), rules)
+        change = partition_change(partition, topic.id, partition_id, PartitionTarget(isr=isr, recovered=True), rules)
         assert change is not None, (name, isr)
         self.apply([change])
 

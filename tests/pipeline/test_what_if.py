@@ -100,7 +100,7 @@ def _topic(chance: Random, name: str, *, elr: bool) -> list[Message]:
         partition_epoch=5,
         directories=tuple(chance.choice([directory(each), directory(each), LOST_DIRECTORY]) for each in replicas),
         eligible_leader_replicas=eligible or None,
-        last_known_elr=chance.choice([None, (chance.choice(replicas),)]) if elr else None,
+        last_known_elr=chance.choice([None, (chance.choice(replicas),)]),  # kept while the ELR is off
     )
     return [TopicRecord(name, uuid_of(name)), partition]
 

@@ -1,4 +1,4 @@
-"""M23 … M29, C1 … C5 (tests/sim_controller/README.md) and C6: what is right in a wrong form, while a patch holds."""
+"""M23 … M29, C1 … C8 and C20 (tests/sim_controller/README.md): what is right in a wrong form, while a patch holds."""
 
 from __future__ import annotations
 
@@ -178,6 +178,29 @@ def _c6(patch: Patch) -> None:
     patch.setattr(change_broker_state, "losing", lambda *_: iter(()))
 
 
+def _c7(patch: Patch) -> None:
+    right = partition_change._remember_leader
+
+    def remember(partition: Partition, coming: Any, rules: Any) -> None:
+        right(partition, coming, rules)
+        if not rules.elr_enabled:
+            coming.last_known_elr = ()
+
+    patch.setattr(partition_change, "_remember_leader", remember)
+
+
+def _c8(patch: Patch) -> None:
+    right = partition_change._remember_leader
+
+    def remember(partition: Partition, coming: Any, rules: Any) -> None:
+        known = coming.last_known_elr
+        right(partition, coming, rules)
+        if rules.elr_enabled and coming.leader != partition_change.NO_LEADER:
+            coming.last_known_elr = known
+
+    patch.setattr(partition_change, "_remember_leader", remember)
+
+
 def _c20(patch: Patch) -> None:
     right = Engine._go_back_to
 
@@ -208,6 +231,8 @@ MUTANTS = (
     Mutant("C3", "an Abort is decided again on an empty state", _c3, profile=MEMBERSHIP),
     Mutant("C4", "an unclean stop leaves an ELR of before as it is", _c4),
     Mutant("C5", "a move called off has its first replica lead as if it lacked nothing", _c5),
+    Mutant("C7", "the last known leader is forgotten while the ELR is off", _c7),
+    Mutant("C8", "the last known leader stays remembered when another is elected", _c8),
     Mutant("C20", "half a batch stays applied whose second record cannot be", _c20),
     Mutant("C6", "what lies in a directory that has failed stays with its leader", _c6),
 )

@@ -164,7 +164,7 @@ def _changed(was: Column, isr: Column, first: Column, uncleanly: Column, out: Co
         _reassigned,
         lambda coming: _eligible(was, coming, least),
         lambda coming: _with(coming, leader=_elected(coming, first, there)),
-        lambda coming: _resorted(coming, there, uncleanly),
+        lambda coming: _resorted(was, coming, there, uncleanly),
         lambda coming: _in_sync(was, coming, least),
         lambda coming: _remembered(was, coming),
     )
@@ -200,7 +200,7 @@ def _eligible(was: Column, coming: Column, least: Column) -> Column:
     return _with(
         coming,
         elr=fn.when(suffices, _nobody()).otherwise(elr),
-        last_known_elr=fn.when(suffices, last).otherwise(fn.array_intersect(last, coming["replicas"])),
+        last_known_elr=fn.array_intersect(last, coming["replicas"]),
     )
 
 
@@ -214,11 +214,14 @@ def _elected(coming: Column, first: Column, there: Column) -> Column:
     return _first(fn.array_intersect(fn.concat(first, coming["replicas"]), may_lead))
 
 
-def _resorted(coming: Column, there: Column, uncleanly: Column) -> Column:
-    """Without a clean candidate, elects the last known leader (KIP-966), or any live replica if unclean is allowed."""
-    known = coming["last_known_elr"]
-    nobody = (fn.size(coming["isr"]) == 0) & (fn.size(coming["elr"]) == 0)
-    resort = fn.col("elr_enabled") & (fn.size(known) == 1) & nobody & fn.array_contains(there, _first(known))
+def _resorted(was: Column, coming: Column, there: Column, uncleanly: Column) -> Column:
+    """Without a clean candidate, elects the last known leader (KIP-966), or any live replica if unclean is allowed.
+
+    If the partition has a leader, the last known one is from before the ELR was turned off: others have led since.
+    """
+    known, nobody = coming["last_known_elr"], (fn.size(coming["isr"]) == 0) & (fn.size(coming["elr"]) == 0)
+    is_last = fn.col("elr_enabled") & (was["leader"] == NO_LEADER) & (fn.size(known) == 1)
+    resort = is_last & nobody & fn.array_contains(there, _first(known))
     anybody = fn.when(uncleanly, _first(fn.array_intersect(coming["replicas"], there))).otherwise(NO_LEADER)
     found = fn.when(resort, _first(known)).otherwise(anybody)
     is_led = coming["leader"] != NO_LEADER
@@ -245,11 +248,18 @@ def _in_sync(was: Column, coming: Column, least: Column) -> Column:
 
 
 def _remembered(was: Column, coming: Column) -> Column:
-    """Keeps the last leader as last known ELR while there is no leader. KIP-966."""
-    led = (coming["leader"] != NO_LEADER) | ~fn.col("elr_enabled")
-    loses = fn.array_contains(coming["replicas"], was["leader"]) & (fn.size(was["last_known_elr"]) == 0)
-    last = fn.when(led, _nobody()).when(loses, fn.array(was["leader"])).otherwise(coming["last_known_elr"])
-    return _with(coming, last_known_elr=last)
+    """Remembers the leader that is lost until another is elected; while the ELR is off, what is remembered stays."""
+    enabled, last = fn.col("elr_enabled"), coming["last_known_elr"]
+    is_led, was_led = coming["leader"] != NO_LEADER, was["leader"] != NO_LEADER
+    lost = fn.array_intersect(fn.array(was["leader"]), coming["replicas"])
+    shrinks = fn.size(fn.array_except(was["replicas"], coming["replicas"])) > 0
+    begins_epoch = (coming["leader"] != was["leader"]) | shrinks
+    return _with(
+        coming,
+        last_known_elr=fn.when(~is_led & was_led, fn.when(enabled, lost).otherwise(_nobody()))
+        .when(enabled & is_led & begins_epoch, _nobody())
+        .otherwise(last),
+    )
 
 
 def _with(coming: Column, **changed: Column) -> Column:

@@ -45,7 +45,8 @@ public class PartitionChanges {
         int minIsr = 1 + random.nextInt(replicas.size());
 
         List<Integer> isr = some(replicas);
-        if (isr.isEmpty() && !elrEnabled) isr = List.of(replicas.get(0));
+        // Without the ELR an ISR is empty only where it was when the ELR was turned off.
+        if (isr.isEmpty() && !elrEnabled && (level < 23 || random.nextBoolean())) isr = List.of(replicas.get(0));
         List<Integer> elr = new ArrayList<>();
         List<Integer> lastKnown = new ArrayList<>();
         if (level >= 23 && isr.size() < minIsr) {
@@ -57,6 +58,9 @@ public class PartitionChanges {
         }
         int leader = isr.isEmpty() || random.nextInt(5) == 0 ? -1 : isr.get(random.nextInt(isr.size()));
         if (leader != -1) lastKnown.clear();
+        // One who was remembered when the ELR was turned off, and another has led since.
+        if (level >= 23 && leader != -1 && random.nextInt(5) == 0)
+            lastKnown.add(replicas.get(random.nextInt(replicas.size())));
         List<Integer> adding = new ArrayList<>();
         List<Integer> removing = new ArrayList<>();
         if (random.nextInt(3) == 0) {

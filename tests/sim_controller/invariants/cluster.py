@@ -8,6 +8,7 @@ from kraft import Message, Uuid
 from quorate.nouns import NodeId, Offset
 from quorate.records import (
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     FeatureLevelRecord,
     ProducerIdsRecord,
@@ -33,7 +34,7 @@ def run(model: Model, records: Sequence[Message], base_offset: Offset) -> list[S
         changed = model.apply(record, offset)
         judge_directories(model, failed)
         for step in changed:
-            judge_step(model, step)
+            judge_step(model, step, is_cleared=isinstance(record, ClearElrRecord))
         steps += changed
         if isinstance(record, _OF_BROKERS):
             judge_all(model)

@@ -122,7 +122,7 @@ def _judge_unclean(decided: Decided) -> None:
     for step in filter(is_unclean, decided.steps):
         before, after = step.before, step.after
         assert before is not None
-        is_last_known = decided.before.has_elr and after.leader in before.last_known
+        is_last_known = decided.before.has_elr and before.leader == NOBODY and after.leader in before.last_known
         may = is_wanted or is_last_known or decided.before.elects_uncleanly(step.key[0])
         require(may, "I-54", "an unclean election is allowed, or asked for", decided.what, request, step)
 

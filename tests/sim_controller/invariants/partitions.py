@@ -10,14 +10,19 @@ BUMPS_ON_SHRINK_BELOW = 12
 """Below 3.6-IV0 a shrinking ISR raises the leader epoch. KAFKA-15021."""
 
 
-def judge_step(model: Model, step: Step) -> None:
-    """One record has made `step.after` of `step.before`; `model` is the cluster after it."""
+def judge_step(model: Model, step: Step, *, is_cleared: bool) -> None:
+    """One record has made `step.after` of `step.before`; `model` is the cluster after it.
+
+    `is_cleared` if it was a ClearElr, which ends E and K of partitions as they are.
+    """
     _judge_state(model, step.key, step.after)
     if step.before is None:
         _judge_first(step.key, step.after)
     else:
         _judge_epochs(model, step.key, step.before, step.after)
         _judge_leader(model, step)
+        if not is_cleared:
+            _judge_remembered(model, step.key, step.before, step.after)
 
 
 def judge_all(model: Model) -> None:
@@ -44,7 +49,8 @@ def _judge_state(model: Model, key: Key, part: Part) -> None:
     require(part.leader == NOBODY or part.leader in isr, "I-47", "who leads is in the ISR", *what)
     require(bool(isr) or part.leader == NOBODY, "I-47", "an empty ISR has no leader", *what)
     require(not isr & elr, "I-48", "I and E are disjoint", *what)
-    require(not isr & last, "I-48", "K and I are disjoint", *what)
+    is_remembered = model.has_elr and part.leader == NOBODY and key not in model.legacy
+    require(not (is_remembered and isr & last), "I-48", "K and I are disjoint", *what)
     require(part.recovery != RECOVERING or len(isr) <= 1, "I-55", "nobody joins who recovers", *what)
     _judge_brokers(model, key, part)
 
@@ -64,8 +70,6 @@ def judge_eligible(model: Model, key: Key) -> None:
     is_enough = model.has_elr and len(part.isr) >= model.min_isr(key)
     what = (model.names[key[0]], key[1], part, model.min_isr(key))
     require(not is_enough or not part.elr, "I-49", "an ISR that suffices ends E", *what)
-    is_led = part.leader != NOBODY  # Kafka remembers the last leader of an ISR that suffices and cannot lead
-    require(not (is_enough and is_led) or not part.last_known, "I-49", "an ISR that suffices ends K", *what)
 
 
 def _judge_first(key: Key, part: Part) -> None:
@@ -84,6 +88,21 @@ def _judge_epochs(model: Model, key: Key, before: Part, after: Part) -> None:
     )
     risen = after.leader_epoch - before.leader_epoch
     require(risen == int(must_rise), "I-51", "the leader epoch rises with the leader, by one", risen, *what)
+
+
+def _judge_remembered(model: Model, key: Key, before: Part, after: Part) -> None:
+    """I-49: K is the leader that was lost last, while the ELR was on, until another is elected while it is on."""
+    what = (model.names[key[0]], key[1], model.has_elr, before, after)
+    was_led, is_led = before.leader != NOBODY, after.leader != NOBODY
+    if was_led and not is_led:
+        lost = {before.leader} & set(after.replicas) if model.has_elr else set()
+        require(set(after.last_known) == lost, "I-49", "who is lost is remembered where the ELR is on", *what)
+    elif model.has_elr and is_led and after.leader != before.leader:
+        require(not after.last_known, "I-49", "who is elected ends K", *what)
+    else:
+        kept = tuple(id for id in before.last_known if id in after.replicas)
+        is_ended = model.has_elr and is_led and not after.last_known
+        require(is_ended or after.last_known == kept, "I-49", "K stays until somebody is elected", *what)
 
 
 def _judge_leader(model: Model, step: Step) -> None:

@@ -85,7 +85,7 @@ def changed_fields(partition: Partition, wish: PartitionTarget, rules: Rules) ->
     _choose_eligible(partition, coming, wish, rules)
     _choose_leader(partition, coming, wish, rules)
     assert coming.leader == NO_LEADER or coming.leader in coming.isr, (partition, coming)  # I-47
-    if coming.elr or coming.last_known_elr:
+    if coming.elr:
         _check_eligible(coming, wish, rules)
     return _differences(partition, coming, rules) | _moved(partition, coming, wish, rules)
 
@@ -146,18 +146,20 @@ def _choose_eligible(partition: Partition, coming: _Next, wish: PartitionTarget,
     nothing, unless it shut down uncleanly. Kafka keeps members that are no longer replicas; they could never lead, so
     we drop them. If the feature was turned off, a remaining ELR is used for this one election.
     """
+    if coming.last_known_elr:
+        coming.last_known_elr = tuple(replica for replica in coming.last_known_elr if replica in coming.replicas)
     if rules.elr_enabled and len(coming.isr) >= rules.min_isr:
         coming.elr = ()
         return
-    if not rules.elr_enabled and not partition.elr and not coming.last_known_elr:
+    if not rules.elr_enabled and not partition.elr:
         return
     eligible = {*partition.elr, *partition.isr} if rules.elr_enabled else {*partition.elr}
-    coming.last_known_elr = tuple(replica for replica in coming.last_known_elr if replica in coming.replicas)
     coming.elr = tuple(sorted(eligible.intersection(coming.replicas).difference(coming.isr, wish.unclean_shutdown)))
 
 
 def _choose_leader(partition: Partition, coming: _Next, wish: PartitionTarget, rules: Rules) -> None:
-    resort = rules.elr_enabled and len(coming.last_known_elr) == 1
+    # Of a partition with a leader, what is remembered is from before the ELR was turned off: others have led since.
+    resort = rules.elr_enabled and partition.leader == NO_LEADER and len(coming.last_known_elr) == 1
     elected = elect(
         Candidates(
             replicas=coming.replicas,
@@ -188,23 +190,25 @@ def _choose_leader(partition: Partition, coming: _Next, wish: PartitionTarget, r
 
 
 def _remember_leader(partition: Partition, coming: _Next, rules: Rules) -> None:
-    """Keeps the last known leader while the partition has no leader. KIP-966, balanced recovery."""
-    if coming.leader != NO_LEADER or not rules.elr_enabled:
+    """Remembers the leader that is lost until another is elected. KIP-966, balanced recovery.
+
+    While the ELR is off, what is remembered stays, even if another is elected, as in Kafka. When that leader is lost in
+    turn, Kafka keeps the older one, and may later elect it without the records that the other acknowledged; we do not.
+    """
+    if coming.leader == NO_LEADER and partition.leader != NO_LEADER:
+        remembers = rules.elr_enabled and partition.leader in coming.replicas
+        coming.last_known_elr = (partition.leader,) if remembers else ()
+    elif rules.elr_enabled and coming.leader != NO_LEADER and _begins_epoch(partition, coming, rules):
         coming.last_known_elr = ()
-    elif partition.leader in coming.replicas and not partition.last_known_elr:
-        coming.last_known_elr = (partition.leader,)
 
 
 def _check_eligible(coming: _Next, wish: PartitionTarget, rules: Rules) -> None:
-    """Asserts who is in the ELR, and when there is a last known leader: both are computed anew by every change."""
+    """Asserts who is in the ELR, which every change computes anew."""
     assert rules.elr_enabled, coming
-    if coming.elr:
-        assert len(coming.isr) < rules.min_isr, (coming, rules.min_isr)  # I-49
-        assert set(coming.elr).issubset(coming.replicas), coming  # I-46
-        assert set(coming.elr).isdisjoint(coming.isr), coming  # I-48
-        assert wish.unclean_shutdown.isdisjoint(coming.elr), (coming, wish)  # I-57
-    if coming.last_known_elr:
-        assert coming.leader == NO_LEADER, coming  # I-49
+    assert len(coming.isr) < rules.min_isr, (coming, rules.min_isr)  # I-49
+    assert set(coming.elr).issubset(coming.replicas), coming  # I-46
+    assert set(coming.elr).isdisjoint(coming.isr), coming  # I-48
+    assert wish.unclean_shutdown.isdisjoint(coming.elr), (coming, wish)  # I-57
 
 
 def _differences(partition: Partition, coming: _Next, rules: Rules) -> dict[str, Any]:
@@ -222,7 +226,7 @@ def _differences(partition: Partition, coming: _Next, rules: Rules) -> dict[str,
         changes["last_known_elr"] = coming.last_known_elr
     if coming.recovery_state != partition.leader_recovery_state:
         changes["leader_recovery_state"] = coming.recovery_state
-    if coming.leader != partition.leader or _raises_epoch(partition, coming, rules):
+    if _begins_epoch(partition, coming, rules):
         assert coming.leader != NO_LEADER_CHANGE, coming
         stays = coming.leader in (partition.leader, NO_LEADER)
         assert stays or rules.is_acceptable(coming.leader), (partition, coming)  # I-53
@@ -231,6 +235,11 @@ def _differences(partition: Partition, coming: _Next, rules: Rules) -> dict[str,
         kept = coming.replicas
         assert kept is partition.replicas or set(partition.replicas).issubset(kept), (partition, coming)  # I-51
     return changes
+
+
+def _begins_epoch(partition: Partition, coming: _Next, rules: Rules) -> bool:
+    """Returns whether the change's record names a leader, a new one or the same: each begins a leader epoch."""
+    return coming.leader != partition.leader or _raises_epoch(partition, coming, rules)
 
 
 def _raises_epoch(partition: Partition, coming: _Next, rules: Rules) -> bool:

@@ -136,4 +136,32 @@ LOST: Final[tuple[Step, ...]] = (
     update("ELR again", (ELR_VERSION, 1, UPGRADE)),
 )
 
-SCRIPT: Final[tuple[Step, ...]] = (*FENCED, *GONE, *LOST)
+
+LAST_KNOWN: Final[tuple[Step, ...]] = (
+    create(
+        "topics whose last leader is remembered",
+        laid_out("remembered", (103, 104)),
+        laid_out("led-meanwhile", (103, 104)),
+        laid_out("moved-meanwhile", (103, 104)),
+    ),
+    Beat(name="103 and 104 will be beaten by hand, to be remembered", end=(103, 104)),
+    *(alter_isr(f"103 is alone in {each}", each, [103]) for each in ("remembered", "led-meanwhile", "moved-meanwhile")),
+    beat("103 goes, and is remembered", 103, want_fence=True),
+    beat("104 goes, though it leads nothing", 104, want_fence=True),
+    update("ELR goes off while nobody leads", (ELR_VERSION, 0, SAFE_DOWNGRADE)),
+    beat("104 is back, which may not lead", 104),
+    Beat(name="104 is heard of while nobody leads", begin=(104,)),
+    elect("104 leads all the same", UNCLEAN, {"led-meanwhile": [0]}),
+    alter_isr("104 has recovered meanwhile", "led-meanwhile", [104], recovery=RECOVERED),
+    reassign("a move while nobody leads", "moved-meanwhile", [104, 102]),
+    reassign("the move is called off", "moved-meanwhile", None, E.INVALID_REPLICA_ASSIGNMENT),
+    update("ELR comes on while nobody leads", (ELR_VERSION, 1, UPGRADE)),
+    beat("103 is back, and leads", 103),
+    Beat(name="103 is heard of, and leads", begin=(103,)),
+    elect("it leads already", PREFERRED, {"remembered": [0]}, E.ELECTION_NOT_NEEDED),
+    alter_isr("both are in sync meanwhile", "led-meanwhile", [104, 103]),
+    elect("103 leads what 104 led", PREFERRED, {"led-meanwhile": [0]}),
+    delete("the topics whose last leader was remembered", "remembered", "led-meanwhile", "moved-meanwhile"),
+)
+
+SCRIPT: Final[tuple[Step, ...]] = (*FENCED, *GONE, *LOST, *LAST_KNOWN)
