@@ -151,13 +151,13 @@ def _topic(state: ClusterState, name: str, settings: ControllerSettings) -> Iter
         config = topic.CONFIGS.get(each)
         if config is None:
             yield _unknown(Set(each, own[each], Source.TOPIC))
-            continue
-        yield _Entry(
-            name=config.name,
-            value=settings.effective(state, name, config.name).value,
-            sets=tuple(topic.candidates(config, topic=own, configs=state.configs, static=settings.static_configs)),
-            type=config.values.type,
-        )
+        elif each in own or not config.internal:
+            yield _Entry(
+                name=config.name,
+                value=settings.effective(state, name, config.name).value,
+                sets=tuple(topic.candidates(config, topic=own, configs=state.configs, static=settings.static_configs)),
+                type=config.values.type,
+            )
 
 
 def _unknown(own: Set) -> _Entry:

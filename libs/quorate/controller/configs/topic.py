@@ -62,13 +62,18 @@ class Effective:
 class TopicConfig:
     """A topic config and the broker configs (`synonyms`) that it inherits from, in this order.
 
-    Each synonym has the factor that converts its unit to this config's, such as minutes to ms.
+    Each synonym has the factor that converts its unit to this config's, such as minutes to ms. `internal` configs are
+    for Kafka's own tests: they have no default, and are described only if they are set.
     """
 
     name: str
     values: Values
-    default: str
+    default: str | None
     synonyms: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def internal(self) -> bool:
+        return self.default is None
 
 
 def effective(
@@ -89,7 +94,11 @@ Items: TypeAlias = tuple[tuple[str, str], ...]
 def all_effective(topic: Items, cluster: Items, static: Items) -> Mapping[str, Effective]:
     """Returns all topic configs' effective values, by name, from the topic's, the cluster's and the file's configs."""
     of_topic, inherited = dict(topic), _inherited(dict(cluster), dict(static))
-    return {name: _first(config, of_topic, inherited) for name, config in CONFIGS.items()}
+    return {
+        name: _first(config, of_topic, inherited)
+        for name, config in CONFIGS.items()
+        if name in of_topic or not config.internal
+    }
 
 
 def _first(
@@ -101,6 +110,7 @@ def _first(
         for synonym, factor in config.synonyms:
             if synonym in values and _is_readable(config, values[synonym], factor):
                 return Effective(_scaled(values[synonym], factor), source)
+    assert config.default is not None, config
     return Effective(config.default, Source.DEFAULT)
 
 
@@ -232,7 +242,7 @@ def _throttled() -> Values:
 
 def _config(name: str, values: Values, default: object, *synonyms: str | tuple[str, int]) -> TopicConfig:
     paired = tuple((synonym, 1) if isinstance(synonym, str) else synonym for synonym in synonyms)
-    return TopicConfig(name, values, str(default), paired)
+    return TopicConfig(name, values, None if default is None else str(default), paired)
 
 
 _MINUTE: Final = 60_000
@@ -261,6 +271,7 @@ CONFIGS: Final[Mapping[str, TopicConfig]] = {
         _config("flush.ms", long(0), LONG_MAX, "log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
         _config("follower.replication.throttled.replicas", _throttled(), ""),
         _config("index.interval.bytes", integer(0), 4_096, "log.index.interval.bytes"),
+        _config("internal.segment.bytes", integer(), None),
         _config("leader.replication.throttled.replicas", _throttled(), ""),
         _config("local.retention.bytes", long(-2), -2, "log.local.retention.bytes"),
         _config("local.retention.ms", long(-2), -2, "log.local.retention.ms"),
@@ -297,11 +308,11 @@ CONFIGS: Final[Mapping[str, TopicConfig]] = {
         _config(UNCLEAN_ELECTION, boolean(), "false", UNCLEAN_ELECTION),
     )
 }
-"""All topic configs by name, sorted. Kafka's `internal.segment.bytes`, for its own tests, is left out."""
+"""All topic configs by name, sorted."""
 
 assert list(CONFIGS) == sorted(CONFIGS), list(CONFIGS)
 for _each in CONFIGS.values():
-    assert _each.values.takes(_each.default), _each
+    assert _each.default is None or _each.values.takes(_each.default), _each
     for _synonym, _factor in _each.synonyms:
         assert broker.config_of(_synonym) is not None, f"no broker config: {_synonym}"
         assert _factor >= 1, _each

@@ -43,6 +43,12 @@ def replace(
     return ask(name, AlterConfigsRequest((Whole(kind, resource, configs),), dry), *errors)
 
 
+def describe(name: str, kind: int, resource: str, *errors: E, keys: tuple[str, ...] | None = None) -> Ask:
+    """DescribeConfigs of one resource; None for all of its keys."""
+    wanted = DescribeConfigsRequest.DescribeConfigsResource(kind, resource, keys)
+    return ask(name, DescribeConfigsRequest((wanted,), include_synonyms=True), *errors)
+
+
 OF_TOPICS: Final[tuple[Step, ...]] = (
     create("a topic to set", laid_out("set", (101, 102, 103))),
     alter("one", TOPIC, "set", (SET, "retention.ms", "60000")),
@@ -82,6 +88,14 @@ OF_TOPICS: Final[tuple[Step, ...]] = (
     alter("a bad topic name, set", TOPIC, "no topic", (SET, "retention.ms", "1"), errors=[E.INVALID_TOPIC_EXCEPTION]),
     alter("no topic name, set", TOPIC, "", (SET, "retention.ms", "1"), errors=[E.INVALID_REQUEST]),
     alter("nothing, set", TOPIC, "set"),
+    alter("of Kafka's own tests", TOPIC, "set", (SET, "internal.segment.bytes", "-5")),
+    alter(
+        "of Kafka's own tests, no number", TOPIC, "set", (SET, "internal.segment.bytes", "x"), errors=[E.INVALID_CONFIG]
+    ),
+    describe("a topic's, with what is internal", TOPIC, "set"),
+    create("a topic with what is internal", laid_out("internal", (101,), internal_segment_bytes="1000")),
+    alter("of Kafka's own tests, deleted", TOPIC, "set", (DELETE, "internal.segment.bytes", None)),
+    describe("a topic's, without what is internal", TOPIC, "set"),
     alter("throttled replicas", TOPIC, "set", (SET, "leader.replication.throttled.replicas", "0:101,0:102")),
     alter(
         "throttled badly", TOPIC, "set", (SET, "leader.replication.throttled.replicas", "x"), errors=[E.INVALID_CONFIG]
@@ -180,12 +194,6 @@ OF_OTHERS: Final[tuple[Step, ...]] = (
     replace("all of a subscription's", CLIENT_METRICS, "watch", ("interval.ms", "70000")),
     replace("none of a subscription's", CLIENT_METRICS, "watch"),
 )
-
-
-def describe(name: str, kind: int, resource: str, *errors: E, keys: tuple[str, ...] | None = None) -> Ask:
-    """DescribeConfigs of one resource; None for all of its keys."""
-    wanted = DescribeConfigsRequest.DescribeConfigsResource(kind, resource, keys)
-    return ask(name, DescribeConfigsRequest((wanted,), include_synonyms=True), *errors)
 
 
 DESCRIBED: Final[tuple[Step, ...]] = (
