@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from kraft import Message
 from kraft.errors import ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST
@@ -27,6 +28,11 @@ CHANCE: Final = frozenset(
 
 PLACED: Final = "placed"
 """Topics whose names begin so are placed by the controller, with chance: only the numbers of replicas are equal."""
+PLACED_BY_CHANCE: Final[Mapping[str, tuple[str, ...]]] = {
+    "PartitionRecord": ("replicas", "isr", "directories"),
+    "PartitionChangeRecord": ("replicas", "isr", "directories"),
+}
+"""Lists of brokers in their records, of which the lengths are equal."""
 
 
 def whole(outcome: Outcome, views: Iterable[View], masks: frozenset[str]) -> Json:
@@ -36,7 +42,7 @@ def whole(outcome: Outcome, views: Iterable[View], masks: frozenset[str]) -> Jso
     """
     if outcome.response is None:
         return {"refused": (outcome.refusal or ErrorCode.NONE).name}
-    names = {uuid_text(topic.id): topic.name for view in views for topic in view.state.topics}
+    names = names_of(view.state for view in views)
     return _masked(json_form(outcome.response), names, masks | CHANCE)
 
 
@@ -63,15 +69,28 @@ def is_refusal(outcome: Outcome, refusal: ErrorCode) -> bool:
     return bool(found) and all(code == refusal for code in found)
 
 
+def names_of(states: Iterable[ClusterState]) -> dict[str, str]:
+    """Topics' names by the texts of their ids."""
+    return {uuid_text(topic.id): topic.name for state in states for topic in state.topics}
+
+
+def content(record: Message, names: Mapping[str, str]) -> Json:
+    """What has to be equal of a record: topics by their names."""
+    kind = type(record).__name__
+    row = _masked(json_form(record), names, CHANCE | OF_RECORDS.get(kind, frozenset()))
+    if kind in PLACED_BY_CHANCE and row["topicId"].startswith(PLACED):
+        counted = {name: row[name] and len(row[name]) for name in PLACED_BY_CHANCE[kind]}
+        return {**row, "leader": MASKED, **counted}
+    return row
+
+
 def rows(state: ClusterState) -> dict[str, Json]:
     """A state as the records that rebuild it, by what each is about: topics by name, secrets and all."""
-    names = {uuid_text(topic.id): topic.name for topic in state.topics}
+    names = names_of([state])
     found: dict[str, Json] = {}
     for record, _ in state.all_records(LATEST):
         kind = type(record).__name__
-        row = _masked(json_form(record), names, CHANCE | OF_RECORDS.get(kind, frozenset()))
-        if kind == "PartitionRecord" and row["topicId"].startswith(PLACED):
-            row = {**row, "leader": MASKED, **{name: len(row[name]) for name in ("replicas", "isr", "directories")}}
+        row = content(record, names)
         key = " ".join([kind, *(str(row.get(name)) for name in KEYS.get(kind, ()))])
         if kind in UNNAMED:
             key = f"{kind} {json.dumps(row, sort_keys=True)}"
@@ -94,6 +113,7 @@ UNNAMED: Final = frozenset({"AccessControlEntryRecord", "DelegationTokenRecord",
 """Whose name is chance, or all of it: their content tells them apart."""
 OF_RECORDS: Final[Mapping[str, frozenset[str]]] = {
     "AccessControlEntryRecord": frozenset({"id"}),
+    "RemoveAccessControlEntryRecord": frozenset({"id"}),
     "RegisterControllerRecord": frozenset({"incarnationId", "endPoints"}),
 }
 

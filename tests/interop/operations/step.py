@@ -59,6 +59,8 @@ class Ask:
     """Asked again for as long as it is refused so, as a client would."""
     differs: frozenset[ErrorCode] | None = None
     """What we answer instead of `errors`, by intent: README.md says why. The next step heals the state."""
+    is_so_already: bool = False
+    """It asks for what is so: Kafka writes it once more, and we nothing, by intent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -32,8 +33,9 @@ from tests.interop.kafka.judge import metadata_shell, start_controller_on
 from tests.interop.kafka.release import OPERATIONS_POM as POM
 from tests.interop.kafka.release import absent
 from tests.interop.operations.apis import rpc_of
-from tests.interop.operations.comparison import codes, differences, is_refusal, leaves, rows, whole
+from tests.interop.operations.comparison import codes, differences, is_refusal, leaves, names_of, rows, whole
 from tests.interop.operations.play import Played, Seen, all_running, play
+from tests.interop.operations.records import Json, Row, between, written
 from tests.interop.operations.script.whole import ASKED, SCRIPT
 from tests.interop.operations.step import Ask, Step
 
@@ -44,6 +46,7 @@ pytestmark = [
 ]
 
 STEPS_MIN: Final = 200
+TARGETS: Final = ("theirs", "ours", "at_gateway")
 NOT_SERVED: Final = frozenset(
     {"DescribeClientQuotas", "DescribeDelegationToken", "DescribeTopicPartitions", "DescribeUserScramCredentials"}
 )
@@ -61,6 +64,8 @@ class Course:
 
     played: Mapping[str, Played]
     log_dir: Path
+    records: Mapping[str, Mapping[str, Sequence[Json]]]
+    """What each target wrote in a step: by target, then by step."""
 
     def both(self, step: Step, door: str) -> tuple[Seen, Seen]:
         """Kafka's controllers and ours, as they were asked and answered in a step, and what they were after it."""
@@ -76,8 +81,20 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Course:
 async def _course(scratch: Path) -> Course:
     async with all_running(scratch) as stages:
         played = {each.step.name: each async for each in play(stages, SCRIPT)}
-        log_dir = stages.ours.target.log_dir
-    return Course(played=played, log_dir=log_dir)
+        targets = {name: getattr(stages, name).target.log_dir for name in TARGETS}
+    names = names_of(getattr(each, name).view.state for each in played.values() for name in TARGETS)
+    records = {
+        name: dict(_by_step([getattr(each, name) for each in played.values()], written(log_dir, names), played))
+        for name, log_dir in targets.items()
+    }
+    return Course(played=played, log_dir=targets["ours"], records=records)
+
+
+def _by_step(seen: Sequence[Seen], rows: Sequence[Row], steps: Iterable[str]) -> Iterator[tuple[str, Sequence[Json]]]:
+    """What was written since the step before was seen."""
+    starts = [seen[0].before.offset, *(each.view.offset for each in seen)]
+    for step, start, each in zip(steps, starts, seen, strict=False):
+        yield step, between(rows, start, each.view.offset)
 
 
 def named(step: Step) -> str:
@@ -144,6 +161,23 @@ def test_states(course: Course, step: Step, door: str) -> None:
     theirs, ours = course.both(step, door)
 
     assert {} == differences(theirs.rows, ours.rows)
+
+
+@either_door
+@pytest.mark.parametrize(
+    "step", [each for before, each in pairwise(SCRIPT) if not differs(before) and not differs(each)], ids=named
+)
+def test_records(course: Course, step: Step, door: str) -> None:
+    """Each record that made the state, in its order and its version: other records could make the same state.
+
+    The step after one that differs heals what that has left.
+    """
+    theirs, ours = course.records["theirs"][step.name], course.records[door][step.name]
+    if isinstance(step, Ask) and step.is_so_already:
+        assert theirs
+        theirs = []
+
+    assert theirs == ours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,11 @@ def but_ours(step: Ask, *errors: ErrorCode) -> Ask:
     return replace(step, differs=frozenset(errors))
 
 
+def is_so(step: Ask) -> Ask:
+    """The same step, which asks for what is so already: Kafka writes it once more."""
+    return replace(step, is_so_already=True)
+
+
 # Brokers.
 
 

@@ -18,6 +18,7 @@ from tests.interop.operations.script.ask import (
     allocate_ids,
     alter_isr,
     ask,
+    is_so,
     update,
 )
 from tests.interop.operations.step import Ask, Beat, Step
@@ -35,15 +36,15 @@ PRODUCER_IDS: Final[tuple[Step, ...]] = (
 
 FEATURES: Final[tuple[Step, ...]] = (
     update("ELR goes off", (ELR, 0, SAFE_DOWNGRADE)),
-    update("it is off", (ELR, 0, SAFE_DOWNGRADE)),
-    update("it is off, upgraded", (ELR, 0, UPGRADE)),
+    is_so(update("it is off", (ELR, 0, SAFE_DOWNGRADE))),
+    is_so(update("it is off, upgraded", (ELR, 0, UPGRADE))),
     update("ELR goes on", (ELR, 1, UPGRADE)),
     update("too high", (ELR, 2, UPGRADE), errors=[E.INVALID_UPDATE_VERSION]),
     update("a negative level", (ELR, -1, UPGRADE), errors=[E.INVALID_UPDATE_VERSION]),
     update("down, though it says up", (ELR, 0, UPGRADE), errors=[E.INVALID_UPDATE_VERSION]),
     update("a feature unknown", ("no.such.feature", 1, UPGRADE), errors=[E.INVALID_UPDATE_VERSION]),
     update("a way unknown", (ELR, 1, 9), errors=[E.INVALID_UPDATE_VERSION]),
-    update("a feature twice", (ELR, 0, SAFE_DOWNGRADE), (ELR, 1, UPGRADE)),
+    is_so(update("a feature twice", (ELR, 0, SAFE_DOWNGRADE), (ELR, 1, UPGRADE))),
     update("no feature", ("", 1, UPGRADE), errors=[E.INVALID_UPDATE_VERSION]),
     update("no changes"),
     update("several at once", ("group.version", 0, SAFE_DOWNGRADE), ("share.version", 0, SAFE_DOWNGRADE)),
@@ -57,7 +58,7 @@ FEATURES: Final[tuple[Step, ...]] = (
     update("several, back again", ("group.version", 1, UPGRADE), ("share.version", 1, UPGRADE)),
     update("too old", (MV, 6, UNSAFE_DOWNGRADE), errors=[E.INVALID_UPDATE_VERSION]),
     update("too new", (MV, 34, UPGRADE), errors=[E.INVALID_UPDATE_VERSION]),
-    update("the same level", (MV, 30, UPGRADE)),
+    is_so(update("the same level", (MV, 30, UPGRADE))),
     update("down without leave", (MV, 29, UPGRADE), errors=[E.INVALID_UPDATE_VERSION]),
     update("down safely, though something is lost", (MV, 29, SAFE_DOWNGRADE), errors=[E.INVALID_UPDATE_VERSION]),
     update("down unsafely", (MV, 29, UNSAFE_DOWNGRADE), errors=[E.INVALID_UPDATE_VERSION]),
