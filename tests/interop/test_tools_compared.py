@@ -21,13 +21,14 @@ from kafka.errors import KafkaError
 from deploy.kafka.node import ToolFailed
 from quorate.nouns import uuid_text
 from tests.interop.alone import NODE, Alone, Start, kafka, ours
-from tests.interop.kafka.fleet import CONFIGS, TOOLS
+from tests.interop.kafka.fleet import TOOLS
+from tests.interop.kafka.release import OPERATIONS_POM as POM
 from tests.interop.kafka.release import absent
 from tests.interop.kafka.toolbox import Toolbox
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif(absent() is not None, reason=absent() or ""),
+    pytest.mark.skipif(absent(POM) is not None, reason=absent(POM) or ""),
     pytest.mark.timeout(600),
 ]
 
@@ -36,6 +37,7 @@ TOPIC: Final = "orders"
 NO_DIRECTORY: Final = "AAAAAAAAAAAAAAAAAAAABA"
 QUORUM, FEATURES, CLUSTER = (TOOLS + name for name in ("MetadataQuorumCommand", "FeatureCommand", "ClusterTool"))
 ACLS, TOPICS, ELECTION = (TOOLS + name for name in ("AclCommand", "TopicCommand", "LeaderElectionCommand"))
+CONFIGS: Final = TOOLS + "ConfigCommand"  # 4.3.1 has it in another package
 REASSIGN: Final = TOOLS + "reassign.ReassignPartitionsCommand"
 OF_ALL: Final = ("--entity-type", "brokers", "--entity-default")
 OF_TOPIC: Final = ("--alter", "--entity-type", "topics", "--entity-name")
@@ -100,10 +102,10 @@ def commands(alone: Alone, directory: Path) -> Iterator[tuple[str, tuple[object,
 async def test_tools_and_other_clients_are_told_the_same(tmp_path: Path) -> None:
     found: dict[Start, dict[str, str]] = {}
     starts: tuple[Start, ...] = (kafka, ours)
-    with Toolbox() as toolbox:
+    with Toolbox(POM) as toolbox:
         for start in starts:
             directory = tmp_path / start.__name__
-            async with start(directory, 1) as alone:
+            async with start(directory, 1, POM) as alone:
                 await alone.unfence(BROKER)
                 await alone.create(TOPIC, 2)
                 found[start] = {

@@ -3,11 +3,13 @@ import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Map;
-import org.apache.kafka.common.utils.Exit;
 
 /**
  * Runs Kafka's command-line tools one after the other in one JVM, as a JVM takes seconds to start: a JSON array a
@@ -27,14 +29,33 @@ public final class Tools {
         // For good: what is written in Scala keeps the stream that it finds first.
         System.setOut(new PrintStream(OUT, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(ERROR, true, StandardCharsets.UTF_8));
-        Exit.setExitProcedure((status, message) -> end(status));
-        Exit.setHaltProcedure((status, message) -> end(status));
-        Exit.setShutdownHookAdder((name, hook) -> { });
+        at("setExitProcedure", (proxy, method, arguments) -> end((int) arguments[0]));
+        at("setHaltProcedure", (proxy, method, arguments) -> end((int) arguments[0]));
+        at("setShutdownHookAdder", (proxy, method, arguments) -> null);
         for (String line; (line = lines.readLine()) != null; ) {
             run(JSON.readValue(line, String[].class));
             answers.println(JSON.writeValueAsString(answer));
         }
         Runtime.getRuntime().halt(0);
+    }
+
+    /** Gives a setter of `Exit` what it wants to be done instead. */
+    static void at(String setter, InvocationHandler instead) throws ReflectiveOperationException {
+        for (Method method : exit().getMethods()) {
+            if (method.getName().equals(setter)) {
+                Class<?> type = method.getParameterTypes()[0];
+                method.invoke(null, Proxy.newProxyInstance(type.getClassLoader(), new Class<?>[] {type}, instead));
+            }
+        }
+    }
+
+    /** 4.4 has it in another package than the releases before. */
+    static Class<?> exit() throws ClassNotFoundException {
+        try {
+            return Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        } catch (ClassNotFoundException before) {
+            return Class.forName("org.apache.kafka.common.utils.Exit");
+        }
     }
 
     static void run(String[] line) throws Exception {
@@ -51,7 +72,7 @@ public final class Tools {
         }
     }
 
-    static void end(int status) {
+    static Object end(int status) {
         note(status);
         throw new Error("the tool has ended");
     }

@@ -15,12 +15,12 @@ from deploy.kafka import release
 from deploy.kafka.release import BUILD, MAVEN_TIMEOUT_S, POM, jars, missing, version
 
 OPERATIONS_POM: Final = Path(__file__).parents[1] / "operations" / "pom.xml"
-"""A later release, of which there are the servers and not the tools."""
+"""The release whose rules `quorate.controller` follows: its servers and its tools, without the metadata shell."""
 OLDEST_POM: Final = Path(__file__).with_name("oldest.xml")
 """The oldest release whose brokers and tools Quorate is tried with."""
 COPY_ONE: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 SCHEMA_RELEASE: Final = "4.4.0"
-"""The release whose message JSON `protos/` says exactly; not all of its tools can be had, so an older one runs."""
+"""The release whose message JSON `protos/` says exactly. Maven Central has no metadata shell of it."""
 SCHEMA_ARTIFACTS: Final = (
     f"org.apache.kafka:kafka-clients:{SCHEMA_RELEASE}",
     f"org.apache.kafka:kafka-metadata:{SCHEMA_RELEASE}",
