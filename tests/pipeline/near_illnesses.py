@@ -239,6 +239,7 @@ NOT_FOUND: Final[Mapping[str, Logs]] = {
     "FLAPPING": {
         "by restarts that were announced": lambda: restarts(4),
         "long ago": lambda: flapping(5).after(days=2).say(END),
+        "by fencings that Kafka writes once more": lambda: sound(*[fenced(6)] * 6),
     },
     "NO_RACK": {"gone": lambda: sound(broker(7), UnregisterBrokerRecord(7, 1))},
     "CORDONED_DIRECTORIES": {"of a broker that is gone": lambda: sound(cordoned("disk"), UnregisterBrokerRecord(6, 1))},

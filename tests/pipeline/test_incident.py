@@ -54,7 +54,10 @@ def added() -> Story:
 
 
 def dead() -> Story:
-    """A topic loses all its leaders: broker 12 is fenced, and later 11 shuts down, of which nobody else is in sync."""
+    """A topic loses all its leaders: broker 12 is fenced, and later 11 shuts down, of which nobody else is in sync.
+
+    Kafka fences 12 once more: a controller of Kafka does that when a session ends of a broker that had asked for it.
+    """
     story = Story(feature("metadata.version", 25), *brokers(10, 11, 12), config(None, "min.insync.replicas", "1"))
     story.say(*topic("r1", [10, 11]), *topic("r2", [12, 11], [11, 12]), *topic("r3", [12]))
     story.after(minutes=1).say(
@@ -62,7 +65,7 @@ def dead() -> Story:
     )
     shut = BrokerRegistrationChangeRecord(11, 1, in_controlled_shutdown=1)
     story.after(minutes=2).say(shut, change("r1", isr=(10,)), *(change("r2", number, leader=-1) for number in (0, 1)))
-    return story.after(minutes=1).say(fenced(11))
+    return story.after(minutes=1).say(fenced(11)).say(fenced(12))
 
 
 @pytest.fixture(scope="module")
@@ -203,6 +206,21 @@ def test_findings_have_a_cause_and_a_broker_to_start(spark: SparkSession, lake: 
         in page.text
     )
     assert page.text.index("2 partitions without a leader") < page.text.index("Findings of the doctor")
+
+
+def test_a_fencing_that_kafka_writes_once_more_is_one(spark: SparkSession, lake: Path, page: Page) -> None:
+    gold = {name: spark.read.parquet(str(lake / "gold" / name)) for name in ("isr_churn", "audit_timeline", "story")}
+    counted = gold["isr_churn"].where("cluster_id = 'dead' and broker_id in (11, 12)").collect()
+    said = gold["audit_timeline"].where("cluster_id = 'dead' and subject = 'broker 12'").orderBy("offset").collect()
+    events = gold["story"].where("cluster_id = 'dead' and sentence like 'broker 12 is fenced%'").collect()
+    marks = {row["title"] for row in page.drawn if row.get("look") == "fencing" and "broker 12" in row["title"]}
+
+    assert {11: 1, 12: 1} == {row["broker_id"]: row["fenced"] for row in counted}
+    assert ["is fenced", "is written again, unchanged"] == [
+        row["sentence"].removeprefix("broker 12 ") for row in said[-2:]
+    ]
+    assert 1 == len(events)
+    assert {"12:01:00.000 broker 12 is fenced"} == marks
 
 
 def test_the_story_is_told_in_order(spark: SparkSession, lake: Path, page: Page) -> None:
