@@ -65,7 +65,7 @@ def http2_frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> byt
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 
-def _header(name: bytes, value: bytes) -> bytes:
+def literal(name: bytes, value: bytes) -> bytes:
     """A literal header without indexing, as HPACK has it; both texts are short."""
     assert max(len(name), len(value)) < 127, (name, value)
     return bytes((0, len(name))) + name + bytes((len(value),)) + value
@@ -74,7 +74,7 @@ def _header(name: bytes, value: bytes) -> bytes:
 def request_headers(path: str) -> bytes:
     """The header block of a gRPC call."""
     return b"".join(
-        _header(name, value)
+        literal(name, value)
         for name, value in (
             (b":method", b"POST"), (b":scheme", b"https"), (b":path", path.encode()), (b":authority", b"localhost"),
             (b"te", b"trailers"), (b"content-type", b"application/grpc"),
@@ -178,7 +178,7 @@ async def giant(door: Door) -> None:
         await writer.drain()
         writer.write(http2_frame(HEADERS, 0, 2 * BURST + 1, headers))
         for number in range(BURST):
-            block = b"".join(_header(b"x%d-%d" % (number, each), bytes(100)) for each in range(100))
+            block = b"".join(literal(b"x%d-%d" % (number, each), bytes(100)) for each in range(100))
             writer.write(http2_frame(CONTINUATION, 0, 2 * BURST + 1, block))
             await writer.drain()
 

@@ -16,7 +16,9 @@ from kraft.service.placer_pb2_grpc import PlacerServicer, PlacerStub, add_Placer
 from quorate.errors import ApiError, ErrorCode
 from quorate.runtime.client import Client, call, open_channel
 from quorate.runtime.server import Server
-from quorate.runtime.statuses import error_from_call, rich_status, status_code
+from quorate.runtime.statuses import error_from_call, is_refused_stream, rich_status, status_code
+from tests.runtime.refusing import refusing_streams
+from tests.services.scripted import failed
 
 PLACER = "kraft.service.Placer"
 Place = Callable[[PlaceRequest], Awaitable[Any]]
@@ -218,6 +220,39 @@ async def test_a_node_that_restarts_is_found_again_by_the_same_channel() -> None
 
     assert ErrorCode.NETWORK_EXCEPTION is caught.value.code
     assert PLACED == response
+
+
+async def test_a_call_whose_stream_is_refused_is_made_again_though_it_may_not_be_done_twice() -> None:
+    """REFUSED_STREAM says that nothing was begun (RFC 9113, 8.7), so that a write does not fail for it."""
+    async with refusing_streams(first=3, body=PLACED) as server, client_of(server.address) as client:
+        response = await place(client, retry=lambda error: False)
+
+    assert PLACED == response
+    assert (3, 1) == (server.refused, server.answered)
+
+
+async def test_a_call_that_is_refused_for_ever_ends_by_its_deadline() -> None:
+    async with refusing_streams(first=None, body=PLACED) as server, open_channel(server.address) as channel:
+        with pytest.raises(ApiError, match="RST_STREAM") as caught:
+            await call(PlacerStub(channel).Place, PlaceRequest(), deadline_ms=500)
+
+    assert ErrorCode.NETWORK_EXCEPTION is caught.value.code
+    assert 1 < server.refused < ASKED_MAX
+
+
+async def test_what_is_said_of_a_hop_is_not_taken_for_the_call_itself() -> None:
+    """A server whose own call was refused has begun something: its caller must not think that nothing was."""
+    refused = failed(grpc.StatusCode.UNAVAILABLE, details="Stream removed (Received RST_STREAM with error code 7)")
+    hop = error_from_call(refused)
+    answer, asked = script(ApiError(hop.code, hop.message, {"thing": "value", **hop.metadata}))
+
+    async with running(answer) as (address,), open_channel(address) as channel:
+        with pytest.raises(ApiError) as caught:
+            await call(PlacerStub(channel).Place, PlaceRequest(), deadline_ms=60_000)
+
+    assert is_refused_stream(hop)
+    assert {"thing": "value", "grpc_status": "UNAVAILABLE"} == caught.value.metadata
+    assert 1 == len(asked)
 
 
 async def test_past_the_deadline_it_is_a_time_out() -> None:

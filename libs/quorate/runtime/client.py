@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import grpc
@@ -15,7 +16,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_bef
 
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.runtime.decoding import parsed
-from quorate.runtime.statuses import error_from_call, is_retriable
+from quorate.runtime.statuses import error_from_call, is_refused_stream, is_retriable
 from quorate.runtime.telemetry import OFF, SpanKind, Telemetry
 from quorate.runtime.transport import PLAIN, Transport
 
@@ -118,13 +119,51 @@ async def call(
     server: str = "",
     trailing: Callable[[Metadata], None] | None = None,
 ) -> Response:
-    """Makes one call without retries. Returns the response; raises the ApiError that the server sent.
+    """Makes one call. Returns the response; raises the ApiError that the server sent.
 
     Without a connection it raises NETWORK_EXCEPTION, after the deadline REQUEST_TIMED_OUT, for a response that does not
     parse UNKNOWN_SERVER_ERROR. The current trace span is propagated, under a client span that names the address
-    `server`. `trailing` is called with the response's trailing metadata.
+    `server`. `trailing` is called with the response's trailing metadata. Only a call whose stream the server refuses is
+    made again within the deadline, since nothing of it was executed (gRFC A6, transparent retries).
     """
     assert deadline_ms > 0, deadline_ms
+    once = partial(
+        _call_once, method, request, telemetry=telemetry, metadata=metadata, server=server, trailing=trailing
+    )
+    ends = asyncio.get_running_loop().time() + deadline_ms / 1000
+    try:
+        return await once(deadline_ms=deadline_ms)
+    except ApiError as refusal:
+        if not is_refused_stream(refusal):
+            raise
+    return await _again(once, ends)
+
+
+async def _again(once: Callable[..., Awaitable[Response]], ends: float) -> Response:
+    """Makes a call whose stream was refused again, until it is not or its time (of the loop's clock) `ends`."""
+    now_s = asyncio.get_running_loop().time
+    attempts = AsyncRetrying(
+        retry=retry_if_exception(lambda error: isinstance(error, ApiError) and is_refused_stream(error)),
+        wait=wait_random_exponential(multiplier=BACKOFF_FIRST_S, max=BACKOFF_MAX_S),
+        stop=stop_before_delay(ends - now_s()),
+        reraise=True,
+    )
+    async for attempt in attempts:
+        with attempt:
+            return await once(deadline_ms=max(1, int((ends - now_s()) * 1000)))
+    raise AssertionError("tenacity ends with a result or raises")
+
+
+async def _call_once(
+    method: Unary[Request, Response],
+    request: Request,
+    *,
+    deadline_ms: int,
+    telemetry: Telemetry,
+    metadata: Metadata,
+    server: str,
+    trailing: Callable[[Metadata], None] | None,
+) -> Response:
     name = _method_name(method) if telemetry.enabled else ""
     with telemetry.span(name, kind=SpanKind.CLIENT, root=False) as span:
         if (traceparent := span.traceparent) is not None:

@@ -23,6 +23,7 @@ __all__ = [
     "BARE",
     "DOMAIN",
     "error_from_call",
+    "is_refused_stream",
     "is_retriable",
     "rich_status",
     "shortened",
@@ -46,6 +47,18 @@ default) would otherwise get RESOURCE_EXHAUSTED.
 
 BARE: Final = "without_details"
 """The metadata key of an ApiError whose status had no details of ours: from gRPC itself, or from another server."""
+
+REFUSED_STREAM: Final = "refused_stream"
+"""The metadata key of an ApiError whose call the server's HTTP/2 has refused before anything was begun."""
+
+GRPC_STATUS: Final = "grpc_status"
+"""The metadata key of an ApiError with the name of the gRPC status by which the call failed."""
+
+OF_ONE_CALL: Final = frozenset({BARE, REFUSED_STREAM, GRPC_STATUS})
+"""What an ApiError says of the call that failed: it never travels, or the next receiver takes it for its own call's."""
+
+_OF_HTTP2: Final = "RST_STREAM with error code 7"
+"""How gRPC words REFUSED_STREAM (RFC 9113, 7 and 8.7), and it tells it in no other way."""
 
 FIELD: Final = "field"
 """The metadata key of an ApiError that names the malformed field of the request."""
@@ -189,6 +202,11 @@ def is_retriable(error: ApiError) -> bool:
     return error.code in RETRIABLE
 
 
+def is_refused_stream(error: ApiError) -> bool:
+    """Returns whether a call was refused by HTTP/2, for too many streams: then nothing of it was executed."""
+    return REFUSED_STREAM in error.metadata
+
+
 def shortened(text: str, bytes_max: int = MESSAGE_BYTES_MAX) -> str:
     """Returns `text` shortened to about `bytes_max` bytes. The middle is left out, since the rule is at the end.
 
@@ -224,9 +242,11 @@ def rich_status(error: ApiError) -> Status:
 
 
 def _shortened_values(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Returns the metadata values that fit into VALUES_BYTES_MAX, in order, each shortened."""
+    """Returns the metadata that travels: the values that fit into VALUES_BYTES_MAX, in order, each shortened."""
     kept, left = {}, VALUES_BYTES_MAX
     for key, value in metadata.items():
+        if key in OF_ONE_CALL:
+            continue
         short = shortened(value, VALUE_BYTES_MAX)
         left -= len(key.encode()) + len(short.encode("utf-8", "replace"))
         if left >= 0:
@@ -245,11 +265,14 @@ def error_from_call(error: grpc.aio.AioRpcError) -> ApiError:
     A status without our details, such as one of gRPC itself, becomes the Kafka error that a client treats the same.
     """
     code = error.code()
-    metadata = {"grpc_status": code.name}
+    metadata = {GRPC_STATUS: code.name}
     for info in _error_infos(error.trailing_metadata() or ()):
         if info.domain == DOMAIN and info.reason in ErrorCode.__members__:
-            return ApiError(ErrorCode[info.reason], error.details() or "", metadata | dict(info.metadata))
+            told = {key: value for key, value in info.metadata.items() if key not in OF_ONE_CALL}
+            return ApiError(ErrorCode[info.reason], error.details() or "", told | metadata)
     metadata[BARE] = "true"
+    if code is _S.UNAVAILABLE and _OF_HTTP2 in (error.details() or ""):
+        metadata[REFUSED_STREAM] = "true"
     return ApiError(_KAFKA.get(code, _E.UNKNOWN_SERVER_ERROR), f"{code.name}: {error.details()}", metadata)
 
 
