@@ -18,6 +18,7 @@ from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerServicer, PlacerStub, add_PlacerServicer_to_server
 from quorate.errors import ApiError, ErrorCode
 from quorate.runtime.client import call, open_channel
+from quorate.runtime.config import ConfigError
 from quorate.runtime.server import Server
 from quorate.runtime.telemetry import (
     OFF,
@@ -193,6 +194,61 @@ async def test_off_nothing_is_current_and_nothing_is_written() -> None:
 )
 def test_telemetry_is_off_unless_asked_for(environ: dict[str, str]) -> None:
     assert OFF is Telemetry.start(service="quorum", instance="1", environ=environ)
+
+
+@pytest.mark.parametrize("way", ["the collector", "the proxy for spans"])
+async def test_spans_go_through_a_proxy_only_if_it_is_named_for_them(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    heard: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+
+    async def listen(name: str) -> tuple[asyncio.Server, str]:
+        async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            heard.put_nowait((name, (await reader.readline()).decode()))
+            writer.close()
+
+        server = await asyncio.start_server(note, "127.0.0.1", 0)
+        return server, f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+    servers = {name: await listen(name) for name in ("the collector", "the proxy for spans", "the proxy for all")}
+    monkeypatch.setenv("https_proxy", f"http://{servers['the proxy for all'][1]}")
+    collector, own = servers["the collector"][1], servers["the proxy for spans"][1]
+    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{collector}"}
+    if way != "the collector":
+        environ["QUORATE_OTLP_PROXY"] = f"http://{own}"
+    telemetry = Telemetry.start(service="quorum", instance="1", environ=environ)
+    with telemetry.span("write"):
+        pass
+    async with asyncio.timeout(60):
+        first = await heard.get()
+        await telemetry.close(timeout_s=0.1)
+    for server, _ in servers.values():
+        server.close()
+
+    said = "PRI * HTTP/2.0" if way == "the collector" else f"CONNECT {collector} HTTP/1.1"
+    assert (way, f"{said}\r\n") == first
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("QUORATE_OTLP_PROXY", "proxy:3128", "QUORATE_OTLP_PROXY = 'proxy:3128': a URL http://host:port is wanted"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon", "OTEL_EXPORTER_OTLP_TIMEOUT): could not convert string to float"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "x", 'Invalid value "x" for compression envvar OTEL_EXPORTER_OTLP_COMPRESS'),
+        (
+            "OTEL_BSP_MAX_QUEUE_SIZE",
+            "0",
+            "OTEL_BSP_MAX_QUEUE_SIZE, OTEL_EXPORTER_OTLP_ENDPOINT): max_queue_size must be",
+        ),
+    ],
+)
+def test_a_variable_that_says_nothing_is_named(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, says: str
+) -> None:
+    monkeypatch.setenv(variable, value)  # the SDK reads its own
+    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4317", variable: value}
+    with pytest.raises(ConfigError) as refused:
+        Telemetry.start(service="quorum", instance="1", environ=environ)
+
+    assert says in str(refused.value)
 
 
 async def test_a_collector_that_is_gone_does_not_hold_up_the_stop() -> None:

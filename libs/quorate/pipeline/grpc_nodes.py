@@ -18,6 +18,7 @@ from quorate.pipeline.grpc_security import StoreFiles
 from quorate.pipeline.nodes import FetchAnswer, NodeUnavailable, Unanswered
 from quorate.runtime.client import RECEIVE_BYTES_MAX
 from quorate.runtime.log_reader import DEADLINE_S, SILENT_MS_MAX
+from quorate.runtime.transport import WITHOUT_PROXY
 from quorate.tls.key_stores import read_stores
 from quorate.wire.protobuf import to_protobuf, to_struct
 
@@ -89,7 +90,8 @@ class GrpcNodes:
 
     def _stub(self, endpoint: str) -> Stub:
         if endpoint not in self._channels:
-            options = [("grpc.max_receive_message_length", RECEIVE_BYTES_MAX), ("grpc.enable_retries", 0)]
+            limits = (("grpc.max_receive_message_length", RECEIVE_BYTES_MAX), ("grpc.enable_retries", 0))
+            options = [*WITHOUT_PROXY, *limits]
             self._channels[endpoint] = (
                 grpc.insecure_channel(endpoint, options=options)
                 if self._credentials is None

@@ -15,7 +15,8 @@ call_login, passing_on                   who has logged in with a call; whose re
 log_reader, log_servers, log_requests, leader_reports
                                          an observer of the log: its servers, its requests, its reports to the leader
 replica, replica_readiness, turns        the state that it builds, decoded in turns; whether calls should be sent to it
-logs, hidden, repeats, telemetry, export logs and traces
+logs, hidden, repeats, telemetry, export, otlp_settings
+                                         logs and traces
 metrics, metric_rows, cluster_metrics    metrics
 holds                                    how long single callbacks block the event loop
 

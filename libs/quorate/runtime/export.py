@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final, cast
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode
 
-from quorate.runtime.transport import PLAIN, Transport
+from quorate.runtime.transport import PLAIN, WITHOUT_PROXY, Options, Transport
 
 __all__ = ["LeanSpanExporter", "encode"]
 
@@ -36,10 +36,12 @@ _CODES: Final = {
 class LeanSpanExporter(OTLPSpanExporter):
     """The SDK's OTLP exporter (its endpoints, headers, retries) with our faster encoder, and our certificates."""
 
-    def __init__(self, endpoint: str, transport: Transport = PLAIN) -> None:
+    def __init__(self, endpoint: str, transport: Transport = PLAIN, *, options: Options = WITHOUT_PROXY) -> None:
         self._transport = transport
         self._ours = None if transport.is_plain else transport.credentials
-        super().__init__(endpoint=endpoint, credentials=None if self._ours is None else self._ours.value)
+        credentials = None if self._ours is None else self._ours.value
+        # The SDK says that a value is a text, and passes numbers on as well.
+        super().__init__(endpoint=endpoint, credentials=credentials, channel_options=cast(Any, tuple(options)))
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Sends spans; over a new connection once there is a new certificate. Called by one thread at a time."""

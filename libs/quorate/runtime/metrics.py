@@ -13,11 +13,12 @@ separated by a comma, or none (the default). Labels have few values: never a top
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
@@ -34,6 +35,8 @@ from quorate.runtime.config import ConfigError
 from quorate.runtime.holds import watch_holds
 from quorate.runtime.logs import logger
 from quorate.runtime.loop import CannotListen
+from quorate.runtime.otlp_settings import channel_options, checked_variables
+from quorate.runtime.transport import WITHOUT_PROXY, Options
 
 __all__ = [
     "DECLARED",
@@ -196,13 +199,15 @@ class Export:
     port: int = PROMETHEUS_PORT
     endpoint: str | None = None
     interval_ms: int = EXPORT_INTERVAL_MS
+    options: Options = WITHOUT_PROXY
+    """gRPC's options of the channel for pushes."""
 
     @staticmethod
     def of(environ: Mapping[str, str]) -> Export:
         """Returns the settings in OpenTelemetry's environment variables. Raises ConfigError.
 
         OTEL_METRICS_EXPORTER; OTEL_EXPORTER_PROMETHEUS_HOST and _PORT for a scrape; OTEL_EXPORTER_OTLP_METRICS_ENDPOINT
-        (or …_ENDPOINT) and OTEL_METRIC_EXPORT_INTERVAL (ms) for a push.
+        (or …_ENDPOINT), OTEL_METRIC_EXPORT_INTERVAL (ms) and QUORATE_OTLP_PROXY for a push.
         """
         endpoint = environ.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT") or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
         return Export(
@@ -211,6 +216,7 @@ class Export:
             port=_number(environ, "OTEL_EXPORTER_PROMETHEUS_PORT", PROMETHEUS_PORT),
             endpoint=endpoint or None,
             interval_ms=_number(environ, "OTEL_METRIC_EXPORT_INTERVAL", EXPORT_INTERVAL_MS),
+            options=channel_options(environ),
         )
 
 
@@ -287,7 +293,9 @@ def _otlp_exporter(export: Export) -> MetricExporter:
     # Imported only here: it takes as long as all other imports together.
     from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
 
-    return OTLPMetricExporter(endpoint=export.endpoint)
+    with checked_variables(os.environ):
+        # The SDK says that a value is a text, and passes numbers on as well.
+        return OTLPMetricExporter(endpoint=export.endpoint, channel_options=cast(Any, tuple(export.options)))
 
 
 def _declare(declared: Declared) -> None:

@@ -31,6 +31,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from quorate.runtime.logs import logger
+from quorate.runtime.otlp_settings import channel_options, checked_variables
 from quorate.runtime.transport import PLAIN, Transport
 
 __all__ = [
@@ -91,7 +92,7 @@ class Telemetry:
 
         `instance` identifies the process. Telemetry is off without an endpoint, or with OTEL_SDK_DISABLED=true or
         OTEL_TRACES_EXPORTER=none. An https endpoint is spoken to with the certificate of `transport`, unless one of
-        OpenTelemetry's own variables names another.
+        OpenTelemetry's own variables names another. Raises ConfigError for variables that say nothing.
         """
         if not _is_wanted(environ):
             return OFF
@@ -100,8 +101,10 @@ class Telemetry:
 
         delay_ms = None if "OTEL_BSP_SCHEDULE_DELAY" in environ else EXPORT_DELAY_MS
         queue_max = None if "OTEL_BSP_MAX_QUEUE_SIZE" in environ else QUEUE_MAX
-        exporter = LeanSpanExporter(_endpoint(environ), PLAIN if _CERTIFICATES & environ.keys() else transport)
-        processor = BatchSpanProcessor(exporter, max_queue_size=queue_max, schedule_delay_millis=delay_ms)
+        ours = PLAIN if _CERTIFICATES & environ.keys() else transport
+        with checked_variables(environ):
+            exporter = LeanSpanExporter(_endpoint(environ), ours, options=channel_options(environ))
+            processor = BatchSpanProcessor(exporter, max_queue_size=queue_max, schedule_delay_millis=delay_ms)
         return Telemetry.to(processor, service=service, instance=instance, abandon=exporter.shutdown)
 
     @staticmethod

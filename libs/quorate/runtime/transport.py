@@ -29,7 +29,7 @@ from quorate.tls.revoked import fingerprint, read_revoked
 from quorate.tls.ssl_principals import DEFAULT_RULES, SslPrincipals, parse_rules
 from quorate.tls.watched_files import LOOK_AGAIN_S, WatchedFiles
 
-__all__ = ["PLAIN", "Transport"]
+__all__ = ["PLAIN", "WITHOUT_PROXY", "Options", "Transport"]
 
 log = logger(__name__)
 
@@ -42,6 +42,14 @@ TLS: Final = b"ssl"
 """What gRPC tells of the security of a call's connection, and its word for TLS."""
 
 Options: TypeAlias = Sequence[tuple[str, str | int]]
+
+WITHOUT_PROXY: Final[Options] = (
+    # gRPC's core takes http_proxy, https_proxy and grpc_proxy of the environment for every address, 127.0.0.1, too.
+    ("grpc.enable_http_proxy", 0),
+    # GRPC_ADDRESS_HTTP_PROXY, which the first option leaves on, is for the addresses of this list.
+    ("grpc.address_http_proxy_enabled_addresses", ""),
+)
+"""Of each channel to a process of the cluster: no proxy knows its addresses, and some platforms name one to all."""
 
 
 class Transport:
@@ -148,6 +156,7 @@ class Transport:
 
     def open_channel(self, address: str, options: Options) -> grpc.aio.Channel:
         """Opens a channel; by TLS the server must have a certificate for the host in `address`."""
+        options = (*WITHOUT_PROXY, *options)
         if self._calls_in_the_clear:
             return grpc.aio.insecure_channel(address, options=options)
         channel = ReloadingChannel(
