@@ -71,10 +71,6 @@ def open_channel(
     options = (
         ("grpc.max_receive_message_length", receive_bytes_max),
         ("grpc.max_send_message_length", send_bytes_max),
-        ("grpc.keepalive_time_ms", 10_000),
-        ("grpc.keepalive_timeout_ms", 5_000),
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.max_pings_without_data", 0),
         # gRPC waits 1 s before it reconnects, and doubles that; a node that restarts is back sooner.
         ("grpc.initial_reconnect_backoff_ms", 20),
         ("grpc.min_reconnect_backoff_ms", 500),

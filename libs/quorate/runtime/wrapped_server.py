@@ -15,7 +15,7 @@ import grpc
 from quorate.runtime.admission import DEFAULT_LIMITS, CallLimits
 from quorate.runtime.door import DEADLINE_CAP_MS, Door, Handler, UnaryMethod
 from quorate.runtime.loop import CannotListen
-from quorate.runtime.transport import Transport
+from quorate.runtime.transport import KEEPALIVE, Options, Transport
 
 __all__ = ["DEFAULT_SERVER_LIMITS", "ServerLimits", "WrappedServer"]
 
@@ -146,8 +146,9 @@ class _WrappedHandler(grpc.GenericRpcHandler):
         return self._wrapped[path]
 
 
-def _options(limits: ServerLimits) -> list[tuple[str, int]]:
-    options = [
+def _options(limits: ServerLimits) -> Options:
+    options: list[tuple[str, str | int]] = [
+        *KEEPALIVE,
         # Otherwise two processes can bind the same port, and each gets half of the connections.
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", limits.receive_bytes_max),
@@ -162,9 +163,6 @@ def _options(limits: ServerLimits) -> list[tuple[str, int]]:
         ("grpc.server.max_pending_requests", PENDING_MAX),
         ("grpc.server.max_pending_requests_hard_limit", PENDING_MAX),
         ("grpc.server_handshake_timeout_ms", 10_000),
-        ("grpc.keepalive_time_ms", 10_000),
-        ("grpc.keepalive_timeout_ms", 5_000),
-        ("grpc.keepalive_permit_without_calls", 1),
         # 0: each PING is answered. With a limit of 2 a flood of them held all other connections for 3 to 10 s, and half
         # a second without (tests/fuzz/storms.py). gRPC stops reading from who does not read the answers.
         ("grpc.http2.max_ping_strikes", 0),
