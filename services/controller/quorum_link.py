@@ -137,7 +137,7 @@ class QuorumLink:
             self._is_over.clear()
             # A task of its own: a group in which a task fails in the moment of a cancellation reports the failure
             # alone (CPython gh-116720), and this loop would go on after a stop.
-            session = asyncio.create_task(self._session())
+            session = asyncio.ensure_future(self._session())
             try:
                 await asyncio.wait([session])
             except asyncio.CancelledError:
