@@ -75,7 +75,9 @@ def asked(*creations: Asked) -> CreateAclsRequest:
 
 
 def told(*codes: ErrorCode) -> CreateAclsResponse:
-    return CreateAclsResponse(results=tuple(Result(error_code=code, error_message=None) for code in codes))
+    return CreateAclsResponse(
+        results=tuple(Result(error_code=code, error_message=None if code else "") for code in codes)
+    )
 
 
 def added(case: str, rule: str, **changes: Any) -> Row:

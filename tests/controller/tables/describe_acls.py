@@ -46,7 +46,7 @@ def asked(wanted: Filter) -> DescribeAclsRequest:
 
 
 def told(*resources: Resource) -> DescribeAclsResponse:
-    return DescribeAclsResponse(error_message=None, resources=resources)
+    return DescribeAclsResponse(error_message="", resources=resources)
 
 
 def resource(entry: Entry) -> Resource:

@@ -105,7 +105,7 @@ def config(
 
 
 def has(resource: ConfigResource, *configs: Config) -> Result:
-    return Result(NONE, None, *resource, configs)
+    return Result(NONE, "", *resource, configs)
 
 
 def refused(resource: ConfigResource, code: ErrorCode) -> Result:

@@ -63,7 +63,7 @@ def command(_: Cluster, request: ControllerRegistrationRequest) -> Command[Any]:
     return register_controller(request)
 
 
-DONE = ControllerRegistrationResponse(error_message=None)
+DONE = ControllerRegistrationResponse(error_message="")
 INVALID = ErrorCode.INVALID_REGISTRATION
 REGISTER = "ClusterControlManager.registerController"
 LISTENERS = "ListenerInfo.fromControllerRegistrationRequest"

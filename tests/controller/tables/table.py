@@ -63,12 +63,13 @@ def decided(table: Table, row: Row, cluster: Cluster) -> Decision[Any] | ApiErro
 
 
 def without_words(value: Any) -> Any:
-    """The same without error messages, which are for people."""
+    """The same without the messages of errors, which are for people; what is granted has null or an empty one."""
     if isinstance(value, tuple):
         return tuple(map(without_words, value))
     if isinstance(value, msgspec.Struct):
         fields = {name: without_words(getattr(value, name)) for name in value.__struct_fields__}
-        return msgspec.structs.replace(value, **fields | ({WORDS: None} if WORDS in fields else {}))
+        is_error = WORDS in fields and fields.get(CODE) != ErrorCode.NONE
+        return msgspec.structs.replace(value, **fields | ({WORDS: None} if is_error else {}))
     return value
 
 

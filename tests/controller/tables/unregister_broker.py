@@ -106,7 +106,7 @@ def command(cluster: Cluster, request: UnregisterBrokerRequest) -> Command[Any]:
     return unregister_broker(request, settings=cluster.settings)
 
 
-DONE = UnregisterBrokerResponse(error_message=None)
+DONE = UnregisterBrokerResponse(error_message="")
 OUT = "ReplicationControlManager.handleBrokerUnregistered"
 ISRS = f"{OUT}: out of every ISR, and struck off then"
 LAST = "PartitionChangeBuilder.tryElection: without ELR the last one stays in the ISR, and nobody leads."

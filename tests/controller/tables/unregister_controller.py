@@ -48,7 +48,7 @@ def command(_: Cluster, request: UnregisterControllerRequest, active_id: int = 3
     return unregister_controller(request, active_id=active_id)
 
 
-DONE = UnregisterControllerResponse(error_message=None)
+DONE = UnregisterControllerResponse(error_message="")
 UNREGISTER = "ClusterControlManager.unregisterController"
 ACTIVE = "QuorumController.unregisterController: not the active one"
 

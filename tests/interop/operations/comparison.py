@@ -19,8 +19,10 @@ Json = Any  # Any: JSON values
 
 CODE: Final = "errorCode"
 MASKED: Final = "…"
-WORDS: Final = frozenset({"errorMessage", "throttleTimeMs"})
-"""Left out everywhere: sentences are each one's own, and nobody is throttled here."""
+WORDS: Final = "errorMessage"
+"""Left out where something is refused: sentences are each one's own. What is granted has null or an empty one."""
+TIME: Final = "throttleTimeMs"
+"""Left out everywhere: nobody is throttled here."""
 CHANCE: Final = frozenset(
     {"brokerEpoch", "tokenId", "hmac", "issueTimestamp", "issueTimestampMs", "expirationTimestamp"}
 )
@@ -129,10 +131,11 @@ def differences(theirs: Mapping[str, Json], ours: Mapping[str, Json]) -> dict[st
 
 def _masked(value: Json, names: Mapping[str, str], masks: frozenset[str]) -> Json:
     if isinstance(value, dict):
+        left_out = {TIME, WORDS} if value.get(CODE) else {TIME}
         return {
             key: MASKED if key in masks else _masked(each, names, masks)
             for key, each in value.items()
-            if key not in WORDS
+            if key not in left_out
         }
     if isinstance(value, list):
         items = [_masked(each, names, masks) for each in value]

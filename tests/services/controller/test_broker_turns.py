@@ -169,7 +169,7 @@ async def test_others_have_their_turn_while_a_broker_is_unregistered(controller:
 
     assert 0 < other.result()[0] < PARTITIONS
     assert (None, 0) == (controller.state.brokers.get(1), controller.state.topics.isr_count(1))
-    assert UnregisterBrokerResponse(error_message=None) == struck_off.result().response
+    assert UnregisterBrokerResponse(error_message="") == struck_off.result().response
     assert controller.driver.engine.next_offset == struck_off.result().offset
 
 

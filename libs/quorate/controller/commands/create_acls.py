@@ -47,7 +47,7 @@ def create_acls(request: CreateAclsRequest, *, new_acl_id: Callable[[], Uuid]) -
             except ApiError as refusal:
                 results.append(_Result(error_code=int(refusal.code), error_message=refusal.message))
                 continue
-            results.append(_Result(error_message=None))
+            results.append(_Result(error_message=""))
             if not state.acls.has(entry):
                 new[entry] = None
         assert len(results) == len(request.creations), (len(results), len(request.creations))

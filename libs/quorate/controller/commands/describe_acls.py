@@ -40,7 +40,7 @@ def describe_acls(request: DescribeAclsRequest) -> Command[DescribeAclsResponse]
             resources.append(_Resource(pattern.resource_type, pattern.name, pattern.pattern_type, acls))
         patterns = {(each.resource_type, each.resource_name, each.pattern_type) for each in resources}
         assert len(patterns) == len(resources), "a resource is listed once: the matches are sorted by resource"
-        return Decision(DescribeAclsResponse(error_message=None, resources=tuple(resources)))
+        return Decision(DescribeAclsResponse(error_message="", resources=tuple(resources)))
 
     return command
 

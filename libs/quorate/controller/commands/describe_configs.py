@@ -101,7 +101,7 @@ def _described(
         for each in entries
         if not wanted or each.name in wanted
     )
-    return _Result(0, None, resource.type, resource.name, configs), len(entries)
+    return _Result(0, "", resource.type, resource.name, configs), len(entries)
 
 
 def _check_answers(state: ClusterState, resource: ConfigResource, settings: ControllerSettings) -> None:

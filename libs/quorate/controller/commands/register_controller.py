@@ -20,7 +20,7 @@ def register_controller(request: ControllerRegistrationRequest) -> Command[Contr
 
     def command(state: ClusterState, _: Moment) -> Decision[ControllerRegistrationResponse]:
         _check(state, request)
-        return Decision(ControllerRegistrationResponse(error_message=None), (_record(request),))
+        return Decision(ControllerRegistrationResponse(error_message=""), (_record(request),))
 
     return command
 

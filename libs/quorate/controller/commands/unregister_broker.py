@@ -41,7 +41,7 @@ def unregister_broker(
         changes = tuple(leaving(state, broker.id, settings))
         assert len(changes) <= state.topics.isr_count(broker.id), (broker.id, len(changes))
         last = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
-        return Decision(UnregisterBrokerResponse(error_message=None), (*changes, last), atomic=False)
+        return Decision(UnregisterBrokerResponse(error_message=""), (*changes, last), atomic=False)
 
     return command
 

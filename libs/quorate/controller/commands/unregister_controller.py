@@ -41,6 +41,6 @@ def unregister_controller(
                 ErrorCode.CONTROLLER_ID_NOT_REGISTERED, f"controller {request.controller_id} is not registered"
             )
         record = UnregisterControllerRecord(controller_id=request.controller_id)
-        return Decision(UnregisterControllerResponse(error_message=None), (record,))
+        return Decision(UnregisterControllerResponse(error_message=""), (record,))
 
     return command
