@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from quorate.errors import Corrupt
 from quorate.nouns import OffsetAndEpoch
 from quorate.storage.disk_log import MARK_INTERVAL_BYTES, DiskLog
 from quorate.storage.durable_mark import DurableMark
@@ -206,9 +207,9 @@ def test_a_batch_is_not_cut_in_two(tmp_path: Path, offset: int) -> None:
     write_log(tmp_path)
     log = DiskLog(tmp_path)
 
-    with pytest.raises(AssertionError):
+    with pytest.raises(Corrupt, match=f"no batch begins at offset {offset}"):
         log.truncate_to(offset)
-    with pytest.raises(AssertionError):
+    with pytest.raises(Corrupt, match=f"no batch begins at offset {offset}"):
         log.start_at(OffsetAndEpoch(epoch=1, offset=offset))
 
     assert (0, 10) == (log.start, log.leo)

@@ -203,16 +203,19 @@ class DiskLog:
         return segment.header_at(segment.position_of(offset)).base_offset == offset
 
     def truncate_to(self, offset: Offset) -> None:
-        """Removes the batches from `offset` on, durably. `offset` is the first of a batch, or the end."""
+        """Removes the batches from `offset` on, durably. `offset` is the first of a batch, or the end.
+
+        Raises Corrupt if the bytes of the batches before it have changed.
+        """
         self._require_working()
         assert self.start <= offset <= self.leo, (self.start, offset, self.leo)
-        assert self.is_boundary(offset), offset
+        self._require_boundary(offset)
         with self._durably():
             self._mark.lower(offset)
             while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
                 self._remove(-1)
             last = self._segments[-1]
-            last.truncate(last.position_of(offset))
+            last.truncate(last.position_of(offset), end=offset)
             self.epochs.truncate(to=offset)
             self._epochs_file.write(self.epochs.entries, leo=offset)
         self.leo = self.flushed = offset
@@ -244,7 +247,7 @@ class DiskLog:
         """
         self._require_working()
         assert self.start <= snapshot.offset <= self.leo, (self.start, snapshot, self.leo)
-        assert self.is_boundary(snapshot.offset), snapshot
+        self._require_boundary(snapshot.offset)
         retired: list[Segment] = []
         with self._durably():
             while len(self._segments) > 1 and self._segments[1].base_offset <= snapshot.offset:
@@ -347,7 +350,7 @@ class DiskLog:
             raise Corrupt(f"offset {course.offset}: {unread.reason}", path=path, position=segment.size)
         if torn is not None:
             self.torn = torn
-            segment.truncate(torn.position)
+            segment.truncate(torn.position, end=torn.offset)
         if not is_last:
             segment.seal()
 
@@ -401,6 +404,11 @@ class DiskLog:
         except OSError as error:
             self._failed = error
             raise
+
+    def _require_boundary(self, offset: Offset) -> None:
+        """Raises Corrupt for an offset within a batch. The callers cut at ends alone: the bytes are others by now."""
+        if not self.is_boundary(offset):
+            raise Corrupt(f"no batch begins at offset {offset}, where the log is to be cut", path=self.directory)
 
     def _require_working(self) -> None:
         if self._failed is not None:

@@ -138,9 +138,13 @@ class Segment:
         end = min(position, size)
         return (mmap(self._log, end, access=ACCESS_READ) if end else b""), unread
 
-    def truncate(self, position: int) -> None:
-        """Removes the batches from `position` on, durably, and the index files."""
+    def truncate(self, position: int, *, end: Offset) -> None:
+        """Removes the batches from `position` on, durably, and the index files; those before it end at offset `end`.
+
+        Raises Corrupt, with nothing changed, if the bytes of the batches before it are not what they were.
+        """
         assert 0 <= position <= self.size, (position, self.size)
+        kept = self._kept_below(position, end)
         reach("truncate.before")
         self._remove_indexes()
         with naming(self.path):
@@ -150,9 +154,27 @@ class Segment:
         self.size = self._index.truncate(position)
         if self.size == 0:
             self.first_timestamp = None
-        for _, header in batches(self._bytes(self.size, position - self.size, until=position)):
+        for header in kept:
             self.note(header)
         assert self.size == position, (self.size, position)
+
+    def _kept_below(self, position: int, end: Offset) -> list[BatchHeader]:
+        """Returns the headers of the batches after the last index entry that a truncation leaves. Raises Corrupt."""
+        start = self._index.position_below(position)
+        kept: list[BatchHeader] = []
+        try:
+            for at, header in batches(self._bytes(start, position - start, until=position)):
+                expected = kept[-1].next_offset if kept else self.base_offset if start == 0 else header.base_offset
+                if header.base_offset != expected:
+                    raise Corrupt(f"batch at offset {header.base_offset}, where {expected} follows", position=at)
+                kept.append(header)
+            if (found := kept[-1].next_offset if kept else self.base_offset) != end:
+                raise Corrupt(
+                    f"the batches before it end at offset {found}, and not at {end}", position=position - start
+                )
+        except Corrupt as damage:
+            raise damage.at(self.path, start) if damage.path is None else damage from None
+        return kept
 
     def seal(self) -> None:
         """Writes the index files of a segment that gets no more batches. They are not synced: a start rebuilds them."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Final
 
 from quorate.nouns import Offset
@@ -50,6 +50,11 @@ class SparseIndex:
     def position_before(self, offset: Offset) -> int:
         """Returns a position at or before the batch with `offset`, from which a search for it can start."""
         entry = bisect_right(self._offsets, offset) - 1
+        return self._positions[entry] if entry >= 0 else 0
+
+    def position_below(self, position: int) -> int:
+        """Returns the position of the last entry's batch before `position`; 0 if there is none."""
+        entry = bisect_left(self._positions, position) - 1
         return self._positions[entry] if entry >= 0 else 0
 
     def truncate(self, position: int) -> int:
