@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar, cast
 
 import grpc
 from google.protobuf.message import Message as ProtobufMessage
@@ -28,7 +27,7 @@ from quorate.runtime.passing_on import (
 )
 from quorate.runtime.peers import host_of
 from quorate.runtime.setting_types import Endpoint
-from quorate.runtime.statuses import BARE
+from quorate.runtime.statuses import BARE, GRPC_STATUS, is_gone
 from quorate.runtime.telemetry import Telemetry
 from quorate.runtime.transport import PLAIN, Transport
 from services.controller.api import Api
@@ -113,12 +112,16 @@ class Forwarding:
                     raise self._refusal(context, "the active controller is one of Kafka's; no call is forwarded to it")
                 address = None if self.is_led_by_kafka else active_address(self._driver, self._listener)
                 if address is not None and await self._reaches(address, changed, patience):
-                    async with self._until_replaced(context, is_read=alone is not None, may_repeat=may_repeat):
-                        answer = await self._hand_over(address, api.name, request, context, patience.ends)
-                        self._in_vain_since_s = None
-                        return answer
+                    answer = await self._until_replaced(
+                        self._hand_over(address, api.name, request, context, patience.ends, may_repeat=may_repeat),
+                        context,
+                        is_read=alone is not None,
+                        may_repeat=may_repeat,
+                    )
+                    self._in_vain_since_s = None
+                    return cast(T, answer)
             except ApiError as refusal:
-                if is_forwarded(context) or not _is_untouched(refusal):
+                if is_forwarded(context) or UNTOUCHED not in refusal.metadata:
                     raise
                 if self.is_led_by_kafka and alone is None:
                     raise
@@ -158,35 +161,66 @@ class Forwarding:
         for each in self._handed_over:
             each.hear(self._driver.leader_id, self._driver.leader_epoch)
 
-    @asynccontextmanager
-    async def _until_replaced(self, context: Any, *, is_read: bool, may_repeat: bool) -> AsyncIterator[None]:
-        """Bounds what is awaited inside by the leadership of the active controller. Raises ApiError(NOT_CONTROLLER)."""
+    async def _until_replaced(self, answer: Awaitable[T], context: Any, *, is_read: bool, may_repeat: bool) -> T:
+        """Returns the answer, unless the active controller is replaced before. Raises ApiError(NOT_CONTROLLER) then."""
         leader_id, epoch = self._driver.leader_id, self._driver.leader_epoch
+        handed_over = _HandedOver(leader_id, epoch, is_read=is_read, may_repeat=may_repeat)
+        # A task of its own, which alone is cancelled: a timeout around it might cancel the caller's, too, if the answer
+        # comes at that moment, and then the caller would hear nothing.
+        under_way = asyncio.ensure_future(answer)
+        under_way.add_done_callback(_forget)
+        self._handed_over.add(handed_over)
         try:
-            async with asyncio.timeout(None) as limit:
-                handed_over = _HandedOver(limit, leader_id, epoch, is_read=is_read, may_repeat=may_repeat)
-                self._handed_over.add(handed_over)
-                try:
-                    yield
-                finally:
-                    self._handed_over.discard(handed_over)
-        except TimeoutError:
-            refusal = self._refusal(context, f"controller {leader_id} led until epoch {epoch}, and has not answered")
-            if not may_repeat:
-                del refusal.metadata[UNTOUCHED]
-                refusal = ApiError(refusal.code, f"{refusal.message}; it may have done it", refusal.metadata)
-            raise refusal from None
+            await asyncio.wait((under_way, handed_over.is_over), return_when=asyncio.FIRST_COMPLETED)
+            if under_way.done():
+                return under_way.result()
+        finally:
+            self._handed_over.discard(handed_over)
+            handed_over.is_over.cancel()
+            under_way.cancel()
+        why = f"controller {leader_id} led until epoch {epoch}, and has not answered"
+        raise self._lost(context, why, may_repeat=may_repeat)
 
-    async def _hand_over(self, address: str, rpc: str, request: ProtobufMessage, context: Any, ends: float) -> Any:
-        return await call(
-            getattr(ControllerStub(self._channels[address]), rpc),
-            request,
-            deadline_ms=max(1, int((ends - asyncio.get_running_loop().time()) * 1000)),
-            telemetry=self._telemetry,
-            metadata=((FORWARDED, "1"), *self._caller(context), (CLIENT_HOST, host_of(context.peer()))),
-            server=address,
-            trailing=context.set_trailing_metadata,
-        )
+    async def _hand_over(
+        self, address: str, rpc: str, request: ProtobufMessage, context: Any, ends: float, *, may_repeat: bool
+    ) -> Any:
+        try:
+            return await call(
+                getattr(ControllerStub(self._channels[address]), rpc),
+                request,
+                deadline_ms=max(1, int((ends - asyncio.get_running_loop().time()) * 1000)),
+                telemetry=self._telemetry,
+                metadata=((FORWARDED, "1"), *self._caller(context), (CLIENT_HOST, host_of(context.peer()))),
+                server=address,
+                trailing=context.set_trailing_metadata,
+            )
+        except ApiError as refusal:
+            raise self._of_call(refusal, context, may_repeat=may_repeat) from None
+
+    def _of_call(self, refusal: ApiError, context: Any, *, may_repeat: bool) -> ApiError:
+        """Returns what the caller is told of a call that was handed over: what the active controller said of it.
+
+        What gRPC says instead is no refusal of this controller's. A server without the method has executed nothing:
+        until the active controller's new process has registered, the log still names the address of its last one,
+        where another server may listen by now. One that went away meanwhile may have done it.
+        """
+        if BARE not in refusal.metadata:
+            return refusal
+        if refusal.metadata[GRPC_STATUS] == grpc.StatusCode.UNIMPLEMENTED.name:
+            return self._refusal(context, f"the controller that should lead serves no such call: {refusal.message}")
+        if is_gone(refusal):
+            return self._lost(context, f"the active controller has gone: {refusal.message}", may_repeat=may_repeat)
+        known = {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.THROTTLING_QUOTA_EXCEEDED}
+        code = refusal.code if refusal.code in known else ErrorCode.UNKNOWN_SERVER_ERROR
+        return ApiError(code, f"the active controller: {refusal.message}")
+
+    def _lost(self, context: Any, why: str, *, may_repeat: bool) -> ApiError:
+        """Returns the end of a call that was handed over and has no answer."""
+        refusal = self._refusal(context, why)
+        if may_repeat:
+            return refusal
+        del refusal.metadata[UNTOUCHED]
+        return ApiError(refusal.code, f"{why}; it may have done it", refusal.metadata)
 
     async def _reaches(self, address: str, changed: asyncio.Event, patience: _Patience) -> bool:
         """Waits for a connection before anything is sent; False if it fails or the driver's state changes meanwhile."""
@@ -247,12 +281,11 @@ class _Patience:
 
 
 class _HandedOver:
-    """A call that the active controller has, and the limit by which it is given up when another leads."""
+    """A call that the active controller has; `is_over` once it is given up because another leads."""
 
-    def __init__(
-        self, limit: asyncio.Timeout, leader_id: NodeId, epoch: Epoch, *, is_read: bool, may_repeat: bool
-    ) -> None:
-        self._limit = limit
+    def __init__(self, leader_id: NodeId, epoch: Epoch, *, is_read: bool, may_repeat: bool) -> None:
+        self.is_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._is_given_up = False
         self._leader_id = leader_id
         self._epoch = epoch
         self._is_read = is_read
@@ -261,13 +294,23 @@ class _HandedOver:
     def hear(self, leader_id: NodeId, epoch: Epoch) -> None:
         """Ends the wait, if its leader is none any more; where nobody is known to lead it may still be one."""
         is_replaced = epoch > self._epoch or leader_id not in (self._leader_id, NOBODY)
-        if not is_replaced and not (self._is_read and leader_id == NOBODY):
+        if self._is_given_up or not (is_replaced or (self._is_read and leader_id == NOBODY)):
             return
-        if self._limit.expired():  # by earlier news, and the call has not ended yet
-            return
-        now = asyncio.get_running_loop().time()
-        if self._limit.when() is None or self._may_repeat:
-            self._limit.reschedule(now if self._may_repeat else now + LAST_ANSWER_S)
+        self._is_given_up = True
+        if self._may_repeat:
+            self._end()
+        else:
+            asyncio.get_running_loop().call_later(LAST_ANSWER_S, self._end)
+
+    def _end(self) -> None:
+        if not self.is_over.done():
+            self.is_over.set_result(None)
+
+
+def _forget(call: asyncio.Future[Any]) -> None:
+    """Takes the outcome of a call for which nobody may wait any more; else asyncio reports its error."""
+    if not call.cancelled():
+        call.exception()
 
 
 def active_address(driver: ControllerDriver, listener: str | None = None) -> str | None:
@@ -288,18 +331,6 @@ def is_of_kafka(driver: ControllerDriver, listener: str | None) -> bool:
 def _active_listeners(driver: ControllerDriver) -> Sequence[RegisterControllerRecord.ControllerEndpoint]:
     active = None if driver.leader_id == NOBODY else driver.engine.state.controllers.get(driver.leader_id)
     return () if active is None else active.end_points
-
-
-def _is_untouched(refusal: ApiError) -> bool:
-    """Whether a refused call has certainly not been executed.
-
-    A server without the method has executed nothing. Until the active controller's new process has registered, the
-    log still names the address of its last one, where another server may listen by now.
-    """
-    is_no_controller = (
-        BARE in refusal.metadata and refusal.metadata["grpc_status"] == grpc.StatusCode.UNIMPLEMENTED.name
-    )
-    return UNTOUCHED in refusal.metadata or is_no_controller
 
 
 def is_forwarded(context: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any, Final, NamedTuple
 
 import grpc
@@ -20,6 +21,7 @@ from kraft.service.quorum_pb2_grpc import QuorumStub, RaftClientStub
 from quorate.errors import ApiError, ErrorCode, error_name, error_of, refusal_of
 from quorate.nouns import NOBODY, Epoch, NodeId
 from quorate.runtime.client import call
+from quorate.runtime.statuses import BARE, error_from_call, is_gone
 from services.controller.outliving import to_the_end
 
 DEADLINE_MS: Final = 5_000
@@ -31,6 +33,8 @@ quorum's own time limit or when its leader changes."""
 
 SILENT: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
 """The errors of a call to a node that is away or stands still."""
+_RIGHTS: Final = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.SASL_AUTHENTICATION_FAILED})
+"""The errors of a node that does not take this controller for one that may call it."""
 UNTOUCHED: Final = "untouched"
 """Metadata key of an error before which nothing was executed: the call may be sent again to another controller."""
 
@@ -55,6 +59,12 @@ class QuorumNode:
 
     async def quorum(self) -> Quorum:
         """Queries kraft.version and the voter ids (FindQuorum)."""
+        try:
+            return await self._find_quorum()
+        except ApiError as failure:
+            raise _of_node(failure, is_read=True) from None
+
+    async def _find_quorum(self) -> Quorum:
         found = await call(self._quorum.FindQuorum, FindQuorumRequest(), deadline_ms=DEADLINE_MS)
         self._known = Quorum(found.kraft_version, frozenset(voter.id for voter in found.voters))
         return self._known
@@ -62,19 +72,19 @@ class QuorumNode:
     async def last_known(self) -> Quorum:
         """As `quorum`, or what the node said last if it does not answer now. Raises ApiError if it never has."""
         try:
-            return await self.quorum()
+            return await self._find_quorum()
         except ApiError as silent:
             if self._known is None or silent.code not in SILENT:
-                raise
+                raise _of_node(silent, is_read=True) from None
             return self._known
 
     async def describe(self, request: DescribeQuorumRequest, *, deadline_ms: int) -> DescribeQuorumResponse:
         """Asks the node to describe the quorum; one that does not answer is described as one that does not lead."""
         try:
-            answer: DescribeQuorumResponse = await self.ask("DescribeQuorum", request, deadline_ms=deadline_ms)
+            answer: DescribeQuorumResponse = await self._ask("DescribeQuorum", request, deadline_ms=deadline_ms)
         except ApiError as silent:
             if silent.code not in SILENT:
-                raise
+                raise _of_node(silent, is_read=True) from None
             return _of_no_leader(request, f"the quorum node beside this controller does not answer: {silent.message}")
         return answer
 
@@ -93,7 +103,10 @@ class QuorumNode:
             await asyncio.wait([under_way])
         self._under_way = self._next.pop(epoch)
         request = ConfirmLeadershipRequest(epoch=epoch)
-        answer = await call(self._raft_client.ConfirmLeadership, request, deadline_ms=DEADLINE_MS)
+        try:
+            answer = await call(self._raft_client.ConfirmLeadership, request, deadline_ms=DEADLINE_MS)
+        except ApiError as failure:
+            raise _of_node(failure, is_read=True) from None
         if answer.error_code:
             raise ApiError(
                 ErrorCode.NOT_CONTROLLER,
@@ -107,7 +120,10 @@ class QuorumNode:
         Raises ApiError; NOT_CONTROLLER if the node does not lead, or no longer: the level may still be committed.
         """
         request = UpgradeKRaftVersionRequest(epoch=epoch, version=version, validate_only=validate_only)
-        answer = await call(self._raft_client.UpgradeKRaftVersion, request, deadline_ms=CHANGE_DEADLINE_MS)
+        try:
+            answer = await call(self._raft_client.UpgradeKRaftVersion, request, deadline_ms=CHANGE_DEADLINE_MS)
+        except ApiError as failure:
+            raise _of_node(failure) from None
         if error_of(answer.error_code) is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             raise ApiError(ErrorCode.NOT_CONTROLLER, answer.error_message)
         _raise(answer)
@@ -118,15 +134,40 @@ class QuorumNode:
 
     async def ask(self, rpc: str, request: Any, *, deadline_ms: int) -> Any:
         """Sends any unary quorum RPC and returns its answer. Raises ApiError for a top-level error code."""
+        try:
+            return await self._ask(rpc, request, deadline_ms=deadline_ms)
+        except ApiError as failure:
+            raise _of_node(failure) from None
+
+    async def _ask(self, rpc: str, request: Any, *, deadline_ms: int) -> Any:
         answer = await call(getattr(self._quorum, rpc), request, deadline_ms=deadline_ms)
         _raise(answer)
         return answer
 
-    def alter_quorum(
+    async def alter_quorum(
         self, request: AlterQuorumRequest, *, left_s: float | None
-    ) -> grpc.aio.UnaryStreamCall[AlterQuorumRequest, AlterQuorumResponse]:
-        """Opens AlterQuorum, a stream of the steps to the target voter set; `left_s` is its deadline, None for none."""
-        return self._quorum.AlterQuorum(request, timeout=left_s)
+    ) -> AsyncIterator[AlterQuorumResponse]:
+        """Yields the steps to the target voter set (AlterQuorum); `left_s` is its deadline, None for none."""
+        try:
+            async for step in self._quorum.AlterQuorum(request, timeout=left_s):
+                yield step
+        except grpc.aio.AioRpcError as error:
+            raise _of_node(error_from_call(error)) from None
+
+
+def _of_node(failure: ApiError, *, is_read: bool = False) -> ApiError:
+    """Returns what a caller of this controller is told of a failed call to its quorum node.
+
+    A node that is gone leaves a controller that is none. What the node has against this controller's certificate or
+    rights is not the caller's error, and neither is what gRPC says in place of an answer.
+    """
+    if BARE not in failure.metadata and failure.code not in _RIGHTS:
+        return failure
+    why = f"the quorum node beside this controller: {failure.message}"
+    if is_gone(failure):
+        return ApiError(ErrorCode.NOT_CONTROLLER, why, {UNTOUCHED: "true"} if is_read else {})
+    known = {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.THROTTLING_QUOTA_EXCEEDED}
+    return ApiError(failure.code if failure.code in known else ErrorCode.UNKNOWN_SERVER_ERROR, why)
 
 
 def _of_no_leader(request: DescribeQuorumRequest, why: str) -> DescribeQuorumResponse:

@@ -39,7 +39,7 @@ from quorate.protocol.sasl.mechanism import SaslError
 from quorate.runtime.caps import check_items
 from quorate.runtime.logs import logger
 from quorate.runtime.passing_on import LOGIN_REASON
-from quorate.runtime.statuses import error_from_call, is_retriable, status_code
+from quorate.runtime.statuses import is_retriable, status_code
 from quorate.wire.protobuf import to_protobuf, to_struct
 from quorate.wire.schema import layout
 from services.controller.admin import AdminDoor
@@ -127,11 +127,8 @@ class ControllerService:
     async def alter_quorum(self, request: AlterQuorumRequest, context: Any) -> AsyncIterator[AlterQuorumResponse]:
         """Has the leader write a target voter set, and streams each step. This controller's quorum node serves it."""
         self._check(ALTER_QUORUM, context)
-        try:
-            async for step in self._apis.quorum.alter_quorum(request, left_s=context.time_remaining()):
-                yield step
-        except grpc.aio.AioRpcError as error:
-            raise error_from_call(error) from None
+        async for step in self._apis.quorum.alter_quorum(request, left_s=context.time_remaining()):
+            yield step
 
     async def api_versions(self, request: ApiVersionsRequest, context: Any) -> ApiVersionsResponse:
         """Answers the API versions and features of this controller itself, active or standby, as in Kafka."""

@@ -32,7 +32,7 @@ from quorate.runtime.passing_on import (
     principal_text,
 )
 from quorate.runtime.setting_types import Endpoint
-from quorate.runtime.statuses import BARE
+from quorate.runtime.statuses import is_gone
 from quorate.runtime.telemetry import OFF, Attributes, SpanKind, Telemetry
 from quorate.tls.node_ids import NodeIds
 from quorate.wire.protobuf import to_protobuf, to_struct
@@ -61,9 +61,6 @@ ASK_MS: Final = 5_000
 ABOUT_TOKENS: Final = frozenset(
     {"CreateDelegationToken", "DescribeDelegationToken", "ExpireDelegationToken", "RenewDelegationToken"}
 )
-
-GONE: Final = frozenset({"UNAVAILABLE", "CANCELLED"})
-"""gRPC statuses of a service that cannot be reached, or that has ended in the middle of a call."""
 
 Metadata = Sequence[tuple[str, str]]
 
@@ -217,10 +214,11 @@ def _check_leads(response: Message) -> None:
 
 
 def _gone_or(refusal: ApiError, what: str) -> Exception:
-    """Returns the refusal, or Unanswerable if it is none: the service is gone."""
-    if BARE in refusal.metadata and refusal.metadata["grpc_status"] in GONE:
-        return Unanswerable(f"{what}: {refusal}")
-    return refusal
+    """Returns the refusal, or Unanswerable if it is none: the service beside this gateway is gone.
+
+    One further on that is gone is told as an error: other requests of the connection go on.
+    """
+    return Unanswerable(f"{what}: {refusal}") if is_gone(refusal) else refusal
 
 
 def _read(answer: Any) -> Message:

@@ -101,6 +101,8 @@ class ScriptedController(ControllerServicer):
         """How long each reader still waited."""
         self.before_answering: Callable[[], Awaitable[object]] = nothing
         """What is awaited before each answer."""
+        self.is_gone = False
+        """Ends each call as it ends for who loses the connection: by a status of gRPC's alone."""
         self.calls: asyncio.Queue[str] = asyncio.Queue()
         """The name of each RPC that has come."""
         self.changes: asyncio.Queue[tuple[ChangeBrokerStateRequest, asyncio.Future[Offset]]] = asyncio.Queue()
@@ -111,20 +113,22 @@ class ScriptedController(ControllerServicer):
     ) -> DescribeTopicPartitionsResponse:
         self.metadata.append(dict(context.invocation_metadata()))
         self.left_s.append(context.time_remaining())
-        await self._asked_for("DescribeTopicPartitions")
+        await self._asked_for("DescribeTopicPartitions", context)
         return DescribeTopicPartitionsResponse()
 
     async def CreateTopics(self, request: CreateTopicsRequest, context: Any) -> CreateTopicsResponse:
-        await self._asked_for("CreateTopics")
+        await self._asked_for("CreateTopics", context)
         return CreateTopicsResponse()
 
     async def Submit(self, request: AdminRequest, context: Any) -> AdminResponse:
-        await self._asked_for("Submit")
+        await self._asked_for("Submit", context)
         return AdminResponse(correlation_id=request.correlation_id)
 
-    async def _asked_for(self, rpc: str) -> None:
+    async def _asked_for(self, rpc: str, context: Any) -> None:
         self.calls.put_nowait(rpc)
         await self.before_answering()
+        if self.is_gone:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
 
     async def ChangeBrokerState(self, request: ChangeBrokerStateRequest, context: Any) -> ChangeBrokerStateResponse:
         offset: asyncio.Future[Offset] = asyncio.get_running_loop().create_future()

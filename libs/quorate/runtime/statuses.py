@@ -22,7 +22,9 @@ from quorate.errors import ApiError
 __all__ = [
     "BARE",
     "DOMAIN",
+    "GRPC_STATUS",
     "error_from_call",
+    "is_gone",
     "is_refused_stream",
     "is_retriable",
     "rich_status",
@@ -53,6 +55,9 @@ REFUSED_STREAM: Final = "refused_stream"
 
 GRPC_STATUS: Final = "grpc_status"
 """The metadata key of an ApiError with the name of the gRPC status by which the call failed."""
+
+_GONE: Final = frozenset({"UNAVAILABLE", "CANCELLED"})
+"""gRPC statuses of a server that cannot be reached, or that has ended in the middle of a call."""
 
 OF_ONE_CALL: Final = frozenset({BARE, REFUSED_STREAM, GRPC_STATUS})
 """What an ApiError says of the call that failed: it never travels, or the next receiver takes it for its own call's."""
@@ -200,6 +205,11 @@ def status_code(code: ErrorCode) -> grpc.StatusCode:
 def is_retriable(error: ApiError) -> bool:
     """Returns whether the same request, unchanged, may succeed later."""
     return error.code in RETRIABLE
+
+
+def is_gone(error: ApiError) -> bool:
+    """Returns whether a call of this process had no answer, because its server is not there or went away meanwhile."""
+    return BARE in error.metadata and error.metadata[GRPC_STATUS] in _GONE
 
 
 def is_refused_stream(error: ApiError) -> bool:

@@ -22,7 +22,7 @@ from quorate.metadata.configs import BROKER
 from quorate.metadata.state import ClusterState
 from quorate.nouns import NOBODY, EndpointType
 from quorate.records import RegisterControllerRecord
-from quorate.runtime.statuses import error_from_call
+from quorate.runtime.statuses import BARE, error_from_call
 from services.controller.quorum_node import UNTOUCHED
 from tests.services.controllers import InProcess, controller
 from tests.services.scripted import WITHIN_S, ScriptedController, ScriptedQuorum, controller_at_work, quorum_at_work
@@ -40,8 +40,14 @@ class Story:
     """Controller 1, which stands by; the quorum node beside it; and the two others."""
 
     def __init__(
-        self, here: InProcess, quorum: ScriptedQuorum, still: ScriptedController, following: ScriptedController
+        self,
+        here: InProcess,
+        quorum: ScriptedQuorum,
+        still: ScriptedController,
+        following: ScriptedController,
+        thaws: asyncio.Event,
     ):
+        self.thaws = thaws
         self.stub = here.stub
         self.here = here
         self.quorum = quorum
@@ -83,7 +89,7 @@ async def story() -> AsyncIterator[Story]:
         async with controller(quorum_address, engine=engine, settings=SETTINGS) as here:
             quorum.lead(STILL, epoch=1, next_offset=2)
             await here.until_led_by(STILL)
-            yield Story(here, quorum, still, following)
+            yield Story(here, quorum, still, following, thaws)
         thaws.set()
 
 
@@ -103,6 +109,28 @@ async def test_a_write_that_may_have_been_done_is_not_done_again(story: Story) -
 
     assert (ErrorCode.NOT_CONTROLLER, str(NEXT)) == (refusal.code, refusal.metadata["leader_id"])
     assert UNTOUCHED not in refusal.metadata
+    assert story.following.calls.empty()
+
+
+async def test_a_read_that_the_leader_leaves_when_it_goes_is_asked_of_the_next_one(story: Story) -> None:
+    story.still.is_gone = True
+    story.thaws.set()
+    told = await story.handed_over(story.stub.DescribeTopicPartitions(READ, timeout=WITHIN_S))
+    story.replace()
+    await told
+
+    assert "DescribeTopicPartitions" == story.following.calls.get_nowait()
+
+
+async def test_a_write_that_the_leader_leaves_when_it_goes_is_no_lost_connection_of_the_callers(story: Story) -> None:
+    """The gRPC status of a hop is not this controller's own: a gateway would cut its client's connection."""
+    story.still.is_gone = True
+    story.thaws.set()
+    refusal = await story.refusal(story.stub.CreateTopics(CREATION, timeout=WITHIN_S))
+
+    assert (ErrorCode.NOT_CONTROLLER, str(STILL)) == (refusal.code, refusal.metadata["leader_id"])
+    assert refusal.message.endswith("it may have done it")
+    assert {UNTOUCHED, BARE}.isdisjoint(refusal.metadata)
     assert story.following.calls.empty()
 
 

@@ -85,6 +85,7 @@ class Services:
 
     def __init__(self, **answers: Answer) -> None:
         self.answers: dict[str, Answer] = dict(answers)
+        self.trailing: Any = ()
         self.asked: list[tuple[str, Any, dict[str, list[str]]]] = []
         self.given_s: list[float] = []
         """How long each call may take."""
@@ -101,7 +102,7 @@ class Services:
             if isinstance(answer, ApiError):
                 raise failed(grpc.StatusCode.FAILED_PRECONDITION, trailing_metadata(answer), answer.message)
             if isinstance(answer, grpc.StatusCode):
-                raise failed(answer)
+                raise failed(answer, self.trailing)
             return to_protobuf(answer)
 
         return method
