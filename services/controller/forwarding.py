@@ -76,7 +76,7 @@ class Forwarding:
         self._telemetry = telemetry
         self._listener = listener
         self._channels = Channels(lambda address: open_channel(address, transport))
-        self._handed_over: set[_HandedOver] = set()
+        self._handed_over: dict[_HandedOver, None] = {}  # in their order, which a set has not
         self._in_vain_since_s: float | None = None
         """Since when (by the loop's clock) reads have been forwarded in vain; None if the last one was answered."""
         driver.on_leader = self._hear_of_leader
@@ -169,13 +169,13 @@ class Forwarding:
         # comes at that moment, and then the caller would hear nothing.
         under_way = asyncio.ensure_future(answer)
         under_way.add_done_callback(_forget)
-        self._handed_over.add(handed_over)
+        self._handed_over[handed_over] = None
         try:
             await asyncio.wait((under_way, handed_over.is_over), return_when=asyncio.FIRST_COMPLETED)
             if under_way.done():
                 return under_way.result()
         finally:
-            self._handed_over.discard(handed_over)
+            self._handed_over.pop(handed_over, None)
             handed_over.is_over.cancel()
             under_way.cancel()
         why = f"controller {leader_id} led until epoch {epoch}, and has not answered"
