@@ -30,4 +30,7 @@ def test_it_reads_a_directory_where_only_its_wheel_is_installed(tmp_path: Path) 
     assert run(here / "quorate", "--version").startswith("quorate ")
     assert f"{NODE}: sound (" in run(here / "quorate", "log", "verify", NODE)
     assert "Partitions (" in run(here / "quorate", "image", "show", "--offline", NODE)
+    assert "16 rows, as of offset " in run(
+        here / "quorate", "sql", "SELECT * FROM replicas LIMIT 16", "--offline", NODE
+    )
     assert 22 == len(run(here / "quorate", "storage", "random-uuid").strip())

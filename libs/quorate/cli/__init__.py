@@ -19,6 +19,7 @@ verify          `quorate log verify`: checks all files of a metadata directory
 verify_log      checks segments, indexes and leader epochs
 offline         rebuilds the metadata state from the files of a directory
 image           `quorate image show`: prints that state as tables
+sql             `quorate sql`: one query on that state
 image_json      converts that state to one JSON document
 lost_scram      finds SCRAM credentials that a checkpoint lacks
 live            fetches the committed log of a live quorum

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -13,6 +14,7 @@ from quorate.cli.failures import Misused
 
 if TYPE_CHECKING:
     from quorate.cli.live import LiveQuorum
+    from quorate.cli.offline import Offline as Loaded
 
 __all__ = ["app"]
 
@@ -95,6 +97,38 @@ def _source(path: Path | None, named: str, bootstrap: str | None, command_config
     from quorate.cli.live import LiveQuorum
 
     return LiveQuorum(bootstrap=bootstrap, command_config=command_config)
+
+
+Offline = Annotated[
+    Path | None, typer.Option("--offline", metavar="PATH", help="A log directory, a checkpoint or a log to read.")
+]
+AsOf = Annotated[
+    int | None,
+    typer.Option("--as-of", parser=_offset("--as-of"), metavar="OFFSET", help="With all records below this offset."),
+]
+WithOpenTransaction = Annotated[
+    bool,
+    typer.Option("--with-open-transaction", help="With what an open transaction says so far; a failover aborts it."),
+]
+
+
+class SqlOutput(StrEnum):
+    """How `quorate sql` prints rows."""
+
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
+
+
+def _loaded(source: Path | LiveQuorum, as_of: int | None, with_open_transaction: bool) -> Loaded:
+    """Returns the state of files or of a live quorum. Raises Failed, Corrupt, OSError."""
+    if isinstance(source, Path):
+        from quorate.cli.offline import load
+
+        return load(source, as_of=as_of, with_open_transaction=with_open_transaction)
+    from quorate.cli.live import load_live
+
+    return load_live(source, as_of=as_of, with_open_transaction=with_open_transaction)
 
 
 @storage.command("format")
@@ -242,37 +276,42 @@ def verify_files(
 
 @image.command("show")
 def show_image(
-    offline: Annotated[
-        Path | None, typer.Option("--offline", metavar="PATH", help="A log directory, a checkpoint or a log to read.")
-    ] = None,
+    offline: Offline = None,
     bootstrap_controller: Bootstrap = None,
     command_config: CommandConfig = None,
-    as_of: Annotated[
-        int | None,
-        typer.Option(
-            "--as-of", parser=_offset("--as-of"), metavar="OFFSET", help="With all records below this offset."
-        ),
-    ] = None,
-    with_open_transaction: Annotated[
-        bool,
-        typer.Option(
-            "--with-open-transaction", help="With what an open transaction says so far; a failover aborts it."
-        ),
-    ] = False,
+    as_of: AsOf = None,
+    with_open_transaction: WithOpenTransaction = False,
     as_json: Json = False,
 ) -> None:
     """Show the cluster's state, from the latest checkpoint and the log after it."""
+    found = _loaded(_source(offline, "--offline", bootstrap_controller, command_config), as_of, with_open_transaction)
+    from quorate.cli.image import show
+
+    show(found, as_json=as_json)
+
+
+@app.command("sql")
+def ask_by_sql(
+    query: Annotated[str, typer.Argument(help="One SELECT.")],
+    offline: Offline = None,
+    bootstrap_controller: Bootstrap = None,
+    command_config: CommandConfig = None,
+    as_of: AsOf = None,
+    with_open_transaction: WithOpenTransaction = False,
+    output: Annotated[SqlOutput, typer.Option("--output", "-o", help="How the rows are printed.")] = SqlOutput.TEXT,
+    rows_max: Annotated[int, typer.Option("--rows-max", min=1, help="More rows are an error.")] = 1_000_000,
+    seconds_max: Annotated[float, typer.Option("--seconds-max", min=0.1, help="A longer query is an error.")] = 60.0,
+    as_json: Json = False,
+) -> None:
+    """Ask the cluster's state by SQL: topics, partitions, brokers, configs and so on, a table each (SQLite's SQL).
+
+    `select * from columns` says what they have. Nothing can be changed by a query, and passwords are redacted.
+    """
     source = _source(offline, "--offline", bootstrap_controller, command_config)
-    print_state: Callable[..., None]
-    if isinstance(source, Path):
-        from quorate.cli.image import show
+    from quorate.cli.sql import ask
 
-        print_state = partial(show, source)
-    else:
-        from quorate.cli.live import show_live
-
-        print_state = partial(show_live, source)
-    print_state(as_of=as_of, with_open_transaction=with_open_transaction, as_json=as_json)
+    found = _loaded(source, as_of, with_open_transaction)
+    ask(found, query, output=SqlOutput.JSON if as_json else output, rows_max=rows_max, seconds_max=seconds_max)
 
 
 @app.command(

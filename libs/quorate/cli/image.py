@@ -5,19 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
 from rich.text import Text
 
 from quorate.cli.image_json import as_json as image_document
-from quorate.cli.offline import Offline, load
+from quorate.cli.offline import Offline
 from quorate.cli.printable import printable
 from quorate.doubles import dumps
-from quorate.nouns import Offset, uuid_text
+from quorate.nouns import uuid_text
 
-__all__ = ["document", "lines", "show", "show_state"]
+__all__ = ["columns", "document", "lines", "show"]
 
 Json = Mapping[str, Any]  # Any: JSON values
 Row = Sequence[object]
@@ -27,12 +26,7 @@ NOTHING: Final = "-"
 INDENT: Final = "  "
 
 
-def show(path: Path, *, as_of: Offset | None, with_open_transaction: bool, as_json: bool) -> None:
-    """Prints the state that is rebuilt from the files at `path`. Raises Failed, Corrupt, OSError as `load` does."""
-    show_state(load(path, as_of=as_of, with_open_transaction=with_open_transaction), as_json=as_json)
-
-
-def show_state(found: Offline, *, as_json: bool) -> None:
+def show(found: Offline, *, as_json: bool) -> None:
     """Prints a state."""
     if as_json:
         sys.stdout.write(dumps(document(found)) + "\n")
@@ -115,7 +109,7 @@ def _where(found: Offline) -> Iterator[str]:
     if found.transaction is not None:
         name = found.transaction.name or "one without a name"
         heading.append(("transaction", f"{name}, open since {found.transaction.start}"))
-    yield from _columns([*heading, *(("note", note) for note in found.notes)])
+    yield from columns([*heading, *(("note", note) for note in found.notes)])
 
 
 def _time(ms: int) -> str:
@@ -260,10 +254,11 @@ def _table(title: str, head: Row, rows: Iterable[Row]) -> Iterator[str]:
     if body:
         yield ""
         yield f"{title} ({len(body)})"
-        yield from _columns([head, *body])
+        yield from columns([head, *body])
 
 
-def _columns(rows: Sequence[Row]) -> Iterator[str]:
+def columns(rows: Sequence[Row]) -> Iterator[str]:
+    """Yields rows as lines with aligned columns; what would control the terminal is escaped."""
     texts = [[printable(str(cell)) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for row in texts:

@@ -15,8 +15,7 @@ from tempfile import TemporaryDirectory
 
 from quorate.cli.dump import dump
 from quorate.cli.failures import Failed, Misused
-from quorate.cli.image import show_state
-from quorate.cli.offline import load
+from quorate.cli.offline import Offline, load
 from quorate.network.client_config import (
     ClientConfig,
     Endpoint,
@@ -28,7 +27,7 @@ from quorate.network.observer import Checkpoint, FetchedBatch, Observer
 from quorate.nouns import Offset
 from quorate.storage.names import LOG, PARTITION_DIRECTORY, checkpoint_file, segment_file
 
-__all__ = ["LiveQuorum", "dump_live", "show_live"]
+__all__ = ["LiveQuorum", "dump_live", "load_live"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,15 +69,15 @@ def dump_live(
         )
 
 
-def show_live(live: LiveQuorum, *, as_of: Offset | None, with_open_transaction: bool, as_json: bool) -> None:
-    """Prints the committed state. Raises as `show`, and Failed."""
+def load_live(live: LiveQuorum, *, as_of: Offset | None, with_open_transaction: bool) -> Offline:
+    """Rebuilds the committed state. Raises as `load`, and Failed."""
     with _fetched(live) as high_watermark:
         found = load(
             Path(PARTITION_DIRECTORY), name=live.bootstrap, as_of=as_of, with_open_transaction=with_open_transaction
         )
     found.high_watermark = high_watermark
     found.checkpoint = found.checkpoint and Path(found.checkpoint.name)
-    show_state(found, as_json=as_json)
+    return found
 
 
 @contextmanager

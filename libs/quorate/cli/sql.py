@@ -1,0 +1,69 @@
+"""`quorate sql`: one query on the state that files or a live quorum amount to, as text, JSON or CSV."""
+
+from __future__ import annotations
+
+import csv
+import sys
+import time
+from typing import Any, Final  # Any: what SQLite has as values
+
+from quorate.cli.failures import Failed
+from quorate.cli.image import columns
+from quorate.cli.offline import Offline
+from quorate.cli.printable import printable
+from quorate.doubles import Double, dumps
+from quorate.sql.database import Answer, Caps, Database, QueryRefused
+from quorate.sql.nouns import Image
+
+__all__ = ["ask"]
+
+MEMORY_BYTES_MAX: Final = 4 << 30
+"""Of all tables and the query: a cluster of 1,000,000 partitions takes less than one of them."""
+NULL: Final = "-"
+
+
+def ask(found: Offline, query: str, *, output: str, rows_max: int, seconds_max: float) -> None:
+    """Prints the rows. Raises Failed for a query that is wrong, would write, or is beyond a cap."""
+    caps = Caps(rows=rows_max, seconds=seconds_max, memory_bytes=MEMORY_BYTES_MAX)
+    database = Database(Image(state=found.state, voters=found.voters), now_s=time.monotonic, caps=caps)
+    try:
+        answer = database.ask(query)
+        _PRINTERS[output](answer, found)
+    except QueryRefused as refusal:
+        raise Failed(str(refusal)) from None
+    finally:
+        database.close()
+
+
+def _print_text(answer: Answer, found: Offline) -> None:
+    rows = [tuple(NULL if value is None else value for value in row) for row in answer.rows]
+    for line in columns([answer.columns, *rows]):
+        sys.stdout.write(line + "\n")
+    sys.stdout.write(f"{len(rows)} row{'s' * (len(rows) != 1)}, as of offset {found.as_of_offset}\n")
+    for note in found.notes:
+        sys.stdout.write(f"note: {note}\n")
+
+
+def _print_json(answer: Answer, found: Offline) -> None:
+    """Prints one document; nothing of it if an error comes while rows are read."""
+    rows = [dict(zip(answer.columns, map(_in_json, row), strict=True)) for row in answer.rows]
+    document = {"asOfOffset": found.as_of_offset, "notes": found.notes, "columns": answer.columns, "rows": rows}
+    sys.stdout.write(dumps(document) + "\n")
+
+
+def _in_json(value: Any) -> Any:
+    if isinstance(value, float):
+        return Double(value)
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _print_csv(answer: Answer, _: Offline) -> None:
+    """Prints rows while they are read (RFC 4180, with LF); null is an empty cell. On a terminal nothing controls it."""
+    shown = printable if sys.stdout.isatty() else str
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(answer.columns)
+    for row in answer.rows:
+        writer.writerow("" if value is None else shown(str(value)) for value in row)
+
+
+_PRINTERS: Final = {"text": _print_text, "json": _print_json, "csv": _print_csv}

@@ -1,0 +1,8 @@
+"""The cluster's state as SQL tables, one for each noun, for questions that nobody may change anything by.
+
+comments           what each field is, from the comments of the protos
+nouns              the tables: from which records their columns come, and which rows a state has
+tables             the same as SQLAlchemy's tables
+views              the questions that are asked again and again, as SQL
+database           a state in SQLite, and a query on it: read only, bounded
+"""

@@ -1,0 +1,279 @@
+"""The tables: each has the fields of one record as its columns, and its rows are what a state has of that record.
+
+A column has the field's name, and its comment. An id is a text in Kafka's base64, a list a JSON array, an enumeration
+the word that Kafka's tools print. Fields of bytes are no columns, since all of them in these records are secrets, and
+the value of a config that is or may be a password is redacted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from kraft import Message
+from quorate.controller.secrets import redacted
+from quorate.metadata import acls, scram
+from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from quorate.metadata.partitions import RECOVERED, RECOVERING, as_record
+from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import LATEST
+from quorate.nouns import uuid_text
+from quorate.records import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    DelegationTokenRecord,
+    FeatureLevelRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    TopicRecord,
+    UserScramCredentialRecord,
+    VotersRecord,
+)
+from quorate.sql.comments import comment_of
+from quorate.wire.schema import Field, FieldType, Layout, layout_of
+
+__all__ = ["NOUNS", "Image", "Named", "Noun", "Value", "rows"]
+
+Value: TypeAlias = int | float | str | None
+"""A value as the database has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """A state, with what the log says outside its records."""
+
+    state: ClusterState
+    voters: VotersRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One column; `kind` is the type of a value, STRUCT for a JSON text."""
+
+    name: str
+    kind: FieldType
+    comment: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noun:
+    """One table. `first` are columns before those of the record, whose values come with each record of the image."""
+
+    name: str
+    about: str
+    record: type[Message]
+    key: tuple[str, ...]
+    of: Callable[[Image], Iterable[tuple[Sequence[Value], Message]]]
+    within: type[Message] | None = None
+    """The record that has a list of them, if they are no records of their own."""
+    first: tuple[Named, ...] = ()
+    without: frozenset[str] = frozenset()
+    """Fields that are of a change, and that no state keeps."""
+    words: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    """By field: what its numbers are called."""
+
+    @property
+    def layout(self) -> Layout:
+        """The layout of the record."""
+        if self.within is None:
+            return layout_of(self.record)
+        structs = (each.struct for each in layout_of(self.within).fields)
+        return next(
+            each for each in structs if each is not None and each.protobuf.DESCRIPTOR.name == self.record.__name__
+        )
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The record's fields that are columns."""
+        fields = self.layout.fields
+        return tuple(each for each in fields if each.kind is not FieldType.BYTES and each.name not in self.without)
+
+    @property
+    def columns(self) -> tuple[Named, ...]:
+        """All columns, in order."""
+        record = self.layout.protobuf.DESCRIPTOR.full_name
+        of_record = (Named(each.name, self._kind(each), comment_of(f"{record}.{each.name}")) for each in self.fields)
+        return (*self.first, *of_record)
+
+    def _kind(self, each: Field) -> FieldType:
+        if each.array:
+            return FieldType.STRUCT
+        return FieldType.STRING if each.name in self.words else each.kind
+
+
+def rows(noun: Noun, image: Image) -> Iterator[tuple[Value, ...]]:
+    """Yields the rows of a table, in the order of a checkpoint."""
+    take = [(each.name, _converter(each, noun.words.get(each.name))) for each in noun.fields]
+    for first, record in noun.of(image):
+        yield (*first, *(convert(getattr(record, name)) for name, convert in take))
+
+
+def _converter(of: Field, words: Mapping[int, str] | None) -> Callable[[Any], Value]:
+    # Any: a value of the field's own type. Lists and ids repeat from row to row, and are made into text once.
+    if words is not None:
+        return lambda number: words.get(number, str(number))
+    if of.array or of.kind is FieldType.STRUCT:
+        return cache(_as_json)
+    return cache(uuid_text) if of.kind is FieldType.UUID else _plain
+
+
+def _plain(value: Any) -> Value:
+    plain: Value = value
+    return plain
+
+
+def _as_json(value: Any) -> Value:
+    """Returns a list as JSON; null for none, as the record has it."""
+    return None if value is None else json.dumps(_in_json(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _in_json(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_in_json(each) for each in value]
+    if isinstance(value, msgspec.Struct):
+        names = (name for name in value.__struct_fields__ if name != "unknown_tags")
+        return {name: _in_json(getattr(value, name)) for name in names}
+    return uuid_text(value) if isinstance(value, bytes) else value
+
+
+NONE: Final[Sequence[Value]] = ()
+
+
+def _alone(records: Iterable[Message]) -> Iterator[tuple[Sequence[Value], Message]]:
+    return ((NONE, record) for record in records)
+
+
+def _partitions(image: Image) -> Iterator[tuple[Sequence[Value], Message]]:
+    for topic in image.state.topics:
+        for partition_id, partition in topic.partitions.items():
+            yield (topic.name,), as_record(partition, topic.id, partition_id)[0]
+
+
+def _configs(image: Image) -> Iterator[tuple[Sequence[Value], Message]]:
+    return _alone(redacted(record) for record, _ in image.state.configs.records())
+
+
+def _features(image: Image) -> Iterator[tuple[Sequence[Value], Message]]:
+    return _alone(FeatureLevelRecord(*each) for each in image.state.features.finalized().items())
+
+
+def _column_of(name: str) -> str:
+    """Returns the name of a field from its name in JSON."""
+    return re.sub("[A-Z]", lambda upper: f"_{upper[0].lower()}", name)
+
+
+_RESOURCES: Final = {
+    TOPIC: "TOPIC",
+    BROKER: "BROKER",
+    BROKER_LOGGER: "BROKER_LOGGER",
+    CLIENT_METRICS: "CLIENT_METRICS",
+    GROUP: "GROUP",
+}
+
+NOUNS: Final[Mapping[str, Noun]] = {
+    noun.name: noun
+    for noun in (
+        Noun(
+            name="topics",
+            about="the topics",
+            record=TopicRecord,
+            key=("topic_id",),
+            of=lambda image: _alone(TopicRecord(topic.name, topic.id) for topic in image.state.topics),
+        ),
+        Noun(
+            name="partitions",
+            about="each partition, with its replicas, its leader and its in-sync replicas",
+            record=PartitionRecord,
+            key=("topic_id", "partition_id"),
+            of=_partitions,
+            first=(Named("topic", FieldType.STRING, "The topic's name."),),
+            words={"leader_recovery_state": {RECOVERED: "RECOVERED", RECOVERING: "RECOVERING"}},
+        ),
+        Noun(
+            name="brokers",
+            about="the registered brokers",
+            record=RegisterBrokerRecord,
+            key=("broker_id",),
+            of=lambda image: _alone(record for record, _ in image.state.brokers.records(LATEST)),
+        ),
+        Noun(
+            name="controllers",
+            about="the registered controllers",
+            record=RegisterControllerRecord,
+            key=("controller_id",),
+            of=lambda image: _alone(image.state.controllers),
+        ),
+        Noun(
+            name="voters",
+            about="the voters, if the log has them (KIP-853)",
+            record=VotersRecord.Voter,
+            within=VotersRecord,
+            key=("voter_id", "voter_directory_id"),
+            of=lambda image: _alone(() if image.voters is None else image.voters.voters),
+        ),
+        Noun(
+            name="features",
+            about="the finalized features, metadata.version among them",
+            record=FeatureLevelRecord,
+            key=("name",),
+            of=_features,
+        ),
+        Noun(
+            name="configs",
+            about="the configs that are set, passwords redacted; defaults and files are not here",
+            record=ConfigRecord,
+            key=("resource_type", "resource_name", "name"),
+            of=_configs,
+            words={"resource_type": _RESOURCES},
+        ),
+        Noun(
+            name="client_quotas",
+            about="the client quotas",
+            record=ClientQuotaRecord,
+            key=("entity", "key"),
+            without=frozenset({"remove"}),
+            of=lambda image: _alone(record for record, _ in image.state.client_quotas.records()),
+        ),
+        Noun(
+            name="acls",
+            about="the ACL entries",
+            record=AccessControlEntryRecord,
+            key=("id",),
+            of=lambda image: _alone(image.state.acls),
+            words={_column_of(name): numbers for name, numbers in acls.NAMES.items()},
+        ),
+        Noun(
+            name="scram_users",
+            about="the SCRAM credentials, without salt and keys",
+            record=UserScramCredentialRecord,
+            key=("name", "mechanism"),
+            of=lambda image: _alone(image.state.scram),
+            words={"mechanism": scram.MECHANISMS},
+        ),
+        Noun(
+            name="delegation_tokens",
+            about="the delegation tokens, without their HMAC",
+            record=DelegationTokenRecord,
+            key=("token_id",),
+            of=lambda image: _alone(image.state.delegation_tokens),
+        ),
+        Noun(
+            name="producer_ids",
+            about="the next producer id that a broker is given",
+            record=ProducerIdsRecord,
+            key=("next_producer_id",),
+            without=frozenset({"broker_id", "broker_epoch"}),
+            of=lambda image: _alone(record for record, _ in image.state.producer_ids.records()),
+        ),
+    )
+}
+"""All tables by name."""

@@ -1,0 +1,57 @@
+"""The nouns as tables of SQLAlchemy, with the columns' comments, for any database that it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, Boolean, Column, Double, MetaData, Table, Text
+from sqlalchemy.types import TypeEngine
+
+from quorate.sql.nouns import NOUNS, Named, Noun
+from quorate.wire.schema import FieldType
+
+__all__ = ["COLUMNS", "METADATA", "TABLES", "described"]
+
+METADATA: Final = MetaData()
+
+_TYPES: Final[Mapping[FieldType, type[TypeEngine[Any]]]] = {  # Any: what the column's values are in Python
+    FieldType.BOOL: Boolean,
+    FieldType.FLOAT64: Double,
+    FieldType.STRING: Text,
+    FieldType.UUID: Text,
+    FieldType.STRUCT: Text,
+}
+"""All other types are integers."""
+
+
+def _table(noun: Noun) -> Table:
+    columns = [_column(each, is_key=each.name in noun.key) for each in noun.columns]
+    return Table(noun.name, METADATA, *columns, comment=noun.about)
+
+
+def _column(named: Named, *, is_key: bool) -> Column[Any]:
+    kind = _TYPES.get(named.kind, BigInteger)
+    return Column(named.name, kind, primary_key=is_key, autoincrement=False, comment=named.comment or None)
+
+
+TABLES: Final[Mapping[str, Table]] = {name: _table(noun) for name, noun in NOUNS.items()}
+
+COLUMNS: Final = Table(
+    "columns",
+    METADATA,
+    Column("table_name", Text, primary_key=True, comment="A table's name."),
+    Column("column_name", Text, primary_key=True, comment="A column's name."),
+    Column("type", Text, comment="The type of its values; JSON for a list, as text."),
+    Column("comment", Text, comment="What it is."),
+    comment="what each column is",
+)
+
+
+def described() -> list[tuple[str, str, str, str]]:
+    """Returns the rows of COLUMNS, in the order of the tables and columns."""
+    return [
+        (noun.name, each.name, "JSON" if each.kind is FieldType.STRUCT else each.kind.value, each.comment)
+        for noun in NOUNS.values()
+        for each in noun.columns
+    ]
