@@ -112,23 +112,25 @@ class Noun:
 
 def rows(noun: Noun, image: Image) -> Iterator[tuple[Value, ...]]:
     """Yields the rows of a table, in the order of a checkpoint."""
-    take = [(each.name, _converter(each, noun.words.get(each.name))) for each in noun.fields]
+    fields = noun.fields
+    converters = [_converter(each, noun.words.get(each.name)) for each in fields]
+    names = [each.name for each in fields]
     for first, record in noun.of(image):
-        yield (*first, *(convert(getattr(record, name)) for name, convert in take))
+        values = [getattr(record, name) for name in names]
+        yield (
+            *first,
+            *[value if convert is None else convert(value) for value, convert in zip(values, converters, strict=True)],
+        )
 
 
-def _converter(of: Field, words: Mapping[int, str] | None) -> Callable[[Any], Value]:
+def _converter(of: Field, words: Mapping[int, str] | None) -> Callable[[Any], Value] | None:
+    """Returns what makes a field's values those of the database; None if they are."""
     # Any: a value of the field's own type. Lists and ids repeat from row to row, and are made into text once.
     if words is not None:
         return lambda number: words.get(number, str(number))
     if of.array or of.kind is FieldType.STRUCT:
         return cache(_as_json)
-    return cache(uuid_text) if of.kind is FieldType.UUID else _plain
-
-
-def _plain(value: Any) -> Value:
-    plain: Value = value
-    return plain
+    return cache(uuid_text) if of.kind is FieldType.UUID else None
 
 
 def _as_json(value: Any) -> Value:
@@ -193,7 +195,7 @@ NOUNS: Final[Mapping[str, Noun]] = {
             name="partitions",
             about="each partition, with its replicas, its leader and its in-sync replicas",
             record=PartitionRecord,
-            key=("topic_id", "partition_id"),
+            key=(),  # there may be millions: an index takes longer to make than the questions that it helps
             of=_partitions,
             first=(Named("topic", FieldType.STRING, "The topic's name."),),
             words={"leader_recovery_state": {RECOVERED: "RECOVERED", RECOVERING: "RECOVERING"}},

@@ -18,14 +18,19 @@ class View(NamedTuple):
 _OF_PARTITION: Final = "p.topic, p.partition_id, p.leader, p.replicas, p.isr, p.eligible_leader_replicas"
 _ISR_SIZE: Final = "json_array_length(p.isr)"
 
+
+def _is_in(column: str) -> str:
+    """Returns whether broker `r.value` is in a list of numbers, as text: a tenth of the time of another json_each."""
+    return f"instr(replace(replace({column}, '[', ','), ']', ','), ',' || r.value || ',') > 0"
+
+
 VIEWS: Final[Mapping[str, View]] = {
     "replicas": View(
         "each replica of each partition",
-        """
+        f"""
         SELECT p.topic, p.partition_id, r.value AS broker_id, r.key AS position, r.value = p.leader AS is_leader,
-          EXISTS (SELECT 1 FROM json_each(p.isr) AS i WHERE i.value = r.value) AS is_in_sync,
-          EXISTS (SELECT 1 FROM json_each(p.adding_replicas) AS a WHERE a.value = r.value) AS is_adding,
-          EXISTS (SELECT 1 FROM json_each(p.removing_replicas) AS d WHERE d.value = r.value) AS is_removing,
+          {_is_in("p.isr")} AS is_in_sync, {_is_in("p.adding_replicas")} AS is_adding,
+          {_is_in("p.removing_replicas")} AS is_removing,
           json_extract(p.directories, '$[' || r.key || ']') AS directory
         FROM partitions AS p, json_each(p.replicas) AS r
         """,
@@ -74,9 +79,12 @@ VIEWS: Final[Mapping[str, View]] = {
     "broker_load": View(
         "what each broker has: replicas, leaders, replicas outside the ISR",
         """
-        SELECT b.broker_id, b.rack, b.fenced, b.in_controlled_shutdown, count(r.broker_id) AS replicas,
-          coalesce(sum(r.is_leader), 0) AS leaders, coalesce(sum(NOT r.is_in_sync), 0) AS not_in_sync
-        FROM brokers AS b LEFT JOIN replicas AS r USING (broker_id) GROUP BY b.broker_id
+        SELECT b.broker_id, b.rack, b.fenced, b.in_controlled_shutdown, coalesce(r.replicas, 0) AS replicas,
+          coalesce(r.leaders, 0) AS leaders, coalesce(r.not_in_sync, 0) AS not_in_sync
+        FROM brokers AS b LEFT JOIN (
+          SELECT broker_id, count(*) AS replicas, sum(is_leader) AS leaders, sum(NOT is_in_sync) AS not_in_sync
+          FROM replicas GROUP BY broker_id
+        ) AS r USING (broker_id)
         """,
     ),
     "rack_load": View(
@@ -90,11 +98,11 @@ VIEWS: Final[Mapping[str, View]] = {
     "directory_load": View(
         "replicas and leaders of each log directory",
         """
-        SELECT b.broker_id, d.value AS directory, count(r.broker_id) AS replicas,
-          coalesce(sum(r.is_leader), 0) AS leaders
-        FROM brokers AS b, json_each(b.log_dirs) AS d
-          LEFT JOIN replicas AS r ON r.broker_id = b.broker_id AND r.directory = d.value
-        GROUP BY b.broker_id, d.value
+        SELECT b.broker_id, d.value AS directory, coalesce(r.replicas, 0) AS replicas, coalesce(r.leaders, 0) AS leaders
+        FROM brokers AS b, json_each(b.log_dirs) AS d LEFT JOIN (
+          SELECT broker_id, directory, count(*) AS replicas, sum(is_leader) AS leaders
+          FROM replicas GROUP BY broker_id, directory
+        ) AS r ON r.broker_id = b.broker_id AND r.directory = d.value
         """,
     ),
 }
