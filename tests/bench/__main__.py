@@ -28,6 +28,7 @@ BENCHES: Final = {
     "activation": "controller_activation",
     "windows": "controller_windows",
     "tls": "tls",
+    "sql": "sql",
     "beside-kafka": "beside_kafka",
     "versions": "versions",
     "beside-etcd": "beside_etcd",
@@ -46,7 +47,7 @@ BENCHES: Final = {
     "pipeline_memory": "pipeline_memory",
 }
 """Each is the `run` of a module beside this one."""
-SIZED: Final = ("checkpoint", "fencing", "isr", "memory", "activation")
+SIZED: Final = ("checkpoint", "fencing", "isr", "memory", "activation", "sql")
 """Those that take `--partitions`."""
 OF_LOGS: Final = ("pipeline_ingest", "pipeline_growth", "pipeline_tables", "pipeline_memory")
 """Those that take `--records` and `--logs`."""
