@@ -23,8 +23,10 @@ from quorate.records import (
     RegisterBrokerRecord,
     TopicRecord,
     UserScramCredentialRecord,
+    VotersRecord,
 )
-from quorate.sql.nouns import NOUNS
+from quorate.sql.database import Database
+from quorate.sql.nouns import NOUNS, Image
 from quorate.sql.views import VIEWS
 from tests.cli.directories import END_OFFSET, KAFKA_NODES, Ran, a_history, contents, run, write_checkpoint, write_log
 from tests.network.test_observer import LOOPBACK, Partition, Script, answer, listening
@@ -261,6 +263,7 @@ def test_columns_say_what_they_are() -> None:
         ("SELECT 1; DELETE FROM topics", "one statement at a time"),
         ("SELECT * FROM topcs", "no such table: topcs; there are topics, partitions, "),
         ("SELEC 1", 'near "SELEC": syntax error'),
+        ("SELECT '\udcff'", "the query is no UTF-8"),
         ("SELECT zeroblob(1000000000)", "too big"),
         ("SELECT '" + "a" * 100_000 + "'", "the query is longer than 100,000 bytes"),
         (f"{ENDLESS} count(*) FROM n", "the query takes longer than 0.5 s, the cap"),
@@ -306,6 +309,26 @@ def test_rows_are_printed_for_people_and_for_programs() -> None:
         tuple(row.values())[:3] for row in csv.DictReader(io.StringIO(as_csv.out))
     ]
     assert {""} == {row["nobody"] for row in csv.DictReader(io.StringIO(as_csv.out))}
+
+
+def test_bytes_are_hex_and_a_column_that_json_would_lose_is_refused() -> None:
+    by_output = {
+        output: run("sql", "SELECT x'00ff' AS key", "--offline", NODE, "--output", output).out
+        for output in ("text", "csv")
+    }
+    assert [{"key": "00ff"}] == asked("SELECT x'00ff' AS key", NODE)
+    assert ["00ff", "00ff"] == [text.split()[1] for text in by_output.values()]
+
+    assert "two columns are called a" in refused("SELECT 1 AS a, 2 AS a", NODE, "--output", "json")
+    both = run("sql", "SELECT 1", "--offline", NODE, "--json", "--output", "csv")
+    assert (2, True) == (both.code, "--json and --output csv" in both.out + both.err)
+
+
+def test_what_a_log_has_twice_is_shown_twice(tmp_path: Path) -> None:
+    voter = VotersRecord.Voter(1, directory(1))
+    image = Image(state=ClusterState(), voters=VotersRecord(0, (voter, voter)))
+
+    assert 2 == len(list(Database(image, now_s=lambda: 0.0).ask("SELECT voter_id FROM voters").rows))
 
 
 async def test_a_running_cluster_is_asked_as_its_files_are(tmp_path: Path) -> None:

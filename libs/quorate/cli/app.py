@@ -307,6 +307,8 @@ def ask_by_sql(
 
     `select * from columns` says what they have. Nothing can be changed by a query, and passwords are redacted.
     """
+    if as_json and output is SqlOutput.CSV:
+        raise Misused("--json and --output csv: give one of them")
     source = _source(offline, "--offline", bootstrap_controller, command_config)
     from quorate.cli.sql import ask
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from quorate.controller.secrets import REDACTED, is_secret
 from quorate.doubles import Double
 from quorate.metadata import acls, scram
-from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from quorate.metadata.configs import RESOURCE_TYPES
 from quorate.metadata.partitions import RECOVERING
 from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import Topic
@@ -22,14 +22,6 @@ __all__ = ["as_json"]
 
 # Any: JSON values, here and below.
 Json = dict[str, Any]
-
-_RESOURCES: Final = {
-    TOPIC: "TOPIC",
-    BROKER: "BROKER",
-    BROKER_LOGGER: "BROKER_LOGGER",
-    CLIENT_METRICS: "CLIENT_METRICS",
-    GROUP: "GROUP",
-}
 
 
 def as_json(state: ClusterState) -> Json:
@@ -86,7 +78,7 @@ def _configs(state: ClusterState) -> Json:
     by_type: Json = {}
     for resource in state.configs:
         values = state.configs.of(*resource)
-        by_type.setdefault(_RESOURCES.get(resource.type, str(resource.type)), {})[resource.name] = {
+        by_type.setdefault(RESOURCE_TYPES.get(resource.type, str(resource.type)), {})[resource.name] = {
             name: REDACTED if is_secret(resource.type, name) else values[name] for name in sorted(values)
         }
     return by_type

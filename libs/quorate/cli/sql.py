@@ -36,24 +36,29 @@ def ask(found: Offline, query: str, *, output: str, rows_max: int, seconds_max: 
 
 
 def _print_text(answer: Answer, found: Offline) -> None:
-    rows = [tuple(NULL if value is None else value for value in row) for row in answer.rows]
+    rows = [[NULL if value is None else _plain(value) for value in row] for row in answer.rows]
     for line in columns([answer.columns, *rows]):
         sys.stdout.write(line + "\n")
     sys.stdout.write(f"{len(rows)} row{'s' * (len(rows) != 1)}, as of offset {found.as_of_offset}\n")
     for note in found.notes:
-        sys.stdout.write(f"note: {note}\n")
+        sys.stdout.write(f"note: {printable(note)}\n")
 
 
 def _print_json(answer: Answer, found: Offline) -> None:
     """Prints one document; nothing of it if an error comes while rows are read."""
+    if twice := [name for name in answer.columns if answer.columns.count(name) > 1]:
+        raise QueryRefused(f"two columns are called {twice[0]}, of which a JSON object has one: AS names them apart")
     rows = [dict(zip(answer.columns, map(_in_json, row), strict=True)) for row in answer.rows]
     document = {"asOfOffset": found.as_of_offset, "notes": found.notes, "columns": answer.columns, "rows": rows}
     sys.stdout.write(dumps(document) + "\n")
 
 
 def _in_json(value: Any) -> Any:
-    if isinstance(value, float):
-        return Double(value)
+    return Double(value) if isinstance(value, float) else _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """Returns bytes in hex, all else as it is."""
     return value.hex() if isinstance(value, bytes) else value
 
 
@@ -63,7 +68,7 @@ def _print_csv(answer: Answer, _: Offline) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(answer.columns)
     for row in answer.rows:
-        writer.writerow("" if value is None else shown(str(value)) for value in row)
+        writer.writerow("" if value is None else shown(str(_plain(value))) for value in row)
 
 
 _PRINTERS: Final = {"text": _print_text, "json": _print_json, "csv": _print_csv}

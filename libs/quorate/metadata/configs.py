@@ -11,7 +11,17 @@ from quorate.nouns import Offset
 from quorate.records import ConfigRecord
 from quorate.timeline import SnapshotRegistry, TimelineDict
 
-__all__ = ["BROKER", "BROKER_LOGGER", "CLIENT_METRICS", "GROUP", "NOTHING_SET", "TOPIC", "ConfigResource", "Configs"]
+__all__ = [
+    "BROKER",
+    "BROKER_LOGGER",
+    "CLIENT_METRICS",
+    "GROUP",
+    "NOTHING_SET",
+    "RESOURCE_TYPES",
+    "TOPIC",
+    "ConfigResource",
+    "Configs",
+]
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -19,6 +29,14 @@ BROKER: Final = 4
 BROKER_LOGGER: Final = 8
 CLIENT_METRICS: Final = 16
 GROUP: Final = 32
+RESOURCE_TYPES: Final[Mapping[int, str]] = {
+    TOPIC: "TOPIC",
+    BROKER: "BROKER",
+    BROKER_LOGGER: "BROKER_LOGGER",
+    CLIENT_METRICS: "CLIENT_METRICS",
+    GROUP: "GROUP",
+}
+"""Kafka's name of each resource type (`ConfigResource.Type`)."""
 
 NOTHING_SET: Final[Mapping[str, str]] = {}
 

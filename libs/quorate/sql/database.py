@@ -55,8 +55,8 @@ class Caps:
     """What one query may take at most."""
 
     rows: int = 1_000_000
-    bytes: int = 256 << 20
-    """Of the answer, as UTF-8."""
+    characters: int = 256 << 20
+    """Of the answer's values as text."""
     seconds: float = 60.0
     memory_bytes: int | None = None
     """Of all tables and queries of this process together, as SQLite counts it; once set it is only ever lowered."""
@@ -100,7 +100,11 @@ class Database:
 
     def ask(self, query: str) -> Answer:
         """Answers one SELECT. Raises QueryRefused, also while rows are taken."""
-        if len(query.encode()) > SQL_BYTES_MAX - len("EXPLAIN "):
+        try:
+            size = len(query.encode())
+        except UnicodeEncodeError:
+            raise QueryRefused("the query is no UTF-8") from None
+        if size > SQL_BYTES_MAX - len("EXPLAIN "):
             raise QueryRefused(f"the query is longer than {SQL_BYTES_MAX:,} bytes")
         for name in sorted(self._reads(query) - self._filled):
             self._fill(name)
@@ -123,28 +127,38 @@ class Database:
         values = described() if table is COLUMNS else rows(NOUNS[name], self._image)
         statement = insert(table).compile(dialect=sqlite.dialect(paramstyle="qmark"))
         self._connection.execute("PRAGMA query_only = OFF")
-        with self._connection:
-            self._connection.executemany(str(statement), values)
+        try:
+            with self._connection:
+                self._connection.executemany(str(statement), values)
+        except MemoryError:
+            raise self._needs_memory() from None
         self._filled.add(name)
 
+    def _needs_memory(self) -> QueryRefused:
+        most = (self._caps.memory_bytes or 0) >> 20
+        return QueryRefused(f"tables and query need more than {most:,} MiB of memory, the cap")
+
     def _rows(self, cursor: sqlite3.Cursor, ends_s: float) -> Iterator[Row]:
-        caps, count, size = self._caps, 0, 0
-        while True:
-            with self._guarded(ends_s):
-                row = cursor.fetchone()
-            if row is None:
-                return
-            count += 1
+        caps, size = self._caps, 0
+        for count, row in enumerate(self._guarded_rows(cursor, ends_s), 1):
             size += sum(len(str(value)) for value in row)
             if count > caps.rows:
                 raise QueryRefused(f"the answer has more than {caps.rows:,} rows, the cap: LIMIT takes fewer")
-            if size > caps.bytes:
-                raise QueryRefused(f"the answer has more than {caps.bytes:,} bytes, the cap: fewer columns or rows do")
+            if size > caps.characters:
+                most = f"{caps.characters:,} characters, the cap"
+                raise QueryRefused(f"the answer has more than {most}: fewer columns or rows do")
             yield row
+
+    def _guarded_rows(self, cursor: sqlite3.Cursor, ends_s: float) -> Iterator[Row]:
+        with self._guarded(ends_s):
+            yield from cursor
 
     @contextmanager
     def _guarded(self, ends_s: float, read: set[str] | None = None) -> Iterator[None]:
-        """Lets a statement read in the block, until `ends_s`, and notes the tables in `read`. Raises QueryRefused."""
+        """Has SQLite refuse all but reading in the block, and stop at `ends_s`; the tables read are added to `read`.
+
+        Raises QueryRefused for what SQLite raises.
+        """
         connection, refused = self._connection, list[str]()
 
         def may(action: int, first: str | None, second: str | None, *_: object) -> int:
@@ -163,8 +177,7 @@ class Database:
         try:
             yield
         except MemoryError:
-            most = (self._caps.memory_bytes or 0) >> 20
-            raise QueryRefused(f"tables and query need more than {most:,} MiB of memory, the cap") from None
+            raise self._needs_memory() from None
         except (sqlite3.Error, sqlite3.Warning) as problem:
             if self._now_s() >= ends_s:
                 raise QueryRefused(f"the query takes longer than {self._caps.seconds:g} s, the cap") from None

@@ -8,7 +8,6 @@ the value of a config that is or may be a password is redacted.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,7 +18,7 @@ import msgspec
 from kraft import Message
 from quorate.controller.secrets import redacted
 from quorate.metadata import acls, scram
-from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from quorate.metadata.configs import RESOURCE_TYPES
 from quorate.metadata.partitions import RECOVERED, RECOVERING, as_record
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST
@@ -39,6 +38,7 @@ from quorate.records import (
     VotersRecord,
 )
 from quorate.sql.comments import comment_of
+from quorate.wire.json_names import json_name
 from quorate.wire.schema import Field, FieldType, Layout, layout_of
 
 __all__ = ["NOUNS", "Image", "Named", "Noun", "Value", "rows"]
@@ -72,6 +72,7 @@ class Noun:
     about: str
     record: type[Message]
     key: tuple[str, ...]
+    """What a row is looked up by; () for a table of millions of which a question walks the whole."""
     of: Callable[[Image], Iterable[tuple[Sequence[Value], Message]]]
     within: type[Message] | None = None
     """The record that has a list of them, if they are no records of their own."""
@@ -168,18 +169,7 @@ def _features(image: Image) -> Iterator[tuple[Sequence[Value], Message]]:
     return _alone(FeatureLevelRecord(*each) for each in image.state.features.finalized().items())
 
 
-def _column_of(name: str) -> str:
-    """Returns the name of a field from its name in JSON."""
-    return re.sub("[A-Z]", lambda upper: f"_{upper[0].lower()}", name)
-
-
-_RESOURCES: Final = {
-    TOPIC: "TOPIC",
-    BROKER: "BROKER",
-    BROKER_LOGGER: "BROKER_LOGGER",
-    CLIENT_METRICS: "CLIENT_METRICS",
-    GROUP: "GROUP",
-}
+_OF_ACLS: Final = ("resource_type", "pattern_type", "operation", "permission_type")
 
 NOUNS: Final[Mapping[str, Noun]] = {
     noun.name: noun
@@ -195,7 +185,7 @@ NOUNS: Final[Mapping[str, Noun]] = {
             name="partitions",
             about="each partition, with its replicas, its leader and its in-sync replicas",
             record=PartitionRecord,
-            key=(),  # there may be millions: an index takes longer to make than the questions that it helps
+            key=(),
             of=_partitions,
             first=(Named("topic", FieldType.STRING, "The topic's name."),),
             words={"leader_recovery_state": {RECOVERED: "RECOVERED", RECOVERING: "RECOVERING"}},
@@ -235,7 +225,7 @@ NOUNS: Final[Mapping[str, Noun]] = {
             record=ConfigRecord,
             key=("resource_type", "resource_name", "name"),
             of=_configs,
-            words={"resource_type": _RESOURCES},
+            words={"resource_type": RESOURCE_TYPES},
         ),
         Noun(
             name="client_quotas",
@@ -251,7 +241,7 @@ NOUNS: Final[Mapping[str, Noun]] = {
             record=AccessControlEntryRecord,
             key=("id",),
             of=lambda image: _alone(image.state.acls),
-            words={_column_of(name): numbers for name, numbers in acls.NAMES.items()},
+            words={name: acls.NAMES[json_name(name)] for name in _OF_ACLS},
         ),
         Noun(
             name="scram_users",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, Boolean, Column, Double, MetaData, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Double, Index, MetaData, Table, Text
 from sqlalchemy.types import TypeEngine
 
 from quorate.sql.nouns import NOUNS, Named, Noun
@@ -26,13 +26,15 @@ _TYPES: Final[Mapping[FieldType, type[TypeEngine[Any]]]] = {  # Any: what the co
 
 
 def _table(noun: Noun) -> Table:
-    columns = [_column(each, is_key=each.name in noun.key) for each in noun.columns]
-    return Table(noun.name, METADATA, *columns, comment=noun.about)
+    table = Table(noun.name, METADATA, *map(_column, noun.columns), comment=noun.about)
+    if noun.key:
+        # No primary key: what a log made by hand has twice is shown twice, as elsewhere.
+        Index(f"{noun.name}_key", *(table.c[name] for name in noun.key))
+    return table
 
 
-def _column(named: Named, *, is_key: bool) -> Column[Any]:
-    kind = _TYPES.get(named.kind, BigInteger)
-    return Column(named.name, kind, primary_key=is_key, autoincrement=False, comment=named.comment or None)
+def _column(named: Named) -> Column[Any]:
+    return Column(named.name, _TYPES.get(named.kind, BigInteger), comment=named.comment or None)
 
 
 TABLES: Final[Mapping[str, Table]] = {name: _table(noun) for name, noun in NOUNS.items()}
@@ -40,8 +42,8 @@ TABLES: Final[Mapping[str, Table]] = {name: _table(noun) for name, noun in NOUNS
 COLUMNS: Final = Table(
     "columns",
     METADATA,
-    Column("table_name", Text, primary_key=True, comment="A table's name."),
-    Column("column_name", Text, primary_key=True, comment="A column's name."),
+    Column("table_name", Text, comment="A table's name."),
+    Column("column_name", Text, comment="A column's name."),
     Column("type", Text, comment="The type of its values; JSON for a list, as text."),
     Column("comment", Text, comment="What it is."),
     comment="what each column is",
