@@ -133,11 +133,7 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
         await life.stopping()
         for task in running:
             task.cancel()
-        handing_over.end(core.role.epoch)  # a follower takes over before this node is gone
-        await _released(core)
-        await server.stop(drain_s=DRAIN_S, grace_s=1.0)
-        driver.stop()
-        await driver.stopped()
+        await _stop(core, handing_over, server, driver)
         await peers.close()
         await peer.close()
 
@@ -262,6 +258,15 @@ def _kafka_wires(config: QuorumConfig) -> dict[str, PeerWire]:
         }
     except (OSError, ValueError) as problem:
         raise ConfigError([f"controller.quorum.peer.config = {config.peer_properties}: {problem}"]) from None
+
+
+async def _stop(core: Raft, handing_over: HandingOver, server: Server, driver: QuorumDriver) -> None:
+    """Ends the leadership, so that a follower takes over before this node is gone, then the calls and the driver."""
+    handing_over.end(core.role.epoch)
+    await _released(core)
+    await server.stop(drain_s=DRAIN_S, grace_s=1.0)
+    driver.stop()
+    await driver.stopped()
 
 
 async def _released(core: Raft) -> None:

@@ -17,7 +17,7 @@ from kraft.api.fetch_pb2 import FetchResponse
 from kraft.api.update_raft_voter_pb2 import UpdateRaftVoterResponse
 from kraft.service.quorum_pb2 import FindQuorumRequest
 from quorate.errors import ApiError, Corrupt, ErrorCode
-from quorate.nouns import NodeId, ReplicaKey
+from quorate.nouns import NOBODY, NodeId, ReplicaKey
 from quorate.raft import fencing
 from quorate.raft import messages as raft
 from quorate.raft.ready import Send
@@ -35,8 +35,6 @@ log = logger(__name__)
 
 MARGIN_S: Final = 1.0
 """Added (s) to the core's request timeout for a call's deadline: the core times out first, and retries by its rules."""
-NOBODY: Final = -1
-"""The node id of a process whose own entry is not looked at."""
 
 R = TypeVar("R", bound=raft.Response)
 """A response type that names the leader."""
@@ -76,6 +74,7 @@ class Peers:
         self._failed = failed
         self._lost = lost
         self._refused = refused
+        # Without one it looks at nobody's own entry.
         self._reachability = reachability or Reachability(ReplicaKey(NOBODY), listeners)
         self._timeout_s = request_timeout_ms / 1000 + MARGIN_S
         self._wires: dict[str, PeerWire] = {GRPC: GrpcWire(transport), **(kafka or {})}
