@@ -137,7 +137,8 @@ class Node:
         assert self._process is not None, self.directory
         self._process.terminate()
         status = self._process.wait(STOP_TIMEOUT_S)
-        if status not in SIGTERM_STATUSES and CLOSED_TOO_EARLY not in self.last_words():
+        closed_too_early = status == 1 and CLOSED_TOO_EARLY in self.last_words()
+        if status not in SIGTERM_STATUSES and not closed_too_early:
             raise NodeFailed(f"{self.directory.name} ended with status {status}:\n{self.last_words()}")
 
     def send(self, number: signal.Signals) -> None:
