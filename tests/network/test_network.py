@@ -19,14 +19,15 @@ from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.describe_quorum import DescribeQuorumRequest
 from kraft.api.fetch import FetchRequest, FetchResponse
-from kraft.api.sasl_authenticate import SaslAuthenticateRequest
-from kraft.api.sasl_handshake import SaslHandshakeRequest
+from kraft.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kraft.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.client import Disconnected, Timeouts, connect
 from quorate.network.connections import ConnectionCounts
 from quorate.network.server import ConnectedClient, KafkaServer, Listening, serving
 from quorate.nouns import Principal
 from quorate.protocol import ClientSettings, Request, ServerSettings, api_of
+from quorate.protocol.messages import decode_body
 from quorate.protocol.sasl.client import Begin
 from quorate.protocol.sasl.mechanism import Answered, Login, ServerMechanism
 from quorate.protocol.sasl.server import Mechanisms
@@ -36,6 +37,7 @@ from tests.protocol.test_sasl import CLIENTS, FALSE_CLIENTS, MECHANISMS, USER
 
 LOOPBACK = "127.0.0.1"
 HOUR_NS = 3_600_000_000_000
+ILLEGAL = ErrorCode.ILLEGAL_SASL_STATE
 GREEDY = "test"  # the client id of `raw`
 
 
@@ -221,6 +223,29 @@ async def test_bad_bytes_end_one_connection_and_no_other() -> None:
         assert await reports.next() == "frame size is 1195725856; it must be from 1 to 104857600"
         assert await other.ask(DescribeClusterRequest())
         writer.close()
+
+
+@pytest.mark.parametrize("size", [10, 40_000], ids=["small", "large"])
+async def test_what_a_connection_answers_by_itself_it_answers_at_any_size(size: int) -> None:
+    """A large request is decoded in steps; its answer is the connection's all the same, and keeps its place."""
+    handler, many = Handler(), tuple((tag, b"") for tag in range(10, 10 + size))
+    asked = [
+        raw(api_of(SaslHandshakeRequest), SaslHandshakeRequest("P" * min(size, 30_000)), 1, 1),
+        raw(DESCRIBE_CLUSTER, DescribeClusterRequest(), 1, 2),
+        raw(api_of(SaslAuthenticateRequest), SaslAuthenticateRequest(bytes(size)), 2, 3),
+        raw(api_of(ApiVersionsRequest), ApiVersionsRequest("test", "1", unknown_tags=many), 3, 4),
+    ]
+    async with served(handler) as server:
+        reader, writer = await asyncio.open_connection(LOOPBACK, server.port)
+        writer.write(b"".join(asked))
+        answers = [await reader.readexactly(int.from_bytes(await reader.readexactly(4))) for _ in asked]
+        writer.close()
+
+    assert [1, 2, 3, 4] == [int.from_bytes(answer[:4]) for answer in answers]
+    assert ILLEGAL == decode_body(SaslHandshakeResponse, answers[0], 4, 1).error_code
+    assert ILLEGAL == decode_body(SaslAuthenticateResponse, answers[2], 5, 2).error_code
+    assert decode_body(ApiVersionsResponse, answers[3], 4, 3).api_keys
+    assert [2] == [request.header.correlation_id for request in handler.requests]
 
 
 async def test_a_fault_of_the_handler_ends_the_connection_and_no_other() -> None:

@@ -347,7 +347,9 @@ class _Driver(asyncio.BufferedProtocol):
             except ProtocolError as problem:
                 self._end(Close(reason=str(problem)))
                 return
-            await self._answer(request)
+            if request is not None:
+                await self._answer(request)
+            self._advance()
 
     async def _evaluate(self, event: Evaluate) -> None:
         """Has another process answer a message of a login."""

@@ -27,10 +27,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LargeRequest:
-    """A request that takes long to decode: `steps` return it, and raise ProtocolError. No other is taken meanwhile."""
+    """A request that takes long to decode. No other is taken meanwhile.
+
+    `steps` return it, or None if the connection has answered it by itself, and raise ProtocolError.
+    """
 
     api: ApiMessageType
-    steps: Generator[None, None, Request]
+    steps: Generator[None, None, Request | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,31 +184,40 @@ class ServerConnection:
             return self._logging_in(data, now_ms)
         if session is not None and session.has_expired(now_ms):
             return self._close(f"the session of {session.login.principal} has expired (connections.max.reauth.ms)")
-        if api.key == API_VERSIONS:
-            self._await_answer(header, data)
-            response = self._versions(header, data, position)
-            self._fill_last(api, header, response)
-            return None
         if version not in self._served.get(api.key, ()):
-            raise ProtocolError(f"request_api_version is {version}; {api.name} is not enabled in it on this listener")
+            self._refuse_version(api, header, data)
+            return None
+        self._await_answer(header, data)
         if len(data) > self._settings.large_bytes:
             self._large = header
-            self._await_answer(header, data)
             return LargeRequest(api=api, steps=self._decoded(api, header, data, position))
-        message = decode_body(api.request, data, position, version)
+        return self._taken(api, header, decode_body(api.request, data, position, version))
+
+    def _refuse_version(self, api: ApiMessageType, header: RequestHeader, data: bytes) -> None:
+        """Answers an ApiVersions of an unknown version, without reading it. Raises ProtocolError for other APIs."""
+        if api.key != API_VERSIONS:
+            version = header.request_api_version
+            raise ProtocolError(f"request_api_version is {version}; {api.name} is not enabled in it on this listener")
         self._await_answer(header, data)
-        if api.key in _OUT_OF_PLACE:
-            self._fill_last(api, header, _OUT_OF_PLACE[api.key])
-            return None
-        return self._to_answer(api, header, message)
+        self._answer(api, header, unsupported_version())
 
     def _decoded(
         self, api: ApiMessageType, header: RequestHeader, data: bytes, position: int
-    ) -> Generator[None, None, Request]:
+    ) -> Generator[None, None, Request | None]:
         """Decodes a large request in steps. Raises ProtocolError."""
         version, items_max = header.request_api_version, self._settings.items_max
         message = yield from decode_body_in_steps(api.request, data, position, version, items_max=items_max)
-        return self._to_answer(api, header, message)
+        return self._taken(api, header, message)
+
+    def _taken(self, api: ApiMessageType, header: RequestHeader, message: Message) -> Request | None:
+        """Returns a request for the driver to answer; None if the connection has answered it by itself."""
+        if isinstance(message, ApiVersionsRequest):
+            self._answer(api, header, self._versions(message, header.request_api_version))
+        elif api.key in _OUT_OF_PLACE:
+            self._answer(api, header, _OUT_OF_PLACE[api.key])
+        else:
+            return self._to_answer(api, header, message)
+        return None
 
     def _to_answer(self, api: ApiMessageType, header: RequestHeader, message: Message) -> Request:
         login = self.session.login if self.session else None
@@ -221,19 +230,22 @@ class ServerConnection:
         self._slots.append(_Slot(header, size=len(data)))
         self._in_flight_bytes += len(data)
 
-    def _fill_last(self, api: ApiMessageType, header: RequestHeader, response: Message) -> None:
+    def _answer(self, api: ApiMessageType, header: RequestHeader, response: Message) -> None:
         self.respond(Request(api=api, header=header, message=response), response)
 
-    def _versions(self, header: RequestHeader, data: bytes, position: int) -> ApiVersionsResponse:
-        version = header.request_api_version
-        if version not in self._served[API_VERSIONS]:
-            return unsupported_version()
-        request = decode_body(ApiVersionsRequest, data, position, version)
+    def _versions(self, request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
         if not has_valid_software(request, version):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         if version >= 3:
             self.software = (request.client_software_name, request.client_software_version)
         return for_version(self._describe_versions(request, version), version)
+
+    def _versions_before_login(self, header: RequestHeader, data: bytes, position: int) -> ApiVersionsResponse:
+        """Raises ProtocolError for a body that is not one."""
+        version = header.request_api_version
+        if version not in self._served[API_VERSIONS]:
+            return unsupported_version()
+        return self._versions(decode_body(ApiVersionsRequest, data, position, version), version)
 
     # -- logins
 
@@ -243,7 +255,7 @@ class ServerConnection:
             self._mechanisms,
             reauth_ms_max=self._settings.reauth_ms_max,
             wall_ms=self._wall_ms,
-            answer_api_versions=self._versions,
+            answer_api_versions=self._versions_before_login,
             renewed=renewed,
         )
 
