@@ -27,15 +27,22 @@ WORKER_PYTHON: Final = Path(__file__).parent / "worker-python"
 """A launcher script that runs this Python with what is installed before what Spark has in zip files."""
 ROOT: Final = Path(__file__).parents[2]
 
+FORMAT: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    # Spark's default is INT96: without statistics, which readers skip files by, and without a zone for other readers.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+"""Settings that decide what is in the tables, in whichever session they are written."""
+
 # Spark 4.3.0 has no setting for how long a Python worker may take to connect (PythonWorkerFactory): 60 s for a fork
 # of its daemon (SPARK-54711), and 10 s for the process that a stream asks for offsets, which starts with the query
 # and needs less than one second if a core is free (SPARK-45245). Otherwise the query fails with that message and can
 # be run again. `spark.python.authenticate.socketTimeout` concerns only the driver's Python, which fetches rows.
 SETTINGS: Final = {
-    "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Zstd files have a third of snappy's size for the same CPU time.
     "spark.sql.parquet.compression.codec": "zstd",
+    **FORMAT,
     # The share of the heap for all open row groups. With 10 clusters a task has 10 open files, and Parquet's default of
     # 95 % of 2 GB was too much beside the 60 % that Spark uses for sorting.
     "spark.hadoop.parquet.memory.pool.ratio": "0.25",
@@ -124,8 +131,9 @@ def start(
 
 
 def prepared(spark: SparkSession) -> SparkSession:
-    """Prepares a session that somebody else started: sets UTC and registers the format `kraft`."""
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    """Prepares a session that somebody else started: sets `FORMAT` and registers the format `kraft`."""
+    for name, value in FORMAT.items():
+        spark.conf.set(name, value)
     register(spark)
     return spark
 

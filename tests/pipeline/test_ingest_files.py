@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -138,6 +140,42 @@ def test_a_job_that_is_killed_while_files_are_adopted_adds_the_rest_when_it_is_r
     assert 3 == len(list((lake / bronze.RECORDS).rglob("*.parquet")))
 
     check_equal(through_jvm(spark, logs, tmp_path / "jvm"), ingested(spark, logs, lake))
+
+
+def test_what_a_job_that_was_killed_left_is_deleted_by_the_next_and_what_another_has_is_not(tmp_path: Path) -> None:
+    from services.pipeline.tables.inbox import Inbox
+
+    making = "import pathlib, sys, os, signal\nfrom services.pipeline.tables.inbox import Inbox\n"
+    killed = f"{making}Inbox(pathlib.Path(sys.argv[1])); os.kill(os.getpid(), signal.SIGKILL)"
+    subprocess.run([sys.executable, "-c", killed, str(tmp_path)], check=False)
+    (left,) = tmp_path.iterdir()
+
+    with Inbox(tmp_path) as first, Inbox(tmp_path) as second:
+        assert not left.exists()
+        assert {first.place, second.place} == set(tmp_path.iterdir())
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_timestamps_that_the_jvm_writes_are_micros_as_those_of_the_workers(spark: SparkSession, tmp_path: Path) -> None:
+    """Not INT96, which has no statistics and for other readers no zone."""
+    from pyarrow import parquet
+
+    segment(node(tmp_path / "logs", "c"), batches(history(2)))
+    for make in (through_jvm, ingested):
+        make(spark, tmp_path / "logs", tmp_path / make.__name__)
+    files = list(tmp_path.rglob("*.parquet"))
+    of_time = [
+        column
+        for schema in (parquet.ParquetFile(file).schema for file in files)
+        for column in (schema.column(number) for number in range(len(schema)))
+        if column.name == "timestamp"
+    ]
+
+    assert len(of_time) == 2  # one file of each
+    assert {"INT64"} == {column.physical_type for column in of_time}
+    assert {"timeUnit=microseconds"} == {
+        part.strip() for column in of_time for part in str(column.logical_type).split(",") if "timeUnit" in part
+    }
 
 
 def test_a_batch_after_the_year_9999_is_damage_either_way(spark: SparkSession, tmp_path: Path) -> None:
