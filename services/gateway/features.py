@@ -12,6 +12,7 @@ from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from quorate.errors import ApiError
 from quorate.protocol.api_versions import Versions
 from quorate.runtime.logs import logger
+from quorate.runtime.unanswered import Unanswered
 
 __all__ = ["ApiVersionsCache"]
 
@@ -28,8 +29,15 @@ class ApiVersionsCache:
     be reached, with what it said last.
     """
 
-    def __init__(self, ask: Callable[[], Awaitable[ApiVersionsResponse]], served: Versions) -> None:
+    def __init__(
+        self, ask: Callable[[], Awaitable[ApiVersionsResponse]], served: Versions, *, controller: str = ""
+    ) -> None:
+        """`controller` is the address that `ask` asks, for the log."""
         self._ask = ask
+        self._controller = controller
+        self._unanswered = Unanswered(
+            log, [controller], missing="the controller does not answer", found="the controller answers again"
+        )
         self._keys = tuple(ApiVersionsResponse.ApiVersion(key, each[0], each[-1]) for key, each in served.items())
         self._answer: ApiVersionsResponse | None = None
         self._asked = 0
@@ -56,8 +64,9 @@ class ApiVersionsCache:
         try:
             answer = await self._ask()
         except ApiError as refusal:
-            log.debug("the controller's features are not known anew", reason=str(refusal))
+            self._unanswered.failed(self._controller, str(refusal))
             return
+        self._unanswered.answered()
         if number < self._answered:
             return
         self._answer, self._answered = replace(answer, api_keys=self._keys), number

@@ -87,7 +87,7 @@ class Gateway:
         self._addresses = addresses
         self._endpoints = {name: Endpoints(gateways, name) for name in gateways}
         self._telemetry = telemetry
-        self.features = ApiVersionsCache(self._ask_features, SERVED)
+        self.features = ApiVersionsCache(self._ask_features, SERVED, controller=addresses.get(Backend.CONTROLLER, ""))
 
     @property
     def controller(self) -> Any:

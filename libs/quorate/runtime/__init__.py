@@ -12,7 +12,7 @@ stream_requests, multiplexed_calls, multiplexed_channel
 transport, transport_settings, reloading_channel
                                          TLS of servers and clients, with certificates that change
 call_login, passing_on                   who has logged in with a call; whose request one program passes on to another
-log_reader, log_servers, log_requests, leader_reports
+log_reader, log_servers, log_requests, leader_reports, unanswered
                                          an observer of the log: its servers, its requests, its reports to the leader
 replica, replica_readiness, turns        the state that it builds, decoded in turns; whether calls should be sent to it
 logs, hidden, repeats, telemetry, export, otlp_settings

@@ -107,23 +107,24 @@ class LogReader:
     async def events(self) -> AsyncIterator[Event]:
         """Yields committed batches and loaded snapshots in order, until cancelled. Failed fetches are retried."""
         while True:
-            is_away = True
+            failure = ""
             try:
                 async for event in self._stream():
                     yield event
-                is_away = False
-            except grpc.aio.AioRpcError as failure:
-                log.debug(
-                    "fetch failed", server=self._servers.at, status=failure.code().name, details=failure.details()
-                )
-            except asyncio.InvalidStateError as failure:  # gRPC raises this for a write on a stream that has just ended
-                log.debug("fetch failed", server=self._servers.at, reason=str(failure))
-            except TimeoutError:
-                log.debug("fetch timed out", server=self._servers.at)
+            except grpc.aio.AioRpcError as status:
+                failure = f"{status.code().name}: {status.details()}"
+            except asyncio.InvalidStateError as over:  # gRPC raises this for a write on a stream that has just ended
+                failure = str(over)
+            except TimeoutError as late:
+                failure = str(late) or "it does not answer in time"
             except Corrupt as damage:  # the rest of the answer is dropped, and fetched again from the next node
-                log.warning("a fetch brought what does not fit", server=self._servers.at, reason=str(damage))
-            if is_away:
+                failure = str(damage)
+                log.warning("a fetch brought what does not fit", server=self._servers.at, reason=failure)
+            if failure:
+                log.debug("fetch failed", server=self._servers.at, reason=failure)
                 self.leader_id = NOBODY  # what it said last may be long over
+            leader = "none" if self.leader_id == NOBODY else str(self.leader_id)
+            self._servers.failed(failure or f"the leader that it knows of: {leader}")
             await asyncio.sleep(HINTED_RETRY_S if self._servers.is_next_known else RETRY_S)
             self._servers.advance()
 

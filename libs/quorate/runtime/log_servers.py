@@ -11,8 +11,12 @@ import grpc
 from kraft.service.quorum_pb2 import FindQuorumResponse
 from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.runtime.client import Channels
+from quorate.runtime.logs import logger
+from quorate.runtime.unanswered import Unanswered
 
 __all__ = ["LogServers"]
+
+log = logger(__name__)
 
 
 class LogServers:
@@ -30,6 +34,9 @@ class LogServers:
         """How many servers were left in a row, for want of an answer or as they lead."""
         self._next: str | None = None
         self.at = self._servers[0]
+        self._unanswered = Unanswered(
+            log, servers, missing="no quorum node gives its log", found="the log is followed again"
+        )
 
     @property
     def is_sole(self) -> bool:
@@ -61,6 +68,11 @@ class LogServers:
     def answered(self) -> None:
         """Notes that the present server has given an answer that the reader could use."""
         self._left = 0
+        self._unanswered.answered()
+
+    def failed(self, reason: str) -> None:
+        """Notes that the present server has given none."""
+        self._unanswered.failed(self.at, reason)
 
     def skip_leader(self, found: FindQuorumResponse) -> bool:
         """Turns to the next server if the present one leads and another may be a follower. Returns whether it did.

@@ -52,6 +52,12 @@ ALONE = {
     "placer": {},
 }
 """What a service takes that starts without any other process and without a directory."""
+MISSING = {
+    "gateway": "the controller does not answer",
+    "heartbeat": "no quorum node gives its log",
+    "observer": "no quorum node gives its log",
+}
+"""What such a service says once a minute; a placer seeks nobody."""
 RULE = (
     "must be a URL of SQLite or PostgreSQL as SQLAlchemy spells it, sqlite:////path or "
     "postgresql+psycopg://user@host/name, with %40 for an @ in a password, and the driver that it names installed"
@@ -89,23 +95,26 @@ def test_an_option_that_there_is_not_is_one_line(service: str) -> None:
     assert "argument '--hlep': only --config FILE, --set NAME=VALUE and --help are known" in line
 
 
-@pytest.mark.parametrize(("service", "needed"), ALONE.items())
-def test_a_service_logs_its_settings_and_ends_when_it_is_asked_to(service: str, needed: dict[str, str]) -> None:
-    settings = {"node.id": "7", "listeners": "PLAINTEXT://127.0.0.1:0", **needed}
-    process = subprocess.Popen(
-        [sys.executable, "-m", f"services.{service}", *(f"--set={key}={value}" for key, value in settings.items())],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=ENVIRON,
-    )
-    assert process.stderr is not None
-    told = list(takewhile(lambda line: "event=listening" not in line, process.stderr))
-    process.terminate()
-    _, more = process.communicate(timeout=120)
-    (starting,) = [line for line in told if "event=starting" in line]
+def test_services_log_their_settings_say_whom_they_do_not_reach_and_end_when_they_are_asked_to() -> None:
+    """All at once, as each waits for some seconds before it says that it is alone."""
+    settings = {name: {"node.id": "7", "listeners": "PLAINTEXT://127.0.0.1:0", **own} for name, own in ALONE.items()}
+    processes = {name: begun(name, own) for name, own in settings.items()}
+    for name, process in processes.items():
+        assert process.stderr is not None
+        last = f'event="{MISSING[name]}" sought_at=127.0.0.1:1' if name in MISSING else "event=listening"
+        told = list(takewhile(lambda line, last=last: last not in line, process.stderr))
+        process.terminate()
+        _, more = process.communicate(timeout=120)
+        (starting,) = [line for line in told if "event=starting" in line]
 
-    assert [] == [f"{key}={value}" for key, value in settings.items() if f" {key}={value}" not in starting]
-    assert ExitCode.STOPPED == process.returncode, more
+        lacking = [f"{key}={value}" for key, value in settings[name].items() if f" {key}={value}" not in starting]
+        assert (name, [], ExitCode.STOPPED) == (name, lacking, process.returncode), more
+
+
+def begun(service: str, settings: dict[str, str]) -> subprocess.Popen[str]:
+    arguments = [f"--set={key}={value}" for key, value in settings.items()]
+    command = [sys.executable, "-m", f"services.{service}", *arguments]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRON)
 
 
 @pytest.mark.parametrize(
