@@ -290,7 +290,7 @@ def _requester(caller: Caller) -> Requester:
 def _refusal(who: Requester, operation: AclOperation, what: str) -> ApiError:
     return ApiError(
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-        f"{what} takes {operation.name} on the cluster, which {who.principal} has not from {who.host}",
+        f"{what} requires {operation.name} on the cluster; {who.principal} at {who.host} does not have it",
     )
 
 

@@ -77,7 +77,9 @@ def create_topics(rights: CallerRights, asked: CreateTopicsRequest, _: ClusterSt
             closed.add(name)
         if may_create or name not in once or rights(AclOperation.CREATE, ResourceType.TOPIC, name):
             return None
-        return result(name=name, error_code=_TOPIC_REFUSED, error_message=_not_allowed(AclOperation.CREATE))
+        return result(
+            name=name, error_code=_TOPIC_REFUSED, error_message=_not_allowed(AclOperation.CREATE, f"topic {name!r}")
+        )
 
     left, refusals = yield from TOPICS_CREATED.taking_out(asked, refusal_of)
 
@@ -105,7 +107,7 @@ def create_partitions(rights: CallerRights, asked: CreatePartitionsRequest, _: C
     ) -> CreatePartitionsResponse.CreatePartitionsTopicResult | None:
         if topic.name not in once or rights(AclOperation.ALTER, ResourceType.TOPIC, topic.name):
             return None
-        return result(topic.name, _TOPIC_REFUSED, _not_allowed(AclOperation.ALTER))
+        return result(topic.name, _TOPIC_REFUSED, _not_allowed(AclOperation.ALTER, f"topic {topic.name!r}"))
 
     return (yield from _screened(PARTITIONS_CREATED, asked, refusal_of))
 
@@ -134,7 +136,7 @@ def _not_deleted(
         name=name if seen else each.name,
         topic_id=each.topic_id,
         error_code=_TOPIC_REFUSED,
-        error_message=_not_allowed(AclOperation.DELETE),
+        error_message=_not_allowed(AclOperation.DELETE, f"topic {name!r}" if seen else "the topic"),
     )
 
 
@@ -149,7 +151,7 @@ def _configs(operation: AclOperation, items: Items, result: Callable[..., Any]) 
                 return None
             return result(
                 error_code=int(code),
-                error_message=_not_allowed(operation),
+                error_message=_not_allowed(operation, f"{kind.name.lower()} {name!r}"),
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
@@ -182,8 +184,8 @@ def _once(names: list[str]) -> set[str]:
     return {name for name, count in Counter(names).items() if count == 1}
 
 
-def _not_allowed(operation: AclOperation) -> str:
-    return f"it takes {operation.name}, which the caller has not"
+def _not_allowed(operation: AclOperation, resource: str) -> str:
+    return f"{operation.name} on {resource} is required; the caller does not have it"
 
 
 def _as_it_is(response: Any) -> Any:

@@ -283,6 +283,6 @@ async def test_over_tls_it_logs_in_by_scram_and_needs_cluster_action_and_nothing
     assert len(said) == 3
     assert said[0].startswith(f"fatal: ApiError: SASL_AUTHENTICATION_FAILED: {where}: ")
     assert "guess" not in said[0]
-    assert said[1] == f"{refused}Fetch: it takes CLUSTER_ACTION on the cluster"
-    assert re.fullmatch(rf"{re.escape(refused)}.+: it takes ALTER on the cluster", said[2])
+    assert said[1] == f"{refused}Fetch requires CLUSTER_ACTION on the cluster"
+    assert re.fullmatch(rf"{re.escape(refused)}.+ requires ALTER on the cluster", said[2])
     assert (CLUSTER_ID, 1) == (cluster.cluster_id, cluster.controller_id)

@@ -214,7 +214,7 @@ async def test_after_an_answer_that_cannot_be_it_asks_again() -> None:
     ("code", "says"),
     [
         (ErrorCode.INCONSISTENT_CLUSTER_ID, f"Fetch: it is of another cluster than {CLUSTER_ID}"),
-        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Fetch: it takes CLUSTER_ACTION on the cluster"),
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Fetch requires CLUSTER_ACTION on the cluster"),
     ],
 )
 async def test_a_refusal_that_no_try_heals_is_told_at_once(code: ErrorCode, says: str) -> None:

@@ -166,5 +166,5 @@ async def test_a_right_that_is_taken_away_ends_an_open_stream_at_its_next_messag
             await stream.read()
 
     assert (grpc.StatusCode.PERMISSION_DENIED, 2) == (refused.value.code(), served.heard)
-    assert "takes CLUSTER_ACTION on the cluster, which User:broker has not" in str(refused.value.details())
+    assert "requires CLUSTER_ACTION on the cluster; User:broker at" in str(refused.value.details())
     assert ["denied"] == [record.getMessage() for record in caplog.records if record.name == AUDIT_LOG]

@@ -199,7 +199,7 @@ class Observer:
                 what = described.error_message or "DescribeCluster"
                 if described.error_code == ErrorCode.UNSUPPORTED_VERSION:
                     raise _NotYet(ErrorCode.UNSUPPORTED_VERSION, what)
-                self._check(described.error_code, what, takes="ALTER")
+                self._check(described.error_code, what, needs="ALTER")
                 self.cluster_id = described.cluster_id
         return self._connection
 
@@ -297,10 +297,10 @@ class Observer:
         self._last_epoch = self._delivered_epoch = wanted.epoch
         return Checkpoint(id=wanted, data=data)
 
-    def _check(self, code: int, what: str, *, takes: str = "CLUSTER_ACTION") -> None:
-        """Raises ApiError for an error of a whole answer; `takes` is the right that it needs on the cluster."""
+    def _check(self, code: int, what: str, *, needs: str = "CLUSTER_ACTION") -> None:
+        """Raises ApiError for an error of a whole answer; `needs` is the right that it needs on the cluster."""
         if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{what}: it takes {takes} on the cluster")
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{what} requires {needs} on the cluster")
         if code == ErrorCode.INCONSISTENT_CLUSTER_ID:
             raise ApiError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID, f"{what}: it is of another cluster than {self.cluster_id}"

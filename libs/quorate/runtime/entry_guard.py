@@ -138,7 +138,7 @@ class EntryGuard:
         ruling = self._ruling(who, operation, CLUSTER)
         audit.tell(request, who, operation, CLUSTER, ruling)
         if not ruling.allowed:
-            why = f"{request} takes {operation.name} on the cluster, which {who.principal} has not from {who.host}"
+            why = f"{request} requires {operation.name} on the cluster; {who.principal} at {who.host} does not have it"
             raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
 
     def _requester(self, context: Any) -> Requester:

@@ -99,7 +99,7 @@ async def test_what_concerns_the_cluster_is_refused_as_a_whole(rpc: str, operati
     with pytest.raises(ApiError) as refused:
         without.authorizing.check(APIS[rpc], caller)
     assert ErrorCode.CLUSTER_AUTHORIZATION_FAILED == refused.value.code
-    assert f"{rpc} takes {operation.name} on the cluster, which User:alice has not from 10.1.2.3" == (
+    assert f"{rpc} requires {operation.name} on the cluster; User:alice at 10.1.2.3 does not have it" == (
         refused.value.message
     )
 
@@ -112,7 +112,7 @@ async def test_what_others_answer_takes_cluster_action(api: str) -> None:
     caller = Caller(ALICE, HOST)
     others = [each for each in list(AclOperation)[3:] if each is not AclOperation.CLUSTER_ACTION]
 
-    with pytest.raises(ApiError, match=f"{api} takes CLUSTER_ACTION on the cluster") as refused:
+    with pytest.raises(ApiError, match=f"{api} requires CLUSTER_ACTION on the cluster") as refused:
         Door(*((each, CLUSTER, "kafka-cluster") for each in others)).authorizing.check_elsewhere(api, caller)
     assert ErrorCode.CLUSTER_AUTHORIZATION_FAILED == refused.value.code
     Door((AclOperation.CLUSTER_ACTION, CLUSTER, "kafka-cluster")).authorizing.check_elsewhere(api, caller)

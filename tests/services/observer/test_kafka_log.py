@@ -108,7 +108,7 @@ def versions(**newest: int) -> Mapping[int, range]:
             Script(answer(whole=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)),
             SERVED,
             CLUSTER_ID,
-            "CLUSTER_AUTHORIZATION_FAILED: {}: Fetch: it takes CLUSTER_ACTION on the cluster",
+            "CLUSTER_AUTHORIZATION_FAILED: {}: Fetch requires CLUSTER_ACTION on the cluster",
         ),
         (
             Script(),

@@ -81,7 +81,7 @@ def _check_may_own(state: ClusterState, principal: Principal, owner: Principal, 
     if owner != principal and not allows(state, AclOperation.CREATE_TOKENS, ResourceType.USER, str(owner)):
         raise ApiError(
             ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
-            f"{principal} may not make a token for {owner}: that takes CREATE_TOKENS on the user",
+            f"a delegation token for {owner} requires CREATE_TOKENS on that user; {principal} does not have it",
         )
 
 
