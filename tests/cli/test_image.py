@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quorate.cli.as_of import Moment
 from quorate.cli.offline import load
 from quorate.metadata.canonical import canonical
 from quorate.metadata.configs import BROKER
@@ -112,6 +113,43 @@ def test_any_offset_gives_the_records_below_it(partition: Path, offset: int) -> 
     assert expected == canonical(load(partition, as_of=offset).state)
     assert expected == canonical(load(partition / LOG_NAME, as_of=offset).state)
     assert offset == load(partition, as_of=offset).as_of_offset
+
+
+@pytest.mark.parametrize(("after_ms", "offset"), [(0, 1), (1, 3), (2, 3), (5, 7), (6, 7), (8, 9), (9, 11), (10**9, 11)])
+def test_a_time_gives_the_records_before_the_first_batch_that_is_later(
+    directory: Path, partition: Path, after_ms: int, offset: int
+) -> None:
+    at = str(Moment(START_MS + after_ms))
+    for source in (directory, partition / LOG_NAME):
+        ran = run("image", "show", "--offline", source, "--as-of", at, "--json")
+
+        note = f"{at} is offset {offset}: the first batch that is later begins there, or the log ends"
+        assert (offset, note) == (ran.document["asOfOffset"], ran.document["notes"][0])
+    assert canonical(state_below(offset)) == canonical(load(partition, as_of=Moment(START_MS + after_ms)).state)
+
+
+def test_a_time_is_of_the_first_later_batch_although_the_clock_of_the_next_leader_is_behind(tmp_path: Path) -> None:
+    first, ahead, behind = a_history()[0], batch(1, 1, (NoOpRecord(), 0)), batch(1, 2, (NoOpRecord(), 0))
+    skewed = data_batch(
+        base_offset=1, epoch=1, timestamp_ms=START_MS + 500, values=list(data_values(ahead, 0, read_header(ahead)))
+    )
+    directory = write_log(tmp_path, [first, skewed, behind])
+
+    assert [1, 3] == [load(directory, as_of=Moment(START_MS + ms)).as_of_offset for ms in (400, 500)]
+
+
+def test_a_time_before_the_log_or_without_one_is_refused_and_says_where_the_log_begins(tmp_path: Path) -> None:
+    partition = write_log(tmp_path / "log", a_history(), segment_bytes=250)
+    write_checkpoint(partition, state_below(7), OffsetAndEpoch(epoch=1, offset=7))
+    for path in [each for each in partition.glob("*.log") if int(each.stem) < 7]:
+        path.unlink()
+    checkpoint = partition / "00000000000000000007-0000000001.checkpoint"
+    before = run("image", "show", "--offline", tmp_path / "log", "--as-of", "2023-11-14T22:13:20.006Z")
+    alone = run("image", "show", "--offline", checkpoint, "--as-of", "2023-11-14")
+
+    begins = "the log begins at 2023-11-14T22:13:20.007Z, at offset 7; 2023-11-14T22:13:20.006Z lies before it"
+    assert (1, True) == (before.code, begins in before.err)
+    assert (1, True) == (alone.code, "only a log has times; give the directory, or --as-of OFFSET" in alone.err)
 
 
 @settings(max_examples=20, deadline=None)

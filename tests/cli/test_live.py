@@ -36,6 +36,9 @@ async def test_an_offset_out_of_reach_is_out_of_the_controllers_reach(tmp_path: 
     late, where = await shown(tmp_path, "--as-of", 9)
     assert (1, f"quorate: {where} ends at offset 8; --as-of 9 lies beyond it\n") == (late.code, late.err)
 
+    at_time, _ = await shown(tmp_path, "--as-of", "2123-01-01", "--json")
+    assert (0, 8) == (at_time.code, at_time.document["asOfOffset"])
+
     early, where = await shown(tmp_path, "--as-of", 3)
     assert (1, True) == (early.code, early.err.startswith(f"quorate: {where} begins at offset 7: of what lies before"))
 

@@ -17,6 +17,7 @@ anatomy         names every byte of a batch
 explain         `quorate log dump --explain`: prints those bytes with their names
 verify          `quorate log verify`: checks all files of a metadata directory
 verify_log      checks segments, indexes and leader epochs
+as_of           `--as-of`: an offset, or a time that the log turns into one
 offline         rebuilds the metadata state from the files of a directory
 image           `quorate image show`: prints that state as tables
 sql             `quorate sql`: one query on that state

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from quorate.cli.as_of import read_as_of, reader_of
 from quorate.cli.failures import Misused
 
 if TYPE_CHECKING:
@@ -30,10 +31,6 @@ image = typer.Typer(help="The state that a metadata log amounts to.", no_args_is
 app.add_typer(storage, name="storage")
 app.add_typer(log, name="log")
 app.add_typer(image, name="image")
-
-OFFSET_DIGITS_MAX: Final = 19
-SHOWN_MAX: Final = 40
-"""Characters of a refused value that the error shows."""
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of text; errors too.")]
 Config = Annotated[Path, typer.Option("--config", "-c", help="The node's server.properties.")]
@@ -74,18 +71,6 @@ def take_options(
     """Kafka's metadata log: format, look, check."""
 
 
-def _offset(option: str, what: str = "an offset") -> Callable[[str], int]:
-    """Returns a parser for the value of `option`, a number of at most 19 digits; it raises Misused with the value."""
-
-    def read(text: str) -> int:
-        if not (text.isascii() and text.isdecimal() and len(text) <= OFFSET_DIGITS_MAX):
-            shown = text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"
-            raise Misused(f"{option} {shown!r}: {what} is a number from 0 on, of {OFFSET_DIGITS_MAX} digits at most")
-        return int(text)
-
-    return read
-
-
 def _source(path: Path | None, named: str, bootstrap: str | None, command_config: Path | None) -> Path | LiveQuorum:
     """Returns what is to be read: files or a live quorum. Raises Misused unless exactly one is given."""
     if path is not None and bootstrap is None:
@@ -103,8 +88,10 @@ Offline = Annotated[
     Path | None, typer.Option("--offline", metavar="PATH", help="A log directory, a checkpoint or a log to read.")
 ]
 AsOf = Annotated[
-    int | None,
-    typer.Option("--as-of", parser=_offset("--as-of"), metavar="OFFSET", help="With all records below this offset."),
+    int | None,  # or a Moment; typer knows the type by the parser
+    typer.Option(
+        "--as-of", parser=read_as_of, metavar="OFFSET|TIME", help="With all records below this offset, or up to a time."
+    ),
 ]
 WithOpenTransaction = Annotated[
     bool,
@@ -201,7 +188,7 @@ def reset_node_epoch(
         int,
         typer.Option(
             "--epoch",
-            parser=_offset("--epoch", "an epoch"),
+            parser=reader_of("--epoch", "an epoch"),
             metavar="EPOCH",
             help="Above every epoch in which a voter of this cluster has ever voted; FindQuorum says theirs.",
         ),
@@ -231,11 +218,11 @@ def dump_files(
     ] = False,
     from_offset: Annotated[
         int | None,
-        typer.Option("--from", parser=_offset("--from"), metavar="OFFSET", help="Pass over what ends before it."),
+        typer.Option("--from", parser=reader_of("--from"), metavar="OFFSET", help="Pass over what ends before it."),
     ] = None,
     to_offset: Annotated[
         int | None,
-        typer.Option("--to", parser=_offset("--to"), metavar="OFFSET", help="Pass over what begins here or later."),
+        typer.Option("--to", parser=reader_of("--to"), metavar="OFFSET", help="Pass over what begins here or later."),
     ] = None,
 ) -> None:
     """Show batches and records, one per line, as kafka-dump-log.sh does; or every byte of them.

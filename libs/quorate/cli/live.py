@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from quorate.cli.as_of import AsOf
 from quorate.cli.dump import dump
 from quorate.cli.failures import Failed, Misused
 from quorate.cli.offline import Offline, load
@@ -69,7 +70,7 @@ def dump_live(
         )
 
 
-def load_live(live: LiveQuorum, *, as_of: Offset | None, with_open_transaction: bool) -> Offline:
+def load_live(live: LiveQuorum, *, as_of: AsOf | None, with_open_transaction: bool) -> Offline:
     """Rebuilds the committed state. Raises as `load`, and Failed."""
     with _fetched(live) as high_watermark:
         found = load(

@@ -6,10 +6,12 @@ transaction are left out by default: they count only at its end, and a failover 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 
+from quorate.cli.as_of import AsOf, Moment
 from quorate.cli.failures import Failed
 from quorate.cli.lost_scram import lost_credentials
 from quorate.cli.reading import FileKind, files_below, first_offset_of, kind_of, map_file, metadata_directory
@@ -35,7 +37,7 @@ from quorate.storage.names import (
 )
 from quorate.storage.recovery import ScanPosition, scan
 from quorate.storage.snapshots import SnapshotReader
-from quorate.wire.batch import BatchHeader, data_values, records
+from quorate.wire.batch import BatchHeader, batches, data_values, records
 from quorate.wire.codec import decode
 
 __all__ = ["Offline", "load"]
@@ -63,19 +65,21 @@ class Offline:
 
 
 def load(
-    path: Path, *, name: str | None = None, as_of: Offset | None = None, with_open_transaction: bool = False
+    path: Path, *, name: str | None = None, as_of: AsOf | None = None, with_open_transaction: bool = False
 ) -> Offline:
     """Rebuilds the state from a directory, a checkpoint or a log, with all records below `as_of` (None: all records).
+
+    Of a time it is the state just before the first batch that is later.
 
     `name` is what the source is called in place of its path.
     Records of an open transaction are applied only `with_open_transaction`, as Kafka publishes them only at its end.
     Raises Failed if the files do not reach `as_of`, or lack offsets below it; Corrupt for damage before it; OSError.
     """
     found = Offline(path=name or path)
-    if path.is_dir():
-        found = _load_directory(metadata_directory(path).partition, found, as_of)
-    else:
-        found = _load_file(path, found, as_of)
+    source = metadata_directory(path).partition if path.is_dir() else path
+    if isinstance(as_of, Moment):
+        as_of = _at(as_of, source, found)
+    found = _load_directory(source, found, as_of) if path.is_dir() else _load_file(source, found, as_of)
     _require_reached(found, as_of)
     found.transaction = found.state.transactions.open
     if found.transaction is not None:
@@ -87,6 +91,53 @@ def load(
             found.notes.append(f"{begun}: its records are not shown (--with-open-transaction shows them)")
     found.notes.extend(unfamiliar(found.state.features.finalized()))
     return found
+
+
+def _at(moment: Moment, source: Path, found: Offline) -> Offset:
+    """Returns the offset at a time. Raises Failed if the files do not tell it."""
+    if source.is_dir():
+        _require_log(source, found)
+    elif kind_of(source) is not FileKind.LOG:
+        raise Failed(f"{found.path}: only a log has times; give the directory, or --as-of OFFSET")
+    offset = _offset_of(moment, source, name=str(found.path))
+    found.notes.append(f"{moment} is offset {offset}: the first batch that is later begins there, or the log ends")
+    return offset
+
+
+def _offset_of(moment: Moment, source: Path, *, name: str) -> Offset:
+    """Returns the offset of the first batch that is later than `moment`, or the log's end if none is.
+
+    `source` is a partition's directory or a log. As Kafka's ListOffsets by time it takes the first one: clocks of
+    controllers differ, and a later batch may have an earlier time. Damage ends the search: whoever reads up to the
+    offset meets it. Raises Failed if already the first batch is later, or if there is none; OSError.
+    """
+    first = end = None
+    for header in _headers(source):
+        first = first or header
+        if header.max_timestamp > moment.ms:
+            if header is first:
+                begins = f"{Moment(header.max_timestamp)}, at offset {header.base_offset}"
+                raise Failed(f"{name}: the log begins at {begins}; {moment} lies before it")
+            return header.base_offset
+        end = header.next_offset
+    if end is None:
+        raise Failed(f"{name} has no batch, so no time is known; --as-of OFFSET reads a checkpoint")
+    return end
+
+
+def _headers(source: Path) -> Iterator[BatchHeader]:
+    paths = [segment_file(source, base, LOG) for base in segment_bases(source)] if source.is_dir() else [source]
+    for path in paths:
+        try:
+            for _, header in batches(map_file(path)):
+                yield header
+        except Corrupt:
+            return
+
+
+def _require_log(partition: Path, found: Offline) -> None:
+    if not partition.is_dir():
+        raise Failed(f"{found.path} has no metadata log yet")
 
 
 def _load_file(path: Path, found: Offline, as_of: Offset | None) -> Offline:
@@ -103,8 +154,7 @@ def _load_file(path: Path, found: Offline, as_of: Offset | None) -> Offline:
 
 
 def _load_directory(partition: Path, found: Offline, as_of: Offset | None) -> Offline:
-    if not partition.is_dir():
-        raise Failed(f"{found.path} has no metadata log yet")
+    _require_log(partition, found)
     checkpoints = checkpoint_ids(partition)
     if BOOTSTRAP_ID in checkpoints:
         # It is read for the first voters only: its records are also written to the log (KIP-853, Kafka 4.4).
