@@ -19,7 +19,7 @@ from quorate.runtime.logs import logger
 from quorate.runtime.loop import CannotListen, ServiceLife, run
 from quorate.runtime.multiplexed_channel import MultiplexedChannel
 from quorate.runtime.process import ServiceProcess, configured
-from quorate.runtime.server import Server
+from quorate.runtime.server import Server, warn_of_cut
 from quorate.runtime.setting_types import Endpoint, ListenerAddress
 from quorate.runtime.telemetry import Telemetry
 from quorate.runtime.transport import PLAIN, Transport
@@ -37,8 +37,6 @@ log = logger(__name__)
 
 OF_QUORUM_NODE: Final = ("sasl.mechanism.controller.protocol",)
 """What the quorum node beside it reads in the same file, which may be its `controller.quorum.peer.config`."""
-GRACE_S: Final = 2.0
-"""How long requests under way may take when the gateway is asked to stop."""
 
 
 async def main(life: ServiceLife) -> None:
@@ -46,7 +44,7 @@ async def main(life: ServiceLife) -> None:
     config = configured(GatewayConfig, others=OF_QUORUM_NODE)
     security = _security(config)
     process = ServiceProcess(life, "gateway", config, _transport(config))
-    health = Server(telemetry=process.telemetry, on_fatal=life.fail)
+    health = Server(telemetry=process.telemetry, on_fatal=life.fail, graceful_s=config.graceful_s)
     life.at_end(health.abort)
     health.listen_for_probes(config.health_listeners)
     if process.transport.is_plain:
@@ -59,7 +57,7 @@ async def main(life: ServiceLife) -> None:
         opening = tasks.create_task(_open(config, security, gateway, health, life))
         await life.stopping()
         await health.stop()
-        await asyncio.wait([opening], timeout=GRACE_S + 1)
+        await asyncio.wait([opening], timeout=config.graceful_s + 1)
         for task in (opening, *running):
             task.cancel()
 
@@ -142,7 +140,13 @@ async def _open(
         following.cancel()
         async with asyncio.TaskGroup() as draining:
             for server in servers.values():
-                draining.create_task(server.drain(GRACE_S))
+                draining.create_task(_drain(server, config.graceful_s))
+
+
+async def _drain(server: KafkaServer, graceful_s: float) -> None:
+    """Has the requests under way answered, and tells of those that are not answered in time."""
+    if cut := await server.drain(graceful_s):
+        warn_of_cut(cut, waited_s=graceful_s)
 
 
 def _listening(

@@ -32,6 +32,7 @@ from quorate.runtime.setting_types import (
     principals,
     size,
 )
+from quorate.runtime.stop_settings import StopSettings
 from quorate.runtime.transport_settings import GRPC_PROTOCOLS, KEYSTORE, PLAINTEXT, SSL, TRUSTSTORE
 from services.gateway.security import ListenerSettings
 
@@ -45,7 +46,7 @@ CONNECTIONS_PER_IP_MAX: Final = 2_500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayConfig:
+class GatewayConfig(StopSettings):
     """The settings of one gateway."""
 
     node_id: int = setting("node.id", integer(0, INT32_MAX), "The id of this node: that of the quorum node beside it.")

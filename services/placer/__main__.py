@@ -14,7 +14,7 @@ from services.placer.config import PlacerConfig
 from services.placer.servicer import PlacerService
 
 STREAMS_END_S: Final = 1.0
-"""How long (s) a placer that stops goes on to answer: a controller keeps its stream open, and a request takes 1 ms."""
+"""How long (s) a placer that stops answers in streams: a controller keeps its own open, and a request takes 1 ms."""
 
 
 async def main(life: ServiceLife) -> None:
@@ -23,7 +23,7 @@ async def main(life: ServiceLife) -> None:
     process = ServiceProcess(life, "placer", config, transport_of(config))
     server = process.server(config, guard=guard_of(config, process.transport))
     server.add("kraft.service.Placer", add_PlacerServicer_to_server, PlacerService())
-    await process.serve(server, partial(server.set_ready, True), stop=partial(server.stop, grace_s=STREAMS_END_S))
+    await process.serve(server, partial(server.set_ready, True), stop=partial(server.stop, streams_s=STREAMS_END_S))
 
 
 if __name__ == "__main__":

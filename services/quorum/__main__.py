@@ -55,8 +55,8 @@ log = logger(__name__)
 RECEIVE_BYTES_MAX: Final = 16 << 20
 """Largest gRPC message that is received: a batch of 8 MiB, and room for the rest of the message."""
 DRAIN_S: Final = 0.2
-RELEASE_S: Final = 2.0
-"""Longest wait (s) of a stopping leader for its voters' answers to the resignation; a dead voter never answers."""
+STREAMS_END_S: Final = 1.0
+"""How long (s) streams go on once calls are refused: other nodes and the controller keep theirs open."""
 QUIET: Final = ("kraft.service.Quorum", "kraft.service.RaftClient")
 """Services whose calls begin no traces: they never end, and a trace begins at a client's request."""
 
@@ -133,7 +133,7 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
         await life.stopping()
         for task in running:
             task.cancel()
-        await _stop(core, handing_over, server, driver)
+        await _stop(core, handing_over, server, driver, graceful_s=config.graceful_s)
         await peers.close()
         await peer.close()
 
@@ -260,20 +260,18 @@ def _kafka_wires(config: QuorumConfig) -> dict[str, PeerWire]:
         raise ConfigError([f"controller.quorum.peer.config = {config.peer_properties}: {problem}"]) from None
 
 
-async def _stop(core: Raft, handing_over: HandingOver, server: Server, driver: QuorumDriver) -> None:
+async def _stop(
+    core: Raft, handing_over: HandingOver, server: Server, driver: QuorumDriver, *, graceful_s: float
+) -> None:
     """Ends the leadership, so that a follower takes over before this node is gone, then the calls and the driver."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + graceful_s
     handing_over.end(core.role.epoch)
-    await _released(core)
-    await server.stop(drain_s=DRAIN_S, grace_s=1.0)
+    await handing_over.released(graceful_s)
+    left_s = max(deadline - loop.time(), min(STREAMS_END_S, graceful_s))
+    await server.stop(drain_s=DRAIN_S, grace_s=left_s, streams_s=STREAMS_END_S)
     driver.stop()
     await driver.stopped()
-
-
-async def _released(core: Raft) -> None:
-    """Waits until the voters have answered the resignation, at most 2 s."""
-    deadline = asyncio.get_running_loop().time() + RELEASE_S
-    while not core.is_released and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110  # the core has no events
-        await asyncio.sleep(RELEASE_S / 100)
 
 
 if __name__ == "__main__":

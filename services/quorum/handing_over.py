@@ -10,16 +10,19 @@ stops, and whoever takes over has to stop later. Not in Kafka, whose leader name
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId
 from quorate.raft.messages import TransferLeadershipRequest
-from quorate.raft.roles import Leader, Progress
+from quorate.raft.roles import Leader, Progress, Resigned
 from quorate.runtime.logs import logger
+from quorate.runtime.stop_settings import STOP_TIMEOUT
 from services.quorum.driver import QuorumDriver
 
 log = logger(__name__)
+
+POLL_S: Final = 0.02
 
 
 class HandingOver:
@@ -68,6 +71,22 @@ class HandingOver:
         self._driver.hear(
             TransferLeadershipRequest(to=successor, epoch=epoch, timeout_ms=self._patience_ms, reply_to=answered)
         )
+
+    async def released(self, within_s: float) -> None:
+        """Waits until all voters know of the resignation, at most `within_s`: a dead voter never answers."""
+        core, loop = self._driver.core, asyncio.get_running_loop()
+        deadline = loop.time() + within_s
+        while not core.is_released and loop.time() < deadline:  # noqa: ASYNC110  # the core has no events
+            await asyncio.sleep(POLL_S)
+        if not core.is_released:
+            acknowledged = core.role.acknowledged if isinstance(core.role, Resigned) else frozenset()
+            log.warning(
+                "goes without the answers of voters to its resignation",
+                epoch=core.role.epoch,
+                voters=sorted(core.log.voters.latest.ids - {core.node.id} - acknowledged),
+                waited_s=within_s,
+                setting=STOP_TIMEOUT,
+            )
 
     def successor(self, role: Leader) -> NodeId | None:
         """Returns the voter in contact that began to fetch last, and after the election; None if all did then."""

@@ -233,8 +233,9 @@ def test_a_pod_has_the_time_that_its_processes_take_to_stop(objects: list[Json])
                 assert spec["terminationGracePeriodSeconds"] > waits + STOP_TIMEOUT_S + 5, name
 
 
-def test_a_grace_period_without_that_time_is_refused() -> None:
-    done = template({"preStopSeconds": 20})
+@pytest.mark.parametrize("values", [{"preStopSeconds": 20}, {"gracefulShutdownSeconds": 15}], ids=str)
+def test_a_grace_period_without_that_time_is_refused(values: Json) -> None:
+    done = template(values)
 
     assert 0 != done.returncode
     assert "terminationGracePeriodSeconds = 45" in done.stderr

@@ -18,7 +18,7 @@ from tests.fuzz.voters import restore_voters
 TOPICS: Final = ("orders", "clicks")
 TROUBLE: Final = (
     "Traceback", "unexpected error", "never retrieved", "fatal:", "Exception in callback", "Assertion",
-    "handler failed", "what answers it failed",
+    "handler failed",
 )  # fmt: skip
 """What the log of a process has if something went wrong in it that nobody meant."""
 READY_WITHIN_S: Final = 180.0

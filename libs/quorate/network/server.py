@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -129,11 +130,12 @@ class KafkaServer:
     def begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         return self._tasks.create_task(work)
 
-    async def drain(self, grace_s: float) -> None:
-        """Accepts no more connections, and waits at most `grace_s` for the answers that are under way."""
+    async def drain(self, grace_s: float) -> Counter[str]:
+        """Accepts no more connections; returns by API what has no answer after `grace_s`, and waits no longer."""
         self.close()
         if under_way := [task for driver in self._open for task in driver.answering]:
             await asyncio.wait(under_way, timeout=grace_s)
+        return Counter([what for driver in self._open for what in driver.answering.values()])
 
     def abort_all(self) -> None:
         """Ends every connection."""
@@ -183,7 +185,7 @@ class _Driver(asyncio.BufferedProtocol):
             wall_ms=self._listening.wall_ms,
         )
         self._tls = TlsServer(self._listening.tls()) if self._listening.tls is not None else None
-        self.answering: set[asyncio.Task[None]] = set()
+        self.answering: dict[asyncio.Task[None], str] = {}  # with the API's name
         self._transport: asyncio.Transport | None = None
         self._may_write = True
         self._reads = True
@@ -191,13 +193,8 @@ class _Driver(asyncio.BufferedProtocol):
         self._idle: asyncio.TimerHandle | None = None
         self._admitted = False
         self._closing = False
-        self.client = ConnectedClient(
-            host="",
-            port=0,
-            software=self._connection.software,
-            is_tls=self._tls is not None,
-            listener=self._listening.name,
-        )
+        software, is_tls, name = self._connection.software, self._tls is not None, self._listening.name
+        self.client = ConnectedClient(host="", port=0, software=software, is_tls=is_tls, listener=name)
 
     # -- what asyncio calls
 
@@ -287,11 +284,11 @@ class _Driver(asyncio.BufferedProtocol):
             event = Close(reason=f"what answers a request by itself failed: {problem!r}")
         match event:
             case Request() as request:
-                self._begin(f"{request.api.name}: the handler failed", partial(self._answer, request))
+                self._begin(request.api.name, partial(self._answer, request))
             case LargeRequest() as large:
-                self._begin(f"{large.api.name}: the handler failed", partial(self._answer_large, large))
+                self._begin(large.api.name, partial(self._answer_large, large))
             case Evaluate() as evaluate:
-                self._begin("a login: what answers it failed", partial(self._evaluate, evaluate))
+                self._begin("a login", partial(self._evaluate, evaluate))
             case Close() as close:
                 self._end(close)
                 return
@@ -318,19 +315,19 @@ class _Driver(asyncio.BufferedProtocol):
         self._end(Close(reason=reason))
         self.abort()
 
-    def _begin(self, fault: str, work: Callable[[], Awaitable[None]]) -> None:
-        task = self._server.begin(self._guarded(fault, work))
-        self.answering.add(task)
-        task.add_done_callback(self.answering.discard)
+    def _begin(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
+        task = self._server.begin(self._guarded(what, work))
+        self.answering[task] = what
+        task.add_done_callback(self.answering.pop)
 
-    async def _guarded(self, fault: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def _guarded(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
         """Does the work. A fault in it, or in what it begins, ends this connection only."""
         try:
             await work()
         except Unanswerable as why:
             self._end(Close(reason=str(why)))
         except Exception as problem:  # a fault of ours, of which other connections know nothing
-            self._end(Close(reason=f"{fault}: {problem!r}"))
+            self._end(Close(reason=f"{what}: the handler failed: {problem!r}"))
 
     async def _answer(self, request: Request) -> None:
         client = replace(self.client, software=self._connection.software)

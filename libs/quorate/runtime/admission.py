@@ -7,12 +7,13 @@ open for ever, so only a part of each limit may be streams: there is always room
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from quorate.errors import ApiError, ErrorCode
 
-__all__ = ["DEFAULT_LIMITS", "Admission", "CallLimits", "Ledger"]
+__all__ = ["DEFAULT_LIMITS", "Admission", "CallLimits", "Ledger", "MethodLedger"]
 
 HEALTH: Final = "health"
 REQUESTS: Final = "requests"
@@ -121,14 +122,43 @@ def _decrease(counts: dict[str, int], ip: str) -> None:
         del counts[ip]
 
 
+class MethodLedger:
+    """The calls of one method, in the count of their purpose."""
+
+    __slots__ = ("_of_purpose", "unary")
+
+    def __init__(self, of_purpose: Ledger) -> None:
+        self._of_purpose = of_purpose
+        self.unary = 0
+        """The calls under way that are no streams."""
+
+    def enter(self, peer: str, *, is_stream: bool) -> str:
+        """As `Ledger.enter`."""
+        ip = self._of_purpose.enter(peer, is_stream=is_stream)
+        self.unary += not is_stream
+        return ip
+
+    def leave(self, ip: str, *, is_stream: bool) -> None:
+        """Counts the end of a call."""
+        self._of_purpose.leave(ip, is_stream=is_stream)
+        self.unary -= not is_stream
+
+
 class Admission:
     """The call limits of one server: one count for each purpose."""
 
     def __init__(self, limits: CallLimits) -> None:
         self._limits = limits
         self._ledgers: dict[str, Ledger] = {}
+        self._of_methods: dict[str, MethodLedger] = {}
 
-    def ledger(self, method: str) -> Ledger:
+    def ledger(self, method: str) -> MethodLedger:
         """Returns the count for calls of the method `pkg.Service/Method`, by its purpose."""
         purpose = _METHODS.get(method) or _SERVICES.get(method.rpartition("/")[0], REQUESTS)
-        return self._ledgers.setdefault(purpose, Ledger(purpose, self._limits))
+        of_purpose = self._ledgers.setdefault(purpose, Ledger(purpose, self._limits))
+        return self._of_methods.setdefault(method, MethodLedger(of_purpose))
+
+    @property
+    def under_way(self) -> Mapping[str, int]:
+        """How many calls of each method are under way; no streams, which may stay for ever."""
+        return {method: ledger.unary for method, ledger in self._of_methods.items() if ledger.unary}

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from quorate.runtime.admission import DEFAULT_LIMITS, CallLimits
 from quorate.runtime.config import setting
 from quorate.runtime.setting_types import integer
+from quorate.runtime.stop_settings import StopSettings
 
 __all__ = ["CallSettings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallSettings:
+class CallSettings(StopSettings):
     """The call limits in a service's Config, as a base class. Health, peers, heartbeats … are counted apart."""
 
     max_calls: int = setting(

@@ -17,7 +17,7 @@ import grpc
 from google.protobuf.message import Message
 
 from quorate.errors import ApiError, Corrupt, ErrorCode
-from quorate.runtime.admission import DEFAULT_LIMITS, Admission, CallLimits, Ledger
+from quorate.runtime.admission import DEFAULT_LIMITS, Admission, CallLimits, MethodLedger
 from quorate.runtime.call_login import LogIn, set_login
 from quorate.runtime.decoding import Decode, Encode, checked, decoder, encoder
 from quorate.runtime.logs import logger
@@ -136,6 +136,11 @@ class Door:
         self.unary_methods: dict[str, UnaryMethod] = {}
         """The unary methods that are wrapped so far, by `pkg.Service/Method`."""
 
+    @property
+    def under_way(self) -> Mapping[str, int]:
+        """How many calls of each method are under way, streams left out."""
+        return self._admission.under_way
+
     def wrap(self, service: str, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
         """Returns the handlers of a service, wrapped, by method name."""
         return {method: self._wrap(f"{service}/{method}", handler) for method, handler in handlers.items()}
@@ -178,7 +183,7 @@ class Door:
         method: str,
         behavior: Answer,
         take: Take,
-        ledger: Ledger,
+        ledger: MethodLedger,
         guard: Guard | None,
         log_in: LogIn | None,
         *,
@@ -223,7 +228,7 @@ class Door:
         return _leaving_nothing(answer)
 
     def _stream(
-        self, method: str, behavior: Stream, take: Take, ledger: Ledger, guard: Guard | None, log_in: LogIn | None
+        self, method: str, behavior: Stream, take: Take, ledger: MethodLedger, guard: Guard | None, log_in: LogIn | None
     ) -> Answer:
         # A coroutine that writes, not a generator: gRPC would write what a generator yields, and log its own traceback
         # of each write that fails because the caller has gone.

@@ -25,13 +25,15 @@ from quorate.runtime.config import ConfigError, HelpAsked
 from quorate.runtime.daemon_threads import DaemonThreads
 from quorate.runtime.logs import logger
 from quorate.runtime.memory import tune_memory
+from quorate.runtime.stop_settings import GRACEFUL_MS
 
 __all__ = ["CannotListen", "ExitCode", "ServiceLife", "run"]
 
 log = logger(__name__)
 
 STOP_TIMEOUT_S: Final = 30.0
-"""The time in seconds that `main` may take to stop: Kubernetes' default grace period."""
+"""The time in seconds that `main` may take to stop: Kubernetes' default grace period. The default of
+`shutdown.graceful.timeout.ms` is a part of it; what that has more, `main` has more."""
 
 CLOSE_TIMEOUT_S: Final = 5.0
 """The time in seconds that each close function of `at_end` may take."""
@@ -61,12 +63,14 @@ class CannotListen(Exception):
 class ServiceLife:
     """The lifetime of a service process: its `main` waits here for the stop, and may request it."""
 
-    __slots__ = ("_closings", "_failure", "_stop")
+    __slots__ = ("_closings", "_failure", "_stop", "longer_s")
 
     def __init__(self) -> None:
         self._stop = asyncio.Event()
         self._failure: BaseException | None = None
         self._closings: list[Callable[[], Awaitable[None]]] = []
+        self.longer_s = 0.0
+        """What a stop may take beyond `stop_timeout_s` (s)."""
 
     @property
     def is_stopping(self) -> bool:
@@ -87,6 +91,10 @@ class ServiceLife:
     def at_end(self, close: Callable[[], Awaitable[None]]) -> None:
         """Registers a function that closes a resource, such as a server; it is called after `main`, errors or not."""
         self._closings.append(close)
+
+    def give(self, graceful_s: float) -> None:
+        """Gives calls under way so much time (s) to end when the service stops."""
+        self.longer_s = max(0.0, graceful_s - GRACEFUL_MS / 1000)
 
     async def close(self) -> None:
         """Calls the functions registered with `at_end`, last one first."""
@@ -157,6 +165,7 @@ async def _until_done(work: asyncio.Future[None], life: ServiceLife, stop_timeou
     await asyncio.wait((work, asked), return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()
     if not work.done():
+        stop_timeout_s += life.longer_s
         await asyncio.wait((work,), timeout=stop_timeout_s)
     if not work.done():
         work.cancel()

@@ -43,6 +43,8 @@ class _Settings(Protocol):
 
     @property
     def node_id(self) -> NodeId: ...
+    @property
+    def graceful_s(self) -> float: ...
 
 
 def configured(cls: type[C], *, others: Collection[str] = ()) -> C:
@@ -59,6 +61,7 @@ class ServiceProcess:
         self._settings = settings
         self._service, self._instance = service, f"{service}-{settings.node_id}"
         self.transport = transport
+        life.give(settings.graceful_s)
         self.telemetry = Telemetry.start(
             service=service, instance=self._instance, environ=os.environ, transport=transport
         )
@@ -88,6 +91,7 @@ class ServiceProcess:
             guard=guard,
             claims=claims,
             log_in=log_in,
+            graceful_s=settings.graceful_s,
         )
         self._life.at_end(server.abort)
         server.listen_as(settings)

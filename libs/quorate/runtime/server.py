@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final, TypeVar
 
@@ -20,13 +20,14 @@ from quorate.runtime.logs import logger
 from quorate.runtime.multiplexed_calls import SERVICE as MULTIPLEXED
 from quorate.runtime.multiplexed_calls import MultiplexedCalls
 from quorate.runtime.setting_types import ListenerAddress
+from quorate.runtime.stop_settings import GRACEFUL_MS, STOP_TIMEOUT
 from quorate.runtime.symbols import Symbols
 from quorate.runtime.telemetry import OFF, Telemetry
 from quorate.runtime.transport import PLAIN, Transport
 from quorate.runtime.transport_settings import PLAINTEXT, TransportSettings
 from quorate.runtime.wrapped_server import DEFAULT_SERVER_LIMITS, ServerLimits, WrappedServer
 
-__all__ = ["Server", "ServerLimits"]
+__all__ = ["Server", "ServerLimits", "warn_of_cut"]
 
 log = logger(__name__)
 
@@ -35,6 +36,9 @@ REFLECTION_V1: Final = "grpc.reflection.v1.ServerReflection"
 OTLP: Final = "opentelemetry.proto.collector.trace.v1.TraceService"
 QUIET: Final = frozenset({HEALTH, REFLECTION_V1ALPHA, REFLECTION_V1, OTLP})
 """Services whose calls begin no trace: they are of no interest, and the export of spans would trace itself."""
+
+CUT_S: Final = 10.0
+"""Beyond the time of a stop: gRPC would end the calls by itself then, and they are cut, and counted, before."""
 
 OPEN_TO_ALL: Final = frozenset({HEALTH, REFLECTION_V1ALPHA, REFLECTION_V1, MULTIPLEXED})
 """Services that tell nothing of the cluster but whether it is well and what may be asked: probes have no rights. A
@@ -52,7 +56,8 @@ class Server:
     `quiet` are services that begin no trace, `logged_refusals` full names of methods whose refusals are warnings in the
     log; `on_fatal` gets the errors after which the process must end. By default it speaks in the clear, and everybody
     may call it; `guard` lets in whom it knows, and `claims` has each call under its own node id. Health is served
-    beside the services, and in the clear on a port of its own after `listen_for_probes`.
+    beside the services, and in the clear on a port of its own after `listen_for_probes`. `graceful_s` (s) is how long
+    a stop waits for calls under way.
     """
 
     def __init__(
@@ -67,8 +72,10 @@ class Server:
         guard: Guard | None = None,
         claims: Claims | None = None,
         log_in: LogIn | None = None,
+        graceful_s: float = GRACEFUL_MS / 1000,
     ) -> None:
         self._limits = limits
+        self._graceful_s = graceful_s
         self._make_door = partial(
             Door,
             telemetry,
@@ -79,11 +86,8 @@ class Server:
             calls=limits.calls,
             open_to_all=OPEN_TO_ALL,
         )
-        self._server = WrappedServer(
-            self._make_door(guard=guard, claims=claims, log_in=log_in, refuse=transport.check_not_revoked),
-            limits,
-            transport,
-        )
+        self._door = self._make_door(guard=guard, claims=claims, log_in=log_in, refuse=transport.check_not_revoked)
+        self._server = WrappedServer(self._door, limits, transport)
         self._multiplexed = MultiplexedCalls(
             self._server.unary_methods,
             metadata_bytes_max=limits.metadata_bytes_max,
@@ -174,19 +178,46 @@ class Server:
 
     async def abort(self) -> None:
         """Refuses new calls and ends the others at once. Does nothing after `stop`."""
-        await self._stop(None)
+        self._multiplexed.stop()
+        await self._server.stop(None)
+        await self._stop_probes()
 
-    async def stop(self, *, drain_s: float = 0.0, grace_s: float = 5.0) -> None:
+    async def stop(self, *, drain_s: float = 0.0, grace_s: float | None = None, streams_s: float | None = None) -> None:
         """Shuts down gracefully: reports not ready for `drain_s`, then refuses new calls and lets others end.
 
-        Calls that still run after `grace_s` seconds are cancelled. Probes are answered until then: it is alive.
+        What still runs after `grace_s` seconds, by default the `graceful_s` of the server, is cut; and after
+        `streams_s`, if nothing runs but streams, which their callers keep open. Calls that are cut are a warning in the
+        log. Probes are answered until then: it is alive.
         """
         await self._health.drain()
         await asyncio.sleep(drain_s)
-        await self._stop(grace_s)
-
-    async def _stop(self, grace_s: float | None) -> None:
         self._multiplexed.stop()
-        await self._server.stop(grace_s)
+        grace_s = self._graceful_s if grace_s is None else grace_s
+        async with asyncio.TaskGroup() as tasks:
+            ending = tasks.create_task(self._server.stop(grace_s + CUT_S))
+            await self._until_cut(ending, grace_s, grace_s if streams_s is None else min(streams_s, grace_s))
+            await self._server.stop(None)
+        await self._stop_probes()
+
+    async def _until_cut(self, ending: asyncio.Task[None], grace_s: float, streams_s: float) -> None:
+        """Waits for the end of all calls, but not beyond the given times."""
+        await asyncio.wait([ending], timeout=streams_s)
+        if self._door.under_way:
+            await asyncio.wait([ending], timeout=grace_s - streams_s)
+        if not ending.done() and (cut := self._door.under_way):
+            warn_of_cut(cut, waited_s=grace_s)
+
+    async def _stop_probes(self) -> None:
         if self._for_probes is not None:
             await self._for_probes.stop(None)
+
+
+def warn_of_cut(calls: Mapping[str, int], *, waited_s: float) -> None:
+    """Writes to the log that a stop was over before so many calls, by what they are."""
+    log.warning(
+        "calls are cut: they have not ended within the time of a stop",
+        waited_s=round(waited_s, 3),
+        calls=sum(calls.values()),
+        of=",".join(f"{name.rpartition('/')[2]}:{count}" for name, count in sorted(calls.items())),
+        setting=STOP_TIMEOUT,
+    )

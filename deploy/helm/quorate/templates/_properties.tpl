@@ -88,6 +88,7 @@ RULE:^CN=([^,]+)$/$1/,DEFAULT
   "ssl.principal.mapping.rules" (include "quorate.principalMappingRules" .root)
   "authorizer.class.name" "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
   "super.users" (include "quorate.superUsers" .root)
+  "shutdown.graceful.timeout.ms" (mul 1000 (int .root.Values.gracefulShutdownSeconds) | toString)
 -}}
 {{- with include "quorate.processRules" . -}}
 {{- $_ := set $common "principal.process.mapping.rules" . -}}
