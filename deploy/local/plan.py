@@ -25,6 +25,8 @@ class ProcessHost:
 
 
 HERE: Final = ProcessHost()
+STOP_MS: Final = "2000"
+"""`shutdown.graceful.timeout.ms`: a leader whose voters were killed waits so long for their answers, as in Kafka."""
 OWN_LISTENER: Final = "QUORUM"
 """The listener for gRPC of a quorum node that announces its gateway's, which has the name that Kafka's nodes know."""
 CLIENTS: Final = "clients"
@@ -266,6 +268,7 @@ def _gateways(nodes: Sequence[_Node], ports: Iterator[int], heartbeat: str) -> t
             "node.id": str(node.id),
             "listeners": f"CONTROLLER://{at[node.id]}",
             "grpc.security.protocol": "PLAINTEXT",
+            "shutdown.graceful.timeout.ms": STOP_MS,
             "health.listeners": f"HEALTH://{node.place.host}:{port}",
             "quorum.endpoint": node.quorum,
             "controller.endpoint": node.controller,
@@ -283,6 +286,7 @@ def _process(service: str, node_id: int, port: int, settings: dict[str, str], pl
         "node.id": str(node_id),
         "listeners": f"{listener}://{place.host}:{port}",
         "listener.security.protocol.map": f"{listener}:PLAINTEXT",
+        "shutdown.graceful.timeout.ms": STOP_MS,
     }
     return Process(
         service=service, name=f"{service}-{node_id}", port=port, settings={**common, **settings}, place=place
