@@ -16,7 +16,7 @@ from tests.network.test_observer import LOOPBACK, Partition, Script, answer, lis
 CHECKPOINT = "00000000000000000007-0000000001.checkpoint"
 
 
-async def shown(tmp_path: Path, *options: object) -> tuple[Ran, str]:
+async def shown(tmp_path: Path, *options: object, command: tuple[str, ...] = ("show",)) -> tuple[Ran, str]:
     """What `image show` says of a controller that has a checkpoint at 7 and one batch after it, and its address."""
     (tmp_path / CHECKPOINT).unlink(missing_ok=True)
     write_checkpoint(tmp_path, ClusterState(), OffsetAndEpoch(epoch=1, offset=7))
@@ -27,7 +27,7 @@ async def shown(tmp_path: Path, *options: object) -> tuple[Ran, str]:
     )
     async with listening(leader) as endpoints:
         where = f"{LOOPBACK}:{endpoints[0][1]}"
-        ran = await asyncio.to_thread(run, "image", "show", "--bootstrap-controller", where, *options)
+        ran = await asyncio.to_thread(run, "image", *command, "--bootstrap-controller", where, *options)
     assert str(Path(tempfile.gettempdir()) / "quorate-") not in ran.out + ran.err
     return ran, where
 
@@ -52,6 +52,12 @@ async def test_a_checkpoint_is_given_by_its_name(tmp_path: Path) -> None:
         ran.document["asOfOffset"],
         ran.document["highWatermark"],
     )
+
+
+async def test_two_states_of_one_fetch_are_compared(tmp_path: Path) -> None:
+    ran, _ = await shown(tmp_path, "--json", command=("diff", "7.."))
+
+    assert (0, 7, 8, []) == (ran.code, *(ran.document[key] for key in ("fromOffset", "toOffset", "rows")))
 
 
 def test_a_controller_that_is_silent_is_told_with_the_limit(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.as_of import read_as_of, reader_of
+from quorate.cli.as_of import AsOf as AsOfValue
+from quorate.cli.as_of import read_as_of, read_range, reader_of
 from quorate.cli.failures import Misused
 
 if TYPE_CHECKING:
@@ -107,15 +108,15 @@ class SqlOutput(StrEnum):
     CSV = "csv"
 
 
-def _loaded(source: Path | LiveQuorum, as_of: int | None, with_open_transaction: bool) -> Loaded:
-    """Returns the state of files or of a live quorum. Raises Failed, Corrupt, OSError."""
+def _loaded(source: Path | LiveQuorum, *as_of: AsOfValue | None, with_open_transaction: bool) -> list[Loaded]:
+    """Returns the state of files or of a live quorum, at each of these. Raises Failed, Corrupt, OSError."""
     if isinstance(source, Path):
         from quorate.cli.offline import load
 
-        return load(source, as_of=as_of, with_open_transaction=with_open_transaction)
+        return [load(source, as_of=each, with_open_transaction=with_open_transaction) for each in as_of]
     from quorate.cli.live import load_live
 
-    return load_live(source, as_of=as_of, with_open_transaction=with_open_transaction)
+    return load_live(source, *as_of, with_open_transaction=with_open_transaction)
 
 
 @storage.command("format")
@@ -271,10 +272,31 @@ def show_image(
     as_json: Json = False,
 ) -> None:
     """Show the cluster's state, from the latest checkpoint and the log after it."""
-    found = _loaded(_source(offline, "--offline", bootstrap_controller, command_config), as_of, with_open_transaction)
+    source = _source(offline, "--offline", bootstrap_controller, command_config)
+    (found,) = _loaded(source, as_of, with_open_transaction=with_open_transaction)
     from quorate.cli.image import show
 
     show(found, as_json=as_json)
+
+
+@image.command("diff")
+def diff_images(
+    between: Annotated[
+        str, typer.Argument(metavar="A..B", help="Two offsets or times; without B, the end. Each as --as-of takes it.")
+    ],
+    offline: Offline = None,
+    bootstrap_controller: Bootstrap = None,
+    command_config: CommandConfig = None,
+    with_open_transaction: WithOpenTransaction = False,
+    as_json: Json = False,
+) -> None:
+    """Show what differs between the cluster's states at two offsets or times."""
+    first, last = read_range(between)
+    source = _source(offline, "--offline", bootstrap_controller, command_config)
+    before, after = _loaded(source, first, last, with_open_transaction=with_open_transaction)
+    from quorate.cli.image_diff import show
+
+    show(before, after, as_json=as_json)
 
 
 @app.command("sql")
@@ -299,7 +321,7 @@ def ask_by_sql(
     source = _source(offline, "--offline", bootstrap_controller, command_config)
     from quorate.cli.sql import ask
 
-    found = _loaded(source, as_of, with_open_transaction)
+    (found,) = _loaded(source, as_of, with_open_transaction=with_open_transaction)
     ask(found, query, output=SqlOutput.JSON if as_json else output, rows_max=rows_max, seconds_max=seconds_max)
 
 

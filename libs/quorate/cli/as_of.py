@@ -9,7 +9,7 @@ from typing import Final
 
 from quorate.cli.failures import Misused
 
-__all__ = ["AsOf", "Moment", "read_as_of", "reader_of"]
+__all__ = ["AsOf", "Moment", "read_as_of", "read_range", "reader_of"]
 
 DIGITS_MAX: Final = 19
 MS_MAX: Final = 253_402_300_799_999
@@ -43,7 +43,7 @@ def reader_of(option: str, what: str = "an offset") -> Callable[[str], int]:
     return read
 
 
-def read_as_of(text: str) -> AsOf:
+def read_as_of(text: str, option: str = "--as-of") -> AsOf:
     """Reads an offset of at most 19 digits, or a time of ISO 8601, which is UTC unless it names another zone.
 
     Raises Misused, naming the value and the rule.
@@ -62,7 +62,19 @@ def read_as_of(text: str) -> AsOf:
     except (ValueError, OverflowError):
         pass
     rule = f"an offset is a number from 0 on, of {DIGITS_MAX} digits at most; a time is like 2026-11-27T03:00:00Z"
-    raise Misused(f"--as-of {_shown(text)}: {rule}")
+    raise Misused(f"{option} {_shown(text)}: {rule}")
+
+
+def read_range(text: str) -> tuple[AsOf, AsOf | None]:
+    """Reads `A..B`, of which each is as `--as-of` takes it; without B, to the end. Raises Misused.
+
+    >>> read_range("10..20"), read_range("10..")
+    ((10, 20), (10, None))
+    """
+    first, dots, last = text.partition("..")
+    if not dots:
+        raise Misused(f"{_shown(text)}: a range is A..B or A.., of offsets or times")
+    return read_as_of(first, "A..B"), read_as_of(last, "A..B") if last else None
 
 
 def _is_offset(text: str) -> bool:

@@ -70,14 +70,17 @@ def dump_live(
         )
 
 
-def load_live(live: LiveQuorum, *, as_of: AsOf | None, with_open_transaction: bool) -> Offline:
-    """Rebuilds the committed state. Raises as `load`, and Failed."""
+def load_live(live: LiveQuorum, *as_of: AsOf | None, with_open_transaction: bool) -> list[Offline]:
+    """Rebuilds the committed state at each of these. Raises as `load`, and Failed."""
     with _fetched(live) as high_watermark:
-        found = load(
-            Path(PARTITION_DIRECTORY), name=live.bootstrap, as_of=as_of, with_open_transaction=with_open_transaction
-        )
-    found.high_watermark = high_watermark
-    found.checkpoint = found.checkpoint and Path(found.checkpoint.name)
+        partition = Path(PARTITION_DIRECTORY)
+        found = [
+            load(partition, name=live.bootstrap, as_of=each, with_open_transaction=with_open_transaction)
+            for each in as_of
+        ]
+    for each in found:
+        each.high_watermark = high_watermark
+        each.checkpoint = each.checkpoint and Path(each.checkpoint.name)
     return found
 
 

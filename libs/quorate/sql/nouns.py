@@ -74,6 +74,8 @@ class Noun:
     key: tuple[str, ...]
     """What a row is looked up by; () for a table of millions of which a question walks the whole."""
     of: Callable[[Image], Iterable[tuple[Sequence[Value], Message]]]
+    row_key: tuple[str, ...] | None = None
+    """What tells a row from all others, if that is not `key`."""
     within: type[Message] | None = None
     """The record that has a list of them, if they are no records of their own."""
     first: tuple[Named, ...] = ()
@@ -91,6 +93,11 @@ class Noun:
         return next(
             each for each in structs if each is not None and each.protobuf.DESCRIPTOR.name == self.record.__name__
         )
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns that tell a row from all others."""
+        return self.key if self.row_key is None else self.row_key
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -179,6 +186,7 @@ NOUNS: Final[Mapping[str, Noun]] = {
             about="the topics",
             record=TopicRecord,
             key=("topic_id",),
+            row_key=("name", "topic_id"),
             of=lambda image: _alone(TopicRecord(topic.name, topic.id) for topic in image.state.topics),
         ),
         Noun(
@@ -186,6 +194,7 @@ NOUNS: Final[Mapping[str, Noun]] = {
             about="each partition, with its replicas, its leader and its in-sync replicas",
             record=PartitionRecord,
             key=(),
+            row_key=("topic", "topic_id", "partition_id"),
             of=_partitions,
             first=(Named("topic", FieldType.STRING, "The topic's name."),),
             words={"leader_recovery_state": {RECOVERED: "RECOVERED", RECOVERING: "RECOVERING"}},
@@ -263,6 +272,7 @@ NOUNS: Final[Mapping[str, Noun]] = {
             about="the next producer id that a broker is given",
             record=ProducerIdsRecord,
             key=("next_producer_id",),
+            row_key=(),
             without=frozenset({"broker_id", "broker_epoch"}),
             of=lambda image: _alone(record for record, _ in image.state.producer_ids.records()),
         ),

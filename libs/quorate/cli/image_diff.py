@@ -1,0 +1,86 @@
+"""`quorate image diff`: the rows that differ between two states, as text or JSON."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+
+from quorate.cli.failures import Failed
+from quorate.cli.offline import Offline
+from quorate.cli.printable import printable
+from quorate.doubles import Double, dumps
+from quorate.sql.difference import Change, Difference, differences
+from quorate.sql.nouns import Image, Value
+
+__all__ = ["show"]
+
+NULL = "-"
+CHANGE_WIDTH = max(map(len, Change))
+SHOWN_MAX = 80
+"""Characters of one value in the text; JSON has all of it."""
+
+
+def show(before: Offline, after: Offline, *, as_json: bool) -> None:
+    """Prints what differs. Raises Failed if the second state is the older one."""
+    if after.as_of_offset < before.as_of_offset:
+        raise Failed(f"{before.as_of_offset}..{after.as_of_offset}: the second offset is below the first")
+    found = differences(*(Image(state=each.state, voters=each.voters) for each in (before, after)))
+    notes = list(dict.fromkeys([*before.notes, *after.notes]))
+    if as_json:
+        sys.stdout.write(dumps(_document(before, after, list(found), notes)) + "\n")
+        return
+    count = 0
+    for each in found:
+        count += 1
+        sys.stdout.write(f"{each.change.value:{CHANGE_WIDTH}}  {each.noun.name} {' '.join(_words(each))}\n")
+    rows = f"{count} row{'s' * (count != 1)}"
+    sys.stdout.write(f"{rows} between offset {before.as_of_offset} and offset {after.as_of_offset}\n")
+    for note in notes:
+        sys.stdout.write(f"note: {printable(note)}\n")
+
+
+def _document(before: Offline, after: Offline, found: list[Difference], notes: list[str]) -> dict[str, object]:
+    return {
+        "fromOffset": before.as_of_offset,
+        "toOffset": after.as_of_offset,
+        "notes": notes,
+        "rows": [
+            {
+                "table": each.noun.name,
+                "key": _in_json(each.key),
+                "change": each.change.value,
+                "before": _in_json(each.before),
+                "after": _in_json(each.after),
+            }
+            for each in found
+        ],
+    }
+
+
+def _in_json(values: Mapping[str, Value]) -> dict[str, object]:
+    return {name: Double(value) if isinstance(value, float) else value for name, value in values.items()}
+
+
+def _words(found: Difference) -> Iterator[str]:
+    if found.key:
+        yield " ".join(map(_text, found.key.values()))
+    if changes := ", ".join(_changes(found)):
+        yield f"({changes})"
+
+
+def _changes(found: Difference) -> Iterator[str]:
+    """Yields what is shown of the columns: of a row that is gone nothing but its key."""
+    if found.change is Change.CHANGED:
+        for name, value in found.before.items():
+            yield f"{name} {_text(value)} → {_text(found.after[name])}"
+    elif found.change is Change.CREATED:
+        for name, value in found.after.items():
+            if value is not None:
+                yield f"{name}={_text(value)}"
+
+
+def _text(value: Value) -> str:
+    if value is None:
+        return NULL
+    shown = printable(str(value)) or '""'
+    return shown if len(shown) <= SHOWN_MAX else f"{shown[:SHOWN_MAX]}…"
