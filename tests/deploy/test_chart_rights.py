@@ -48,7 +48,19 @@ CALLERS: Final = {
 }
 """Of each container, whose certificate is let in as which processes."""
 CALLERS["quorum"]["CN=b/1.x,O=y"] = ("broker",)
-NAMES: Final = ("quorum", "heartbeat", "placer", "observer", "pipeline", "collector", "ann", "CN=b/1.x,O=y", "mallory")
+WITH_THE_ADMINS: Final = {
+    "resize": {("quorum", "quorum")},
+    "test": {
+        ("quorum", "controller"),
+        ("heartbeat", "heartbeat"),
+        ("observer", "observer"),
+        ("collector", "collector"),
+    },
+}
+"""Pods that show the certificate of the admin, and which containers, by their pods, they call."""
+COMPONENT: Final = "app.kubernetes.io/component"
+PODS: Final = ("quorum", "heartbeat", "placer", "observer", "pipeline", "collector")
+NAMES: Final = (*PODS, "ann", "CN=b/1.x,O=y", "mallory")
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +132,50 @@ def test_people_alone_are_super_users(configs: dict[str, Any]) -> None:
     assert {"gateway", *SERVED} == configs.keys()
     assert dict.fromkeys(configs, PEOPLE) == {name: config.super_users for name, config in configs.items()}
     assert {"org.apache.kafka.metadata.authorizer.StandardAuthorizer"} == {each.authorizer for each in configs.values()}
+
+
+def edges(objects: list[Json], direction: str, peers: str) -> set[tuple[str, str, str]]:
+    """By the release's network policies: which pods may call which pods at the port of which container."""
+    ports = {
+        (spec_of(each), port["containerPort"]): container["name"]
+        for each in objects
+        if each["kind"] in ("Deployment", "StatefulSet")
+        for container in each["spec"]["template"]["spec"]["containers"]
+        for port in container["ports"]
+        if port.get("name") not in ("health", "metrics")
+    }
+    found = set()
+    for policy in (each for each in objects if each["kind"] == "NetworkPolicy"):
+        own = policy["spec"]["podSelector"]["matchLabels"][COMPONENT]
+        for rule in policy["spec"][direction]:
+            others = [
+                each["podSelector"]["matchLabels"].get(COMPONENT)
+                for each in rule.get(peers, ())
+                if "podSelector" in each
+            ]
+            for other in (each for each in others if each is not None):
+                caller, target = (other, own) if direction == "ingress" else (own, other)
+                found |= {(caller, target, ports[target, port["port"]]) for port in rule["ports"]}
+    return found
+
+
+def spec_of(workload: Json) -> str:
+    component: str = workload["spec"]["template"]["metadata"]["labels"][COMPONENT]
+    return component
+
+
+@pytest.mark.parametrize(("direction", "peers"), [("ingress", "from"), ("egress", "to")])
+def test_the_network_lets_through_what_some_process_of_a_pod_calls_and_nothing_else(
+    objects: list[Json], direction: str, peers: str
+) -> None:
+    pods = {"controller": "quorum"}  # of other containers they have the same name
+    expected = {
+        (name, pods.get(container, container), container)
+        for container, callers in CALLERS.items()
+        for name, processes in callers.items()
+        if name in PODS and any(called(container, process) for process in processes)
+    }
+    expected |= {(pod, *where) for pod, called_there in WITH_THE_ADMINS.items() for where in called_there}
+    expected |= {(name, "collector", "collector") for name in ("quorum", "heartbeat", "placer", "observer")}  # spans
+
+    assert expected == edges(objects, direction, peers)
