@@ -204,7 +204,7 @@ def test_a_directory_of_the_first_voters_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("offset", "words"), [(12, "ends at offset 11; --as-of 12 lies beyond it"), (4000, "--as-of 4000 lies beyond")]
+    ("offset", "words"), [(12, "ends at offset 11; 12 lies beyond it"), (4000, "4000 lies beyond")]
 )
 def test_refuses_an_offset_beyond_the_end(directory: Path, offset: int, words: str) -> None:
     ran = run("image", "show", "--offline", directory, "--as-of", offset)

@@ -34,7 +34,7 @@ async def shown(tmp_path: Path, *options: object, command: tuple[str, ...] = ("s
 
 async def test_an_offset_out_of_reach_is_out_of_the_controllers_reach(tmp_path: Path) -> None:
     late, where = await shown(tmp_path, "--as-of", 9)
-    assert (1, f"quorate: {where} ends at offset 8; --as-of 9 lies beyond it\n") == (late.code, late.err)
+    assert (1, f"quorate: {where} ends at offset 8; 9 lies beyond it\n") == (late.code, late.err)
 
     at_time, _ = await shown(tmp_path, "--as-of", "2123-01-01", "--json")
     assert (0, 8) == (at_time.code, at_time.document["asOfOffset"])

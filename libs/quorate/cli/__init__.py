@@ -19,6 +19,7 @@ verify          `quorate log verify`: checks all files of a metadata directory
 verify_log      checks segments, indexes and leader epochs
 as_of           `--as-of`: an offset, or a time that the log turns into one
 image_diff      `quorate image diff`: the rows that differ between two states
+history         `quorate history`: what each record changed, of a topic, a broker, a user or all there is
 offline         rebuilds the metadata state from the files of a directory
 image           `quorate image show`: prints that state as tables
 sql             `quorate sql`: one query on that state

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.as_of import AsOf as AsOfValue
-from quorate.cli.as_of import read_as_of, read_range, reader_of
+from quorate.cli.as_of import read_as_of, read_range, reader_of, reader_of_time
 from quorate.cli.failures import Misused
 
 if TYPE_CHECKING:
     from quorate.cli.live import LiveQuorum
     from quorate.cli.offline import Offline as Loaded
+    from quorate.cli.offline import Watch
 
 __all__ = ["app"]
 
@@ -108,15 +109,17 @@ class SqlOutput(StrEnum):
     CSV = "csv"
 
 
-def _loaded(source: Path | LiveQuorum, *as_of: AsOfValue | None, with_open_transaction: bool) -> list[Loaded]:
+def _loaded(
+    source: Path | LiveQuorum, *as_of: AsOfValue | None, with_open_transaction: bool, watch: Watch | None = None
+) -> list[Loaded]:
     """Returns the state of files or of a live quorum, at each of these. Raises Failed, Corrupt, OSError."""
     if isinstance(source, Path):
         from quorate.cli.offline import load
 
-        return [load(source, as_of=each, with_open_transaction=with_open_transaction) for each in as_of]
+        return [load(source, as_of=each, with_open_transaction=with_open_transaction, watch=watch) for each in as_of]
     from quorate.cli.live import load_live
 
-    return load_live(source, *as_of, with_open_transaction=with_open_transaction)
+    return load_live(source, *as_of, with_open_transaction=with_open_transaction, watch=watch)
 
 
 @storage.command("format")
@@ -297,6 +300,34 @@ def diff_images(
     from quorate.cli.image_diff import show
 
     show(before, after, as_json=as_json)
+
+
+@app.command("history")
+def tell_history(
+    subject: Annotated[
+        str | None,
+        typer.Argument(metavar="[topic/NAME|broker/ID|controller/ID|user/NAME|TABLE]", help="Of what; else of all."),
+    ] = None,
+    offline: Offline = None,
+    bootstrap_controller: Bootstrap = None,
+    command_config: CommandConfig = None,
+    since: Annotated[
+        int | None,
+        typer.Option("--from", parser=reader_of_time("--from"), metavar="OFFSET|TIME", help="Changes from it on."),
+    ] = None,
+    until: Annotated[
+        int | None,
+        typer.Option("--to", parser=reader_of_time("--to"), metavar="OFFSET|TIME", help="Changes before it."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Tell what changed, record by record: offset, time, epoch, before and after, and the trace of the request."""
+    from quorate.cli.history import Teller, subject_of
+
+    teller = Teller(subject_of(subject), 0 if since is None else since, as_json=as_json)
+    source = _source(offline, "--offline", bootstrap_controller, command_config)
+    (found,) = _loaded(source, until, with_open_transaction=False, watch=teller)
+    teller.end(found)
 
 
 @app.command("sql")

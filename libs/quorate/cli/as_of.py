@@ -9,7 +9,7 @@ from typing import Final
 
 from quorate.cli.failures import Misused
 
-__all__ = ["AsOf", "Moment", "read_as_of", "read_range", "reader_of"]
+__all__ = ["AsOf", "Moment", "read_as_of", "read_range", "reader_of", "reader_of_time"]
 
 DIGITS_MAX: Final = 19
 MS_MAX: Final = 253_402_300_799_999
@@ -63,6 +63,11 @@ def read_as_of(text: str, option: str = "--as-of") -> AsOf:
         pass
     rule = f"an offset is a number from 0 on, of {DIGITS_MAX} digits at most; a time is like 2026-11-27T03:00:00Z"
     raise Misused(f"{option} {_shown(text)}: {rule}")
+
+
+def reader_of_time(option: str) -> Callable[[str], AsOf]:
+    """Returns a parser for the value of `option`, an offset or a time; it raises Misused with the value."""
+    return lambda text: read_as_of(text, option)
 
 
 def read_range(text: str) -> tuple[AsOf, AsOf | None]:

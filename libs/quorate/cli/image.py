@@ -16,7 +16,7 @@ from quorate.cli.printable import printable
 from quorate.doubles import dumps
 from quorate.nouns import uuid_text
 
-__all__ = ["columns", "document", "lines", "show"]
+__all__ = ["columns", "document", "lines", "show", "shown_time"]
 
 Json = Mapping[str, Any]  # Any: JSON values
 Row = Sequence[object]
@@ -97,7 +97,7 @@ def lines(found: Offline) -> Iterator[str]:
 
 
 def _where(found: Offline) -> Iterator[str]:
-    when = NOTHING if found.last_timestamp is None else _time(found.last_timestamp)
+    when = NOTHING if found.last_timestamp is None else shown_time(found.last_timestamp)
     yield f"State as of offset {found.as_of_offset}"
     heading: list[Row] = [
         ("from", found.path),
@@ -112,10 +112,10 @@ def _where(found: Offline) -> Iterator[str]:
     yield from columns([*heading, *(("note", note) for note in found.notes)])
 
 
-def _time(ms: int) -> str:
+def shown_time(ms: int) -> str:
     """Formats ms since 1970 as ISO 8601 in UTC; a number that is in no year from 1 to 9999 stays a number.
 
-    >>> _time(1 << 62)
+    >>> shown_time(1 << 62)
     '4611686018427387904 ms since 1970'
     """
     try:

@@ -12,7 +12,7 @@ from quorate.doubles import Double, dumps
 from quorate.sql.difference import Change, Difference, differences
 from quorate.sql.nouns import Image, Value
 
-__all__ = ["show"]
+__all__ = ["in_json", "show", "words"]
 
 NULL = "-"
 CHANGE_WIDTH = max(map(len, Change))
@@ -32,7 +32,7 @@ def show(before: Offline, after: Offline, *, as_json: bool) -> None:
     count = 0
     for each in found:
         count += 1
-        sys.stdout.write(f"{each.change.value:{CHANGE_WIDTH}}  {each.noun.name} {' '.join(_words(each))}\n")
+        sys.stdout.write(f"{each.change.value:{CHANGE_WIDTH}}  {each.noun.name} {' '.join(words(each))}\n")
     rows = f"{count} row{'s' * (count != 1)}"
     sys.stdout.write(f"{rows} between offset {before.as_of_offset} and offset {after.as_of_offset}\n")
     for note in notes:
@@ -47,21 +47,23 @@ def _document(before: Offline, after: Offline, found: list[Difference], notes: l
         "rows": [
             {
                 "table": each.noun.name,
-                "key": _in_json(each.key),
+                "key": in_json(each.key),
                 "change": each.change.value,
-                "before": _in_json(each.before),
-                "after": _in_json(each.after),
+                "before": in_json(each.before),
+                "after": in_json(each.after),
             }
             for each in found
         ],
     }
 
 
-def _in_json(values: Mapping[str, Value]) -> dict[str, object]:
+def in_json(values: Mapping[str, Value]) -> dict[str, object]:
+    """Returns a row's values as JSON has them."""
     return {name: Double(value) if isinstance(value, float) else value for name, value in values.items()}
 
 
-def _words(found: Difference) -> Iterator[str]:
+def words(found: Difference) -> Iterator[str]:
+    """Yields the key of a row, and in brackets what has changed."""
     if found.key:
         yield " ".join(map(_text, found.key.values()))
     if changes := ", ".join(_changes(found)):
@@ -69,14 +71,14 @@ def _words(found: Difference) -> Iterator[str]:
 
 
 def _changes(found: Difference) -> Iterator[str]:
-    """Yields what is shown of the columns: of a row that is gone nothing but its key."""
+    """Yields what is shown of the columns: of a row that has come, or gone, all that it has."""
     if found.change is Change.CHANGED:
         for name, value in found.before.items():
             yield f"{name} {_text(value)} → {_text(found.after[name])}"
-    elif found.change is Change.CREATED:
-        for name, value in found.after.items():
-            if value is not None:
-                yield f"{name}={_text(value)}"
+        return
+    for name, value in (found.after or found.before).items():
+        if value is not None:
+            yield f"{name}={_text(value)}"
 
 
 def _text(value: Value) -> str:

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from quorate.cli.as_of import AsOf
 from quorate.cli.dump import dump
 from quorate.cli.failures import Failed, Misused
-from quorate.cli.offline import Offline, load
+from quorate.cli.offline import Offline, Watch, load
 from quorate.network.client_config import (
     ClientConfig,
     Endpoint,
@@ -70,12 +70,14 @@ def dump_live(
         )
 
 
-def load_live(live: LiveQuorum, *as_of: AsOf | None, with_open_transaction: bool) -> list[Offline]:
+def load_live(
+    live: LiveQuorum, *as_of: AsOf | None, with_open_transaction: bool, watch: Watch | None = None
+) -> list[Offline]:
     """Rebuilds the committed state at each of these. Raises as `load`, and Failed."""
     with _fetched(live) as high_watermark:
         partition = Path(PARTITION_DIRECTORY)
         found = [
-            load(partition, name=live.bootstrap, as_of=each, with_open_transaction=with_open_transaction)
+            load(partition, name=live.bootstrap, as_of=each, with_open_transaction=with_open_transaction, watch=watch)
             for each in as_of
         ]
     for each in found:

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
+from typing import Protocol
 
+from kraft import Message
 from quorate.cli.as_of import AsOf, Moment
 from quorate.cli.failures import Failed
 from quorate.cli.lost_scram import lost_credentials
@@ -40,7 +42,7 @@ from quorate.storage.snapshots import SnapshotReader
 from quorate.wire.batch import BatchHeader, batches, data_values, records
 from quorate.wire.codec import decode
 
-__all__ = ["Offline", "load"]
+__all__ = ["Offline", "Watch", "load"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,10 +64,31 @@ class Offline:
     transaction: Transaction | None = None
     high_watermark: Offset | None = None
     notes: list[str] = field(default_factory=list)
+    watch: Watch | None = None
+
+
+class Watch(Protocol):
+    """Sees the records of a log, from `since` on, while a state is rebuilt from them."""
+
+    since: AsOf
+
+    def begin(self, found: Offline) -> None:
+        """Called with the state before the log, or before what follows its checkpoint."""
+
+    def before(self, found: Offline, header: BatchHeader, record: Message, offset: Offset) -> None:
+        """Called before the record at `offset` is applied."""
+
+    def after(self, found: Offline, header: BatchHeader, offset: Offset) -> None:
+        """Called after the record at `offset` is applied, or a control record."""
 
 
 def load(
-    path: Path, *, name: str | None = None, as_of: AsOf | None = None, with_open_transaction: bool = False
+    path: Path,
+    *,
+    name: str | None = None,
+    as_of: AsOf | None = None,
+    with_open_transaction: bool = False,
+    watch: Watch | None = None,
 ) -> Offline:
     """Rebuilds the state from a directory, a checkpoint or a log, with all records below `as_of` (None: all records).
 
@@ -73,12 +96,15 @@ def load(
 
     `name` is what the source is called in place of its path.
     Records of an open transaction are applied only `with_open_transaction`, as Kafka publishes them only at its end.
+    A `watch` sees the records from its `since` on: then the state is rebuilt from before that if the files allow it.
     Raises Failed if the files do not reach `as_of`, or lack offsets below it; Corrupt for damage before it; OSError.
     """
-    found = Offline(path=name or path)
+    found = Offline(path=name or path, watch=watch)
     source = metadata_directory(path).partition if path.is_dir() else path
     if isinstance(as_of, Moment):
         as_of = _at(as_of, source, found)
+    if watch is not None and isinstance(watch.since, Moment):
+        watch.since = _at(watch.since, source, found)
     found = _load_directory(source, found, as_of) if path.is_dir() else _load_file(source, found, as_of)
     _require_reached(found, as_of)
     found.transaction = found.state.transactions.open
@@ -160,7 +186,17 @@ def _load_directory(partition: Path, found: Offline, as_of: Offset | None) -> Of
         # It is read for the first voters only: its records are also written to the log (KIP-853, Kafka 4.4).
         found = _with_checkpoint(checkpoint_file(partition, BOOTSTRAP_ID), found, with_state=False)
     usable = [each for each in checkpoints if each != BOOTSTRAP_ID and (as_of is None or each.offset <= as_of)]
+    if found.watch is not None:
+        usable = _from_before(found.watch.since, usable, segment_bases(partition))
     return _load_from(partition, usable, found, as_of) if usable else _load_from_beginning(partition, found, as_of)
+
+
+def _from_before(since: AsOf, usable: list[OffsetAndEpoch], bases: list[Offset]) -> list[OffsetAndEpoch]:
+    """Returns the checkpoints from which a watch sees the most: those before `since`, or else the first with a log."""
+    before = [each for each in usable if isinstance(since, int) and each.offset <= since]
+    if before or not bases or bases[0] == 0:
+        return before
+    return [each for each in usable if each.offset >= bases[0]][:1]
 
 
 def _load_from(partition: Path, usable: list[OffsetAndEpoch], found: Offline, as_of: Offset | None) -> Offline:
@@ -251,6 +287,8 @@ class _Tail:
         self._found = found
         self._from = found.as_of_offset
         self._until: float = float("inf") if as_of is None else as_of
+        if found.watch is not None:
+            found.watch.begin(found)
 
     def segment(self, path: Path, course: ScanPosition, *, is_last: bool) -> None:
         """Applies one segment. Raises Corrupt for damage before the wanted offset; damage after it is ignored."""
@@ -287,6 +325,8 @@ class _Tail:
                     kind, _, _ = control_of(record)
                     if record.offset < self._until:
                         _take_control(found, kind, record.value or b"")
+                        if found.watch is not None:
+                            found.watch.after(found, header, record.offset)
                 end = int(min(header.next_offset, self._until))
             else:
                 end = self._data(data, position, header)
@@ -305,9 +345,17 @@ class _Tail:
             if offset >= self._until:
                 break
             if offset >= self._from:
-                self._found.state.apply(decode_record(value), offset)
+                self._apply(decode_record(value), offset, header)
             offset += 1
         return offset
+
+    def _apply(self, record: Message, offset: Offset, header: BatchHeader) -> None:
+        found = self._found
+        if found.watch is not None:
+            found.watch.before(found, header, record, offset)
+        found.state.apply(record, offset)
+        if found.watch is not None:
+            found.watch.after(found, header, offset)
 
 
 def _take_control(found: Offline, kind: int, value: bytes) -> None:
@@ -330,4 +378,4 @@ def _require_reached(found: Offline, as_of: Offset | None) -> None:
     if found.as_of_offset > as_of:
         raise Failed(f"{found.path} begins with the state at offset {found.as_of_offset}; {as_of} lies before it")
     if found.as_of_offset < as_of:
-        raise Failed(f"{found.path} ends at offset {found.as_of_offset}; --as-of {as_of} lies beyond it")
+        raise Failed(f"{found.path} ends at offset {found.as_of_offset}; {as_of} lies beyond it")

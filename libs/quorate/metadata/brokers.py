@@ -101,6 +101,11 @@ class Brokers:
         for broker in self:
             yield _as_record(broker, metadata_version), version
 
+    def record(self, broker_id: NodeId, metadata_version: int) -> RegisterBrokerRecord | None:
+        """Returns the registration record of one broker, as `records` yields it; None if it is not registered."""
+        broker = self.get(broker_id)
+        return None if broker is None else _as_record(broker, metadata_version)
+
     def register(self, record: RegisterBrokerRecord, offset: Offset) -> None:
         """Adds or replaces a broker's registration. Raises ReplayFault if another broker owns one of its log dirs."""
         assert offset >= 0, (record, offset)

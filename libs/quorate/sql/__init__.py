@@ -3,6 +3,7 @@
 comments           what each field is, from the comments of the protos
 nouns              the tables: from which records their columns come, and which rows a state has
 difference         what differs between two states, row by row
+touched            the rows that a record may change, so that a log can be followed
 tables             the same as SQLAlchemy's tables
 views              the questions that are asked again and again, as SQL
 database           a state in SQLite, and a query on it: read only, bounded

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from quorate.sql.nouns import NOUNS, Image, Noun, Value, rows
+from quorate.sql.nouns import NOUNS, Image, Noun, Row, Value, rows
 
-__all__ = ["Change", "Difference", "differences"]
+__all__ = ["Change", "Difference", "compared", "differences"]
 
 
 class Change(StrEnum):
@@ -41,13 +41,14 @@ def differences(before: Image, after: Image) -> Iterator[Difference]:
     A secret is in no table, so that a password which was changed to another one makes no difference.
     """
     for noun in NOUNS.values():
-        yield from _of(noun, before, after)
+        yield from compared(noun, rows(noun, before), rows(noun, after))
 
 
-def _of(noun: Noun, before: Image, after: Image) -> Iterator[Difference]:
+def compared(noun: Noun, before: Iterable[Row], after: Iterable[Row]) -> Iterator[Difference]:
+    """Yields what differs between rows of one table, in the order of their keys."""
     names = [each.name for each in noun.columns]
     places = [names.index(name) for name in noun.identity]
-    old, new = _by_key(noun, places, before), _by_key(noun, places, after)
+    old, new = _by_key(places, before), _by_key(places, after)
     changed = (key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
     for key in sorted(changed, key=_in_order):
         was, now = (_others(names, places, each.get(key)) for each in (old, new))
@@ -62,11 +63,11 @@ def _of(noun: Noun, before: Image, after: Image) -> Iterator[Difference]:
 Key = tuple[Value, ...]
 
 
-def _by_key(noun: Noun, places: Sequence[int], image: Image) -> dict[Key, tuple[Value, ...]]:
+def _by_key(places: Sequence[int], of: Iterable[Row]) -> dict[Key, Row]:
     """Returns the rows by key. What a log made by hand has twice is told apart by a number after the key."""
-    found: dict[Key, tuple[Value, ...]] = {}
+    found: dict[Key, Row] = {}
     again: Counter[Key] = Counter()
-    for row in rows(noun, image):
+    for row in of:
         key: Key = tuple(row[place] for place in places)
         if key in found:
             again[key] += 1
@@ -79,7 +80,7 @@ def _in_order(key: Key) -> list[tuple[bool, int | float, str]]:
     return [(each is None, 0, each) if isinstance(each, str) else (each is None, each or 0, "") for each in key]
 
 
-def _others(names: Sequence[str], places: Sequence[int], row: tuple[Value, ...] | None) -> dict[str, Value]:
+def _others(names: Sequence[str], places: Sequence[int], row: Row | None) -> dict[str, Value]:
     if row is None:
         return {}
     return {name: value for place, (name, value) in enumerate(zip(names, row, strict=True)) if place not in places}

@@ -41,7 +41,7 @@ from quorate.sql.comments import comment_of
 from quorate.wire.json_names import json_name
 from quorate.wire.schema import Field, FieldType, Layout, layout_of
 
-__all__ = ["NOUNS", "Image", "Named", "Noun", "Value", "rows"]
+__all__ = ["NOUNS", "Image", "Named", "Noun", "Row", "Value", "rows", "rows_of"]
 
 Value: TypeAlias = int | float | str | None
 """A value as the database has it."""
@@ -118,12 +118,21 @@ class Noun:
         return FieldType.STRING if each.name in self.words else each.kind
 
 
-def rows(noun: Noun, image: Image) -> Iterator[tuple[Value, ...]]:
+Row: TypeAlias = tuple[Value, ...]
+"""The values of a row, in the order of its table's columns."""
+
+
+def rows(noun: Noun, image: Image) -> Iterator[Row]:
     """Yields the rows of a table, in the order of a checkpoint."""
+    return rows_of(noun, noun.of(image))
+
+
+def rows_of(noun: Noun, found: Iterable[tuple[Sequence[Value], Message]]) -> Iterator[Row]:
+    """Yields the rows of some records, each with the values of the columns before its own."""
     fields = noun.fields
     converters = [_converter(each, noun.words.get(each.name)) for each in fields]
     names = [each.name for each in fields]
-    for first, record in noun.of(image):
+    for first, record in found:
         values = [getattr(record, name) for name in names]
         yield (
             *first,
