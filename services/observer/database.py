@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import sqlalchemy as sa
@@ -21,6 +22,13 @@ RULE: Final = (
     "a URL of SQLite or PostgreSQL as SQLAlchemy spells it, sqlite:////path or postgresql+psycopg://user@host/name, "
     "with %40 for an @ in a password, and the driver that it names installed"
 )
+
+REFUSED: Final = re.compile(
+    r'password authentication failed|no password supplied|no pg_hba\.conf entry|(database|role) ".*" does not exist'
+    r"|permission denied for (database|schema)|server does not support SSL, but SSL was required"
+)
+"""What PostgreSQL and libpq say to an observer that will not be let in, in English; in another language it counts as
+away. A connection that fails has no SQLSTATE: libpq has no result yet from which it could be read."""
 
 
 def database_url() -> SettingType[str]:
@@ -51,7 +59,8 @@ async def open_store(store: SpanStore, url: str) -> None:
         await store.open()
     except sa.exc.DBAPIError as error:
         reason = " ".join(str(error.orig).split())
-        if isinstance(error, AWAY) and sa.make_url(url).get_backend_name() != "sqlite":
+        is_server = sa.make_url(url).get_backend_name() != "sqlite"
+        if isinstance(error, AWAY) and is_server and not REFUSED.search(reason):
             log.warning("the database of spans is away; until it answers, spans are lost", reason=reason)
             return
         raise ConfigError([f"{SETTING} = {redact('url', url)}: must be a database that we may use: {reason}"]) from None

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from quorate.runtime.loop import ExitCode
 from quorate.traces import SpanData
 from services.observer.spans import SpanStore
 from tests.pipeline.postgres import PASSWORD, absent, postgres
 from tests.pipeline.traces import request, span, stored, write
+from tests.services.across.test_starting import started, with_database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +46,26 @@ def keep(url: str, spans: Sequence[SpanData]) -> None:
         await store.close()
 
     asyncio.run(run())
+
+
+def test_an_observer_that_the_database_does_not_let_in_says_so_and_ends(database: str) -> None:
+    """That is no server that is away, for which it would wait and lose each span."""
+    at, _, rest = database.rpartition("@")
+    wrong = {
+        'password authentication failed for user "observer"': f"postgresql+psycopg://observer:hunter2@{rest}",
+        'database "elsewhere" does not exist': f"{at}@{rest.partition('/')[0]}/elsewhere",
+        "server does not support SSL, but SSL was required": f"{database}?sslmode=require",
+    }
+    ended = {reason: started("observer", *with_database(url)) for reason, url in wrong.items()}
+
+    assert [ExitCode.MISCONFIGURED] * len(wrong) == [each.returncode for each in ended.values()]
+    for reason, each in ended.items():
+        last = each.stderr.splitlines()[-1]
+        assert last.startswith("fatal: 1 problem in the configuration: observer.database.url = "), last
+        assert "must be a database that we may use: " in last
+        assert reason in last
+        assert "hunter2" not in each.stderr
+        assert PASSWORD not in each.stderr
 
 
 def test_spans_of_a_database_are_those_of_a_file(spark: SparkSession, tmp_path: Path, database: str) -> None:
