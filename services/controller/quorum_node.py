@@ -176,6 +176,7 @@ def _of_no_leader(request: DescribeQuorumRequest, why: str) -> DescribeQuorumRes
     error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     nobody: dict[str, Any] = {"error_code": error, "error_message": why, "leader_id": NOBODY, "high_watermark": -1}
     return DescribeQuorumResponse(
+        error_message="",
         topics=[
             topic(
                 topic_name=asked.topic_name,
@@ -184,7 +185,7 @@ def _of_no_leader(request: DescribeQuorumRequest, why: str) -> DescribeQuorumRes
                 ],
             )
             for asked in request.topics
-        ]
+        ],
     )
 
 

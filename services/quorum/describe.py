@@ -36,6 +36,7 @@ def describe_quorum(driver: QuorumDriver, endpoints: NodeEndpoints) -> DescribeQ
     )
     node = DescribeQuorumResponse.Node
     return DescribeQuorumResponse(
+        error_message=None if leads else "",  # as Kafka, whose refusal leaves the field at its default
         topics=[topic(topic_name=METADATA_TOPIC, partitions=[partition])],
         nodes=[
             node(
