@@ -58,8 +58,9 @@ tidy: setup ## the shape of the tree: sizes, names, docstrings
 interop: setup interop-setup ## against Kafka releases (needs a JDK 17 and Maven)
 	@$(RUN) pytest $(PARALLEL) tests/interop tests/conformance tests/cli/test_against_kafka.py tests/storage/test_indexes.py
 
-interop-setup: setup ## fetch the jars of these releases into build/
+interop-setup: setup ## fetch the jars of these releases into build/, and make what their JVMs start faster with
 	@$(RUN) python -m tests.interop.kafka.release
+	@$(RUN) python -m tests.interop.kafka.shared_classes
 
 mixed-faults: setup interop-setup ## faults at random in quorums of our nodes and Kafka controllers, for MINUTES (SEED=)
 	@$(RUN) python -m tests.interop.mixed_faults --minutes $(or $(MINUTES),30) --seed $(or $(SEED),1)

@@ -14,7 +14,19 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-__all__ = ["BUILD", "MAVEN_TIMEOUT_S", "POM", "QUICK", "SERVER", "NotFetched", "jars", "java", "missing", "version"]
+__all__ = [
+    "BUILD",
+    "MAVEN_TIMEOUT_S",
+    "POM",
+    "QUICK",
+    "SERVER",
+    "NotFetched",
+    "jars",
+    "java",
+    "missing",
+    "shared_classes",
+    "version",
+]
 
 HERE: Final = Path(__file__).parent
 POM: Final = HERE / "pom.xml"
@@ -27,6 +39,9 @@ QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Options of a JVM that is there to start soon: it compiles little."""
 SERVER: Final = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 """Those of Kafka's own start scripts: for whoever measures it."""
+
+ONLY_ERRORS: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
+"""A JVM that cannot use an archive of classes goes on without it, and warns on stdout, where a tool's answer is."""
 
 HOW_TO_GET: Final = (
     "a Kafka release needs a JDK 17 and Maven 3.8 (Debian, Ubuntu: `apt-get install openjdk-17-jdk-headless maven`; "
@@ -66,8 +81,17 @@ def jars(pom: Path = POM) -> Path:
             raise NotFetched(f"Maven does not fetch Kafka {version(pom)}: {problem}") from None
         if ran.returncode:
             raise NotFetched(f"Maven does not fetch Kafka {version(pom)}:\n{ran.stdout}{ran.stderr}")
+        shared_classes(pom).unlink(missing_ok=True)
         (directory / "complete").write_text(pom.read_text())
     return directory
+
+
+def shared_classes(pom: Path = POM) -> Path:
+    """Returns where the release's archive of loaded classes (JEP 350) is, once somebody has made one.
+
+    A JVM with it starts with two thirds of the CPU time.
+    """
+    return BUILD / f"kafka-{version(pom)}" / "classes.jsa"
 
 
 def java(
@@ -81,11 +105,13 @@ def java(
 ) -> list[str]:
     """Returns the command that runs a main class of the release that `pom` names.
 
-    `level` is what of its log it prints, `classes` are directories of classes before the release's jars, `options`
-    are the JVM's. Raises NotFetched.
+    `level` is what of its log it prints, `classes` are directories of classes after the release's jars, which are
+    those of its archive; `options` are the JVM's. Raises NotFetched.
     """
-    classpath = ":".join((*map(str, classes), f"{jars(pom)}/*"))
-    of_jvm = [f"-Xmx{heap}", *options, "-Djava.net.preferIPv4Stack=true"]
+    classpath = ":".join((f"{jars(pom)}/*", *map(str, classes)))
+    archive = shared_classes(pom)
+    shared = (f"-XX:SharedArchiveFile={archive}", *ONLY_ERRORS) if options == QUICK and archive.exists() else ()
+    of_jvm = [f"-Xmx{heap}", *options, *shared, "-Djava.net.preferIPv4Stack=true"]
     log = [f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}", f"-Dquorate.kafka.level={level}"]
     return ["java", *of_jvm, *log, "-cp", classpath, main, *map(str, arguments)]
 
