@@ -13,12 +13,16 @@ from kraft.api.broker_heartbeat import BrokerHeartbeatRequest
 from kraft.errors import ErrorCode
 from quorate.cli.offline import load
 from quorate.nouns import NodeId, Offset
+from quorate.storage.names import PARTITION_DIRECTORY
 from tests.interop.operations.step import View
 
 BEAT_EVERY_S: Final = 0.5
 LOOK_EVERY_S: Final = 0.05
 WITHIN_S: Final = 120.0
 """How long a target may take to come to something by itself; a session's end is the longest of these."""
+
+Files = frozenset[tuple[str, int, int]]
+_READ: Final[dict[Path, tuple[tuple[Files, NodeId], View]]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +68,31 @@ async def until(target: Target, holds: Callable[[View], bool]) -> View:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + WITHIN_S
     while True:
-        found = load(target.log_dir)
-        view = View(state=found.state, offset=found.as_of_offset, active_id=target.active_id)
+        view = _read(target)
         if holds(view):
             return view
         assert loop.time() < deadline, f"{target.name}: not so after {WITHIN_S:g} s, at offset {view.offset}"
         await asyncio.sleep(LOOK_EVERY_S)
+
+
+def _read(target: Target) -> View:
+    """The state in the target's files; they are replayed from the beginning only after they have changed.
+
+    Nobody changes a view's state: whoever looks before the next record may have the same one.
+    """
+    files = _files(target.log_dir)
+    kept = _READ.get(target.log_dir)
+    if kept is None or kept[0] != (files, target.active_id):
+        found = load(target.log_dir)
+        view = View(state=found.state, offset=found.as_of_offset, active_id=target.active_id)
+        kept = _READ[target.log_dir] = ((files, target.active_id), view)
+    return kept[1]
+
+
+def _files(log_dir: Path) -> Files:
+    """Names, sizes and times of change, looked at before the files are read: a write meanwhile is not missed."""
+    found = ((path.name, path.stat()) for path in (log_dir / PARTITION_DIRECTORY).iterdir())
+    return frozenset((name, stat.st_size, stat.st_mtime_ns) for name, stat in found)
 
 
 class Heartbeats:
