@@ -9,6 +9,7 @@ wire                 Kafka's wire format
 records              the record classes by their plain names
 timeline, epochs     collections with undo; the end offset of each leader epoch
 raft                 COMMIT: the quorum protocol, without I/O
+replication          REPLICATE: the partitions of a broker, without I/O
 metadata             APPLY: the replicated state
 placement, liveness  pure decisions of the stateless services
 authorizer           ACL decisions

@@ -1,0 +1,239 @@
+"""A partition at a follower: fetch, append or truncate, fetch again (KIP-101, KIP-279, KIP-595's fetch).
+
+The driver asks `next_request` for what to send to the leader, and gives the answer to `take`. A fetch is at the log's
+end and names the epoch of the record before it, so its answer is either the next batches, or where the logs part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias, assert_never
+
+from quorate.errors import ErrorCode
+from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch
+from quorate.replication.divergence import truncation_for
+from quorate.replication.effects import (
+    Append,
+    Batch,
+    Effect,
+    HighWatermarkRaised,
+    RaiseLogStart,
+    RestartAt,
+    Truncate,
+)
+from quorate.replication.local_replica import LocalReplica
+from quorate.replication.settings import ReplicationSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchAt:
+    """This partition's part of a Fetch (R58); the driver adds the broker's id and epoch."""
+
+    offset: Offset
+    last_fetched_epoch: Epoch
+    leader_epoch: Epoch
+    log_start: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskRange:
+    """ListOffsets for the leader's earliest and latest offset: the fetch was out of its range (R60)."""
+
+    leader_epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """Batches from the fetch offset on, perhaps none, and how far the leader's log is committed and begins."""
+
+    batches: tuple[Batch, ...]
+    high_watermark: Offset
+    log_start: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diverged:
+    """The fetch does not fit: the leader's log has `end` instead (R53)."""
+
+    end: OffsetAndEpoch
+    log_start: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """The leader's log start and log end."""
+
+    start: Offset
+    leo: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The leader refused this partition, or could not be reached (NETWORK_EXCEPTION)."""
+
+    error: ErrorCode
+
+
+FollowerRequest: TypeAlias = FetchAt | AskRange
+LeaderAnswer: TypeAlias = Fetched | Diverged | Range | Refused
+
+
+class Phase(Enum):
+    """What the follower asks its leader for."""
+
+    FETCHING = "fetching"
+    FINDING_RANGE = "finding range"
+    FAILED = "failed"
+    """Nothing more until the metadata log gives another leader epoch."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Following:
+    """The role of a follower under one leader, in one leader epoch."""
+
+    local: LocalReplica
+    settings: ReplicationSettings
+    leader_id: NodeId
+    leader_epoch: Epoch
+    phase: Phase = Phase.FETCHING
+    resume_at_ms: int = 0
+    """Nothing is asked for before this time."""
+    failure: str = ""
+    """Why it is FAILED."""
+
+    def next_request(self, now_ms: int) -> FollowerRequest | None:
+        """Returns what to ask the leader for; None while it backs off or has failed."""
+        if self.phase is Phase.FAILED or now_ms < self.resume_at_ms:
+            return None
+        if self.phase is Phase.FINDING_RANGE:
+            return AskRange(leader_epoch=self.leader_epoch)
+        log = self.local.log
+        return FetchAt(
+            offset=log.leo,
+            last_fetched_epoch=log.epochs.last_epoch,
+            leader_epoch=self.leader_epoch,
+            log_start=log.start,
+        )
+
+    def take(self, request: FollowerRequest, answer: LeaderAnswer, *, now_ms: int) -> list[Effect]:
+        """Takes the leader's answer. One to a request that this follower would not send now changes nothing (R59)."""
+        if request != self.next_request(now_ms):
+            return []
+        match answer:
+            case Fetched():
+                return self._take_batches(answer)
+            case Diverged():
+                return self._take_divergence(answer)
+            case Range():
+                return self._take_range(answer, now_ms)
+            case Refused(error):
+                return self._take_refusal(error, now_ms)
+        assert_never(answer)
+
+    # Data
+
+    def _take_batches(self, answer: Fetched) -> list[Effect]:
+        """Appends, and takes the leader's high watermark and log start (R59)."""
+        log, batches = self.local.log, answer.batches
+        fault = self._fault_in(batches)
+        if fault:
+            return self._fail(fault)
+        effects: list[Effect] = []
+        start, leo = log.start, log.leo
+        if batches and batches[0].base_offset < leo:
+            # The leader's log may start within a batch (DeleteRecords); the batch comes whole, into an empty log.
+            effects.append(RestartAt(leo=batches[0].base_offset, start=start))
+        if batches:
+            effects.append(Append(batches))
+            leo = batches[-1].end_offset
+        return [*effects, *self._take_bounds(answer, start=start, leo=leo)]
+
+    def _take_bounds(self, answer: Fetched, *, start: Offset, leo: Offset) -> list[Effect]:
+        """Takes the leader's high watermark, then its log start, as far as this log goes.
+
+        The high watermark rises only. A new leader's may trail; what this follower knows as committed stays so. Kafka's
+        follower takes the lower one.
+        """
+        effects: list[Effect] = []
+        if self.local.raise_to(min(leo, answer.high_watermark), leo=leo):
+            effects.append(HighWatermarkRaised(self.local.high_watermark))
+        # Below the leader's log start everything was committed once; a follower's log may not end before it.
+        log_start = min(answer.log_start, self.local.high_watermark)
+        if log_start > start:
+            effects.append(RaiseLogStart(log_start))
+        return effects
+
+    def _fault_in(self, batches: tuple[Batch, ...]) -> str:
+        """Returns what is wrong with the leader's batches; empty if nothing is. The leader's fault is no assertion."""
+        log = self.local.log
+        end, epoch = log.leo, log.epochs.last_epoch
+        if batches and log.leo == log.start and batches[0].base_offset < log.leo < batches[0].end_offset:
+            end = batches[0].base_offset
+        for batch in batches:
+            if batch.base_offset < end or batch.end_offset <= batch.base_offset:
+                return f"a batch has offsets {batch.base_offset} to {batch.end_offset}, and the log ends at {end}"
+            if not epoch <= batch.epoch <= self.leader_epoch:
+                return f"a batch has epoch {batch.epoch}, after {epoch}, of a leader of epoch {self.leader_epoch}"
+            end, epoch = batch.end_offset, batch.epoch
+        return ""
+
+    # Truncation
+
+    def _take_divergence(self, answer: Diverged) -> list[Effect]:
+        """Cuts the log where it may part from the leader's (R54), or starts afresh if that is below its start (R55)."""
+        log = self.local.log
+        to = truncation_for(log, answer.end)
+        if to < log.start:
+            return self._restart_at(answer.log_start)
+        if to == log.leo > log.start and log.epochs.entries[-1][1] < log.leo:
+            return self._fail(f"the leader's epoch {answer.end.epoch} ends at {answer.end.offset}: nothing to truncate")
+        return self._cut(to)
+
+    def _cut(self, to: Offset) -> list[Effect]:
+        """Truncates. At the log's end that still removes an epoch that this broker has led without a record (R54)."""
+        log = self.local.log
+        assert log.start <= to <= log.leo, (log.start, to, log.leo)
+        if to == log.start:  # without records no epoch is left to be asked about
+            return self._restart_at(to)
+        # Below the high watermark only after an unclean election, which has lost what was committed (R55).
+        self.local.lower_to(to)
+        return [Truncate(to)]
+
+    def _restart_at(self, offset: Offset) -> list[Effect]:
+        self.local.high_watermark = offset
+        return [RestartAt(leo=offset, start=offset)]
+
+    def _take_range(self, answer: Range, now_ms: int) -> list[Effect]:
+        """Finds a place to fetch from after OFFSET_OUT_OF_RANGE (R60).
+
+        A leader that ends earlier was elected uncleanly. One that starts later has deleted what this log lacks.
+        """
+        log = self.local.log
+        self.phase = Phase.FETCHING
+        if answer.leo < log.start or answer.start > log.leo:
+            return self._restart_at(answer.start)
+        if answer.leo < log.leo:
+            return self._cut(answer.leo)
+        self.resume_at_ms = now_ms + self.settings.fetch_backoff_ms  # in range again
+        return []
+
+    # Errors
+
+    def _take_refusal(self, error: ErrorCode, now_ms: int) -> list[Effect]:
+        """Backs off, or waits for the metadata log (R60)."""
+        if error is ErrorCode.FENCED_LEADER_EPOCH:
+            return self._fail(f"the leader has a later epoch than {self.leader_epoch}")
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE and self.phase is Phase.FETCHING:
+            self.phase = Phase.FINDING_RANGE
+            return []
+        self.resume_at_ms = now_ms + self.settings.fetch_backoff_ms
+        return []
+
+    def _fail(self, why: str) -> list[Effect]:
+        self.phase, self.failure = Phase.FAILED, why
+        return []
+
+    def storage_failed(self, why: str) -> None:
+        """Records that the driver could not carry out an effect: the partition is not fetched any more (R60)."""
+        self._fail(why)

@@ -1,0 +1,261 @@
+"""A partition at its leader: the progress of its replicas, its ISR, its high watermark (KIP-497, KIP-841, KIP-903).
+
+Inputs are the log's registration, appends of its own, followers' fetches, the periodic check, and the controller's
+answers. Each returns effects. Whether produce and fetch requests are taken is in `admission.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from quorate.errors import ErrorCode
+from quorate.nouns import NodeId, Offset
+from quorate.replication.effects import Effect, HighWatermarkRaised, Propose
+from quorate.replication.high_watermark import committed_end, effective_min_isr
+from quorate.replication.isr_state import (
+    Committed,
+    Isr,
+    IsrState,
+    Pending,
+    PendingExpand,
+    PendingRecovery,
+    PendingShrink,
+    committed_of,
+    maximal_isr,
+    proposed_isr,
+)
+from quorate.replication.local_replica import LocalReplica
+from quorate.replication.progress import NO_BROKER_EPOCH, Progress
+from quorate.replication.proposals import NOT_APPLIED, UNKNOWN_OUTCOME, Altered, Proposal
+from quorate.replication.registration import Brokers, PartitionRegistration, is_eligible
+from quorate.replication.settings import ReplicationSettings
+
+
+@dataclass(slots=True)
+class IsrCounts:
+    """What the broker's meters show: IsrExpandsPerSec, IsrShrinksPerSec, FailedIsrUpdatesPerSec (R68)."""
+
+    expands: int = 0
+    shrinks: int = 0
+    failed_updates: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Leading:
+    """The role of a leader in one leader epoch.
+
+    The ISR's state is at `partition_epoch` while committed; a pending change keeps what it would fall back to.
+    """
+
+    local: LocalReplica
+    brokers: Brokers
+    settings: ReplicationSettings
+    registration: PartitionRegistration
+    min_insync_replicas: int
+    epoch_start_offset: Offset
+    state: IsrState
+    replicas: dict[NodeId, Progress]
+    """The progress of each remote replica."""
+    proposal: Proposal | None = None
+    """What the controller was asked for last; the answer to another proposal is dropped."""
+    counts: IsrCounts = field(default_factory=IsrCounts)
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch that this broker leads."""
+        return self.registration.leader_epoch
+
+    @property
+    def partition_epoch(self) -> int:
+        """The partition epoch of the committed ISR."""
+        return committed_of(self.state).partition_epoch
+
+    @property
+    def min_isr(self) -> int:
+        """How many members the ISR must have for writes with acks=all, and for the high watermark (R25)."""
+        return effective_min_isr(self.min_insync_replicas, len(self.registration.replicas))
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether the committed ISR is smaller than that: a pending member has not joined yet (R34, R43)."""
+        return len(committed_of(self.state).isr) < self.min_isr
+
+    # What the log says
+
+    def take_registration(self, registration: PartitionRegistration, *, now_ms: int) -> list[Effect]:
+        """Takes the log's later partition epoch of the same leader epoch (R14, R40).
+
+        It overrides a pending change: an answer that comes after it is dropped. One that the leader has from the
+        controller's answer already says nothing more, and must not undo a change that was proposed since.
+        """
+        assert registration.leader_epoch == self.leader_epoch, (registration, self.registration)
+        self._note_assignment(registration)
+        if registration.partition_epoch > self.partition_epoch:
+            self.state = committed_in(registration)
+        return [*self.report_recovery(), *self.advance(now_ms)]
+
+    def _note_assignment(self, registration: PartitionRegistration) -> None:
+        """Tracks exactly the assigned replicas; those that stay keep their progress."""
+        self.registration = registration
+        self.replicas = {
+            replica: self.replicas.get(replica, Progress())
+            for replica in registration.replicas
+            if replica != self.local.broker_id
+        }
+
+    # The high watermark
+
+    def advance(self, now_ms: int) -> list[Effect]:
+        """Raises the high watermark as far as the maximal ISR has the log (R21–R23).
+
+        After an append (R44), a follower's fetch, a change of the ISR, and at the start of an epoch.
+        """
+        # Below min ISR it stands still, so that a replica of the ELR has all that was committed (R21, R67; KIP-966).
+        if self.is_under_min_isr:
+            return []
+        end = committed_end(self.local.log.leo, self._awaited(now_ms))
+        if end is None or not self.local.raise_to(end, leo=self.local.log.leo):
+            return []
+        return [HighWatermarkRaised(self.local.high_watermark)]
+
+    def _awaited(self, now_ms: int) -> Iterable[Offset | None]:
+        """Yields the log ends that the high watermark waits for."""
+        members = maximal_isr(self.state)
+        if members - self.replicas.keys() - {self.local.broker_id}:
+            yield None  # a member that is not assigned here: nothing is known of its log
+        for replica, progress in self.replicas.items():
+            if replica in members or self._is_about_to_join(replica, progress, now_ms):
+                yield progress.leo
+
+    def _is_about_to_join(self, replica: NodeId, progress: Progress, now_ms: int) -> bool:
+        """Returns whether the high watermark waits for a replica outside the ISR (R22).
+
+        It would else run ahead of a replica that keeps up at a distance of one fetch, which then never joins. Before
+        its first fetch nobody waits for it.
+        """
+        return self._is_caught_up(progress, now_ms) and is_eligible(self.brokers, replica, progress)
+
+    def _is_caught_up(self, progress: Progress, now_ms: int) -> bool:
+        return progress.is_caught_up(
+            leader_leo=self.local.log.leo, now_ms=now_ms, lag_time_max_ms=self.settings.replica_lag_time_max_ms
+        )
+
+    # The ISR
+
+    def note_fetch(
+        self, replica: NodeId, *, offset: Offset, log_start: Offset, broker_epoch: int, now_ms: int
+    ) -> list[Effect]:
+        """Records a follower's fetch that was admitted and does not diverge (R19, R20).
+
+        Whether it may join is decided in the step that proposes it, so nothing can change in between (R28).
+        """
+        progress = self.replicas[replica]
+        progress.record_fetch(
+            offset=offset,
+            log_start=log_start,
+            leader_leo=self.local.log.leo,
+            broker_epoch=broker_epoch,
+            now_ms=now_ms,
+        )
+        expansion = self._expand(replica) if self.may_expand(replica) else []
+        return [*expansion, *self.advance(now_ms)]
+
+    def may_expand(self, replica: NodeId) -> bool:
+        """Returns whether the controller may be asked to add this replica to the ISR (R27, R66)."""
+        progress, state = self.replicas[replica], self.state
+        if not isinstance(state, Committed) or state.is_recovering or replica in state.isr:
+            return False
+        # The start of the epoch, too: a new leader's high watermark may trail what its predecessor had committed, and
+        # all of that lies below the start (KAFKA-7128).
+        needed = max(self.local.high_watermark, self.epoch_start_offset)
+        return progress.leo is not None and progress.leo >= needed and is_eligible(self.brokers, replica, progress)
+
+    def _expand(self, replica: NodeId) -> list[Effect]:
+        assert isinstance(self.state, Committed), self.state  # R33
+        return self._propose(PendingExpand(committed=self.state, joining=replica))
+
+    def check_isr(self, now_ms: int) -> list[Effect]:
+        """Asks the controller to remove the members that are out of sync (R29, R30); `isr_check_interval_ms`.
+
+        A fenced or stopping broker is removed by the controller itself (R32).
+        """
+        if not isinstance(self.state, Committed):
+            return []
+        if self.state.is_recovering:
+            return self.report_recovery()
+        leaving = self.out_of_sync(now_ms)
+        return self._propose(PendingShrink(committed=self.state, leaving=leaving)) if leaving else []
+
+    def out_of_sync(self, now_ms: int) -> Isr:
+        """Returns the members of the committed ISR that have not been at the leader's end for too long."""
+        return frozenset(
+            member
+            for member in committed_of(self.state).isr - {self.local.broker_id}
+            if member not in self.replicas or not self._is_caught_up(self.replicas[member], now_ms)
+        )
+
+    def report_recovery(self) -> list[Effect]:
+        """Tells the controller that a leader which was elected uncleanly serves its log as it is (R65). KIP-704."""
+        if not isinstance(self.state, Committed) or not self.state.is_recovering:
+            return []
+        assert self.state.isr == {self.local.broker_id}, self.state  # R66
+        return self._propose(PendingRecovery(committed=self.state))
+
+    def _propose(self, state: Pending) -> list[Effect]:
+        assert self.local.broker_id in proposed_isr(state), state  # a leader never leaves by its own proposal
+        self.state = state
+        self.proposal = Proposal(  # R35
+            leader_epoch=self.leader_epoch,
+            partition_epoch=state.committed.partition_epoch,
+            isr=tuple((member, self._broker_epoch(member)) for member in sorted(proposed_isr(state))),
+        )
+        return [Propose(self.proposal)]
+
+    def _broker_epoch(self, member: NodeId) -> int:
+        if member == self.local.broker_id:
+            standing = self.brokers.get(member)
+            return NO_BROKER_EPOCH if standing is None else standing.epoch
+        progress = self.replicas.get(member)
+        known = None if progress is None else progress.broker_epoch
+        return NO_BROKER_EPOCH if known is None else known
+
+    # What the controller answers
+
+    def take_altered(self, proposal: Proposal, answer: Altered | ErrorCode, *, now_ms: int) -> list[Effect]:
+        """Takes the answer to a proposal (R37–R40); one to a proposal that is not pending any more changes nothing."""
+        state = self.state
+        if isinstance(state, Committed) or proposal != self.proposal:
+            return []
+        if isinstance(answer, ErrorCode):
+            return self._take_refusal(state, proposal, answer, now_ms)
+        # An equal partition epoch would be the controller's word that its ISR is the proposed one already.
+        if answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:
+            self.counts.failed_updates += 1
+            return []
+        self.state = Committed(
+            isr=answer.isr, partition_epoch=answer.partition_epoch, is_recovering=answer.is_recovering
+        )
+        self.counts.expands += isinstance(state, PendingExpand)
+        self.counts.shrinks += isinstance(state, PendingShrink)
+        return self.advance(now_ms)
+
+    def _take_refusal(self, state: Pending, proposal: Proposal, error: ErrorCode, now_ms: int) -> list[Effect]:
+        self.counts.failed_updates += 1
+        if error in NOT_APPLIED:
+            self.state = state.committed
+            return self.advance(now_ms)
+        # The maximal ISR stays, and the high watermark with it. So a leader that was deposed and has not heard
+        # of it cannot commit alone, but where it was alone in the ISR and min ISR is 1 (R62).
+        if error in UNKNOWN_OUTCOME:
+            return []
+        return [Propose(proposal)]  # a leader has no other way to be sure
+
+
+def committed_in(registration: PartitionRegistration) -> Committed:
+    """Returns the ISR state that the log has."""
+    return Committed(
+        isr=registration.isr,
+        partition_epoch=registration.partition_epoch,
+        is_recovering=registration.is_recovering,
+    )

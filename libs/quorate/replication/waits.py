@@ -1,0 +1,174 @@
+"""Produce and fetch requests that wait, as data: what each waits for, and what completes it. Kafka's purgatory.
+
+A step of a partition that raised the high watermark, appended, or changed the role calls `touch` with that partition's
+key, after it has let go of the partition's lock: so requests are completed outside of it, by whoever moved things
+(R47). A request is looked at once more when it is held, since what it waits for may have come just before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Generic, TypeAlias, TypeVar
+
+from quorate.errors import ErrorCode
+from quorate.nouns import Offset
+from quorate.replication.admission import FetchPosition, acks_outcome, size_available
+from quorate.replication.partition import Partition
+
+P = TypeVar("P", bound=Hashable)
+Find: TypeAlias = Callable[[P], Partition | None]
+"""The partition of a key; None if this broker does not host it any more."""
+
+DEAD_DEADLINES_MIN = 1_024
+"""Deadlines of requests that are answered are forgotten when they are so many, and most of all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceWait(Generic[P]):
+    """A write with acks=all: each partition's high watermark shall reach the end of what it got (R45)."""
+
+    required: Mapping[P, Offset]
+    deadline_ms: int
+    reply_to: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchWait(Generic[P]):
+    """A fetch that shall have at least `min_bytes`, over all its partitions (R48). `sizes` caps each one's part."""
+
+    positions: Mapping[P, FetchPosition]
+    min_bytes: int
+    partition_max_bytes: int
+    deadline_ms: int
+    reply_to: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceDone(Generic[P]):
+    """The answer to a produce request. What was not in time has REQUEST_TIMED_OUT, and keeps its records (R45)."""
+
+    wait: ProduceWait[P]
+    outcomes: Mapping[P, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchDone(Generic[P]):
+    """The fetch is to be read and answered now, with what there is."""
+
+    wait: FetchWait[P]
+
+
+Done: TypeAlias = ProduceDone[P] | FetchDone[P]
+
+
+@dataclass(slots=True)
+class _Held(Generic[P]):
+    """A wait, and what is known of each of its partitions: outcomes of a produce, sizes of a fetch."""
+
+    wait: ProduceWait[P] | FetchWait[P]
+    outcomes: dict[P, ErrorCode] = field(default_factory=dict)
+    sizes: dict[P, int] = field(default_factory=dict)
+    size: int = 0
+
+    @property
+    def keys(self) -> Iterable[P]:
+        return self.wait.required if isinstance(self.wait, ProduceWait) else self.wait.positions
+
+    def look(self, key: P, partition: Partition | None) -> Done[P] | None:
+        """Looks at one partition; returns the answer if that completes the request."""
+        if isinstance(self.wait, ProduceWait):
+            return self._look_at_outcome(self.wait, key, partition)
+        return self._look_at_size(self.wait, key, partition)
+
+    def _look_at_outcome(self, wait: ProduceWait[P], key: P, partition: Partition | None) -> Done[P] | None:
+        if key not in self.outcomes:  # an outcome is final
+            gone = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            outcome = gone if partition is None else acks_outcome(partition, wait.required[key])
+            if outcome is not None:
+                self.outcomes[key] = outcome
+        return ProduceDone(wait, self.outcomes) if len(self.outcomes) == len(wait.required) else None
+
+    def _look_at_size(self, wait: FetchWait[P], key: P, partition: Partition | None) -> Done[P] | None:
+        size = None if partition is None else size_available(partition, wait.positions[key])
+        if size is None:
+            return FetchDone(wait)
+        size = min(size, wait.partition_max_bytes)
+        self.size += size - self.sizes.get(key, 0)
+        self.sizes[key] = size
+        return FetchDone(wait) if self.size >= wait.min_bytes else None
+
+    def time_out(self) -> Done[P]:
+        if isinstance(self.wait, FetchWait):
+            return FetchDone(self.wait)
+        late = {key: self.outcomes.get(key, ErrorCode.REQUEST_TIMED_OUT) for key in self.wait.required}
+        return ProduceDone(self.wait, late)
+
+
+class Waits(Generic[P]):
+    """The requests that are held, by partition and by deadline. Each is answered exactly once."""
+
+    def __init__(self, find: Find[P]) -> None:
+        self._find = find
+        self._held: dict[int, _Held[P]] = {}
+        self._by_partition: dict[P, dict[int, None]] = {}
+        self._deadlines: list[tuple[int, int]] = []
+        self._next_number = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When `expire` has something to do; None if nothing is held."""
+        while self._deadlines and self._deadlines[0][1] not in self._held:
+            heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def hold(self, wait: ProduceWait[P] | FetchWait[P], *, now_ms: int) -> Done[P] | None:
+        """Returns the answer if the request is complete already, else holds it and returns None."""
+        held = _Held(wait)
+        for key in held.keys:
+            done = held.look(key, self._find(key))
+            if done is not None:
+                return done
+        if wait.deadline_ms <= now_ms or not held.keys:
+            return held.time_out()
+        number, self._next_number = self._next_number, self._next_number + 1
+        self._held[number] = held
+        for key in held.keys:
+            self._by_partition.setdefault(key, {})[number] = None
+        heappush(self._deadlines, (wait.deadline_ms, number))
+        return None
+
+    def touch(self, key: P) -> list[Done[P]]:
+        """Returns the answers that a change of this partition completes, in the order of the requests."""
+        partition, done = self._find(key), []
+        for number in tuple(self._by_partition.get(key, ())):
+            answer = self._held[number].look(key, partition)
+            if answer is not None:
+                self._drop(number)
+                done.append(answer)
+        return done
+
+    def expire(self, now_ms: int) -> list[Done[P]]:
+        """Returns the answers to the requests whose time is over."""
+        done = []
+        while (deadline_ms := self.deadline_ms) is not None and deadline_ms <= now_ms:
+            number = heappop(self._deadlines)[1]
+            done.append(self._held[number].time_out())
+            self._drop(number)
+        return done
+
+    def _drop(self, number: int) -> None:
+        held = self._held.pop(number)
+        for key in held.keys:
+            numbers = self._by_partition[key]
+            del numbers[number]
+            if not numbers:
+                del self._by_partition[key]
+        dead = len(self._deadlines) - len(self._held)
+        if dead > max(DEAD_DEADLINES_MIN, len(self._held)):
+            self._deadlines = [entry for entry in self._deadlines if entry[1] in self._held]
+            heapify(self._deadlines)

@@ -1,0 +1,46 @@
+"""The package's README tells of each of the 72 rules, once; code and tests cite what its table says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "libs/quorate/replication"
+TESTS = Path(__file__).parent
+README = (PACKAGE / "README.md").read_text()
+
+
+def numbers(text: str) -> set[int]:
+    """The rules that a text names, alone and as ranges.
+
+    >>> sorted(numbers("R1 and R2, R11 … R13, R21–R23"))
+    [1, 2, 11, 12, 13, 21, 22, 23]
+    """
+    ranges = re.findall(r"\bR(\d+) ?[…–] ?R(\d+)\b", text)
+    spans = (range(int(first), int(last) + 1) for first, last in ranges)
+    return {int(number) for number in re.findall(r"\bR(\d+)\b", text)}.union(*spans)
+
+
+def rows() -> list[tuple[str, str, str]]:
+    """(rules, modules, tests) of each row of the table."""
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in README.splitlines() if line.startswith("| R")]
+    return [(rules, where, tests) for rules, _, where, tests in cells if where]
+
+
+def test_each_rule_has_its_place() -> None:
+    table = README.partition("## The rules")[2]
+
+    assert set(range(1, 73)) == numbers(table)
+
+
+@pytest.mark.parametrize(("rules", "where", "tests"), rows(), ids=lambda cell: cell.split(",")[0])
+def test_a_row_names_code_and_a_test_that_cite_the_rule(rules: str, where: str, tests: str) -> None:
+    wanted = numbers(rules)
+    code = "".join((PACKAGE / name).read_text() for name in re.findall(r"`(\w+\.py)`", where))
+    shown = "".join((TESTS / name).read_text() for name in re.findall(r"`(\w+\.py)`", tests))
+
+    assert set() == wanted - numbers(code)
+    assert numbers(shown) & wanted
