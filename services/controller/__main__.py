@@ -93,8 +93,8 @@ async def main(life: ServiceLife) -> None:
         transport=transport,
     )
     log_in = CallLogins(apis.logins, config.sasl_mechanisms)
-    server = process.server(config, logged_refusals=LOGGED_REFUSALS, log_in=log_in)
     servicer = ControllerService(apis, forwarding, AdminDoor(apis, forwarding, telemetry))
+    server = process.server(config, logged_refusals=LOGGED_REFUSALS, log_in=log_in, may_send=servicer.may_send)
     server.add("kraft.service.Controller", add_to_server, servicer)
     server.multiplex()
     warn_of_any(is_authorized=config.authorizer is not None, rules=config.node_rules)

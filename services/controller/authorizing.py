@@ -190,12 +190,22 @@ class Authorizing:
             why = "authorizer.class.name is not set on this controller: there are no entries"
             raise self._of_now(ApiError(ErrorCode.SECURITY_DISABLED, why))
 
+    def check_early(self, api: Api, caller: Caller) -> None:
+        """As `check`, but an allowed caller is in the audit log only once it is checked again, for the request."""
+        if api.right is None or self._authorizer is None or self._is_process(caller, api.name):
+            return
+        if not self._ruling(caller, api.right, AclResource(ResourceType.CLUSTER, CLUSTER_NAME)).allowed:
+            self.check(api, caller)
+
     def _is_allowed(self, caller: Caller, right: AclOperation, api: str) -> bool:
         """Whether the caller may do an operation on the cluster, or is a process that calls this API."""
-        if self._processes is not None and self._processes.may_call(caller.principal, f"{CONTROLLER}/{api}"):
+        if self._is_process(caller, api):
             audit.allow(api, _requester(caller), PROCESS_RULES)
             return True
         return self.rights(caller, api)(right, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def _is_process(self, caller: Caller, api: str) -> bool:
+        return self._processes is not None and self._processes.may_call(caller.principal, f"{CONTROLLER}/{api}")
 
     def check_node(self, api: Api, asked: Any, caller: Caller) -> None:
         """Checks that the caller is the node for which it speaks, and who passed its request on, too.

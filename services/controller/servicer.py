@@ -240,6 +240,16 @@ class ControllerService:
         alone = None if api.needs_leader else here
         return await self._forwarding.serve(api, request, context, here, alone=alone, may_repeat=api.is_read)
 
+    def may_send(self, method: str, context: Any) -> None:
+        """Refuses the caller of a large request, before it is decoded, that has not the API's right on the cluster.
+
+        Only the active controller knows: a standby leaves it to the one to which it forwards the call. Raises ApiError,
+        as `Authorizing.check`, which is asked again for the request itself.
+        """
+        api = APIS.get(method.rpartition("/")[2])
+        if api is not None and (self._driver.is_active or not api.is_forwarded):
+            self._apis.authorizing.check_early(api, self._apis.authorizing.caller(context, api.name))
+
     def _check(self, api: Api, context: Any) -> Caller:
         """Returns the caller. Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) if it may not send this request."""
         caller = self._apis.authorizing.caller(context, api.name)

@@ -47,7 +47,8 @@ from quorate.records import (
     decode_record,
     encode_record,
 )
-from quorate.runtime.decoding import checked, decoder
+from quorate.runtime.decoded_cost import check_cost, cost_limit
+from quorate.runtime.decoding import parser
 from quorate.runtime.setting_types import SettingType, integer, list_of, listener, milliseconds, principals, voter
 from quorate.storage.election_file import ElectionFile, StoredElection
 from quorate.storage.epochs_file import EpochsFile
@@ -202,7 +203,8 @@ def _records(rng: Random) -> list[bytes]:
 def _protobuf(program: str) -> Target:
     rng = Random(program)
     rpcs = [rpc for rpc in rpcs_of(program) if rpc.path.startswith("/kraft.")]
-    decoders = [decoder(GetMessageClass(rpc.request).FromString) for rpc in rpcs]
+    parsers = [parser(GetMessageClass(rpc.request).FromString) for rpc in rpcs]
+    limits = [cost_limit(rpc.path, rpc.request) for rpc in rpcs]
     samples: list[bytes] = []
     while len(samples) < SAMPLES:
         at = rng.randrange(len(rpcs))
@@ -212,10 +214,10 @@ def _protobuf(program: str) -> Target:
 
     def decode(data: bytes) -> None:
         if data:
-            at = data[0] % len(decoders)
-            read = decoders[at]
-            assert read is not None
-            request = checked(read(data[1:]))
+            at = data[0] % len(parsers)
+            for _ in check_cost(data[1:], limits[at]):
+                pass
+            request = parsers[at](data[1:])
             if _is_kafkas(rpcs[at]):
                 to_struct(request)
 

@@ -8,6 +8,8 @@ from tests.mutation.planted import Planted
 
 TEXT: Final = "tests/growth/test_text.py::test_text_of_a_caller_costs_no_more_than_its_length"
 
+DECODING: Final = "tests/runtime/test_before_decoding.py"
+
 CALLERS: Final = "tests/network/test_many_callers.py"
 
 CALLER_BUGS: Final = (
@@ -83,5 +85,30 @@ CALLER_BUGS: Final = (
         wrong='await self._turns.begin("")',
         test="tests/services/controller/test_call_logins.py::"
         "test_wrong_passwords_do_not_stand_before_the_first_login_of_somebody_else",
+    ),
+    Planted(
+        number="C10",
+        what="a request is decoded before anybody is asked for the right",
+        file="libs/quorate/runtime/door.py",
+        right="return rpc_method_handler(made, None, encode)",
+        wrong="return rpc_method_handler(made, lambda data: handler.request_deserializer(data) and data, encode)",
+        test=f"{DECODING}::test_the_request_of_a_caller_without_a_right_is_not_decoded",
+    ),
+    Planted(
+        number="C11",
+        what="a request may take any memory once it is decoded",
+        file="libs/quorate/runtime/decoded_cost.py",
+        right="if most > limit.bytes_max:",
+        wrong="if False:",
+        test=f"{DECODING}::test_a_request_that_would_take_too_much_memory_is_not_decoded",
+    ),
+    Planted(
+        number="C12",
+        what="a controller decodes a large request before it asks for the right",
+        file="services/controller/authorizing.py",
+        right="if not self._ruling(caller, api.right, AclResource(ResourceType.CLUSTER, CLUSTER_NAME)).allowed:",
+        wrong="if False:",
+        test="tests/services/controller/test_work_in_one_request.py::"
+        "test_a_caller_without_the_right_on_the_cluster_hears_nothing_else_of_a_large_request",
     ),
 )

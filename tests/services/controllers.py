@@ -35,10 +35,11 @@ NOWHERE = "127.0.0.1:1"
 
 @dataclass(frozen=True, kw_only=True)
 class InProcess:
-    """`channel` is to its quorum node, `stub` is a client of it."""
+    """`channel` is to its quorum node, `stub` is a client of it, on `channel_to_it`."""
 
     driver: ControllerDriver
     channel: grpc.aio.Channel
+    channel_to_it: grpc.aio.Channel
     stub: ControllerStub
 
     async def until_active(self) -> None:
@@ -78,12 +79,12 @@ async def controller(
         )
         forwarding, placers = Forwarding(driver, OFF, listener=listener), Client([NOWHERE], PlacerStub)
         apis = Apis(driver, QuorumNode(channel), placers, settings, cluster_id=CLUSTER_ID, authorizer=authorizer)
-        server = Server()
         servicer = ControllerService(apis, forwarding, AdminDoor(apis, forwarding, OFF))
+        server = Server(may_send=servicer.may_send)
         server.add("kraft.service.Controller", add_to_server, servicer)
         running = asyncio.ensure_future(driver.run())
         async with listening(server) as address, open_channel(address) as client:
-            yield InProcess(driver=driver, channel=channel, stub=ControllerStub(client))
+            yield InProcess(driver=driver, channel=channel, channel_to_it=client, stub=ControllerStub(client))
         running.cancel()
         await asyncio.wait([running])
         await forwarding.close()

@@ -1,65 +1,66 @@
-"""Decodes requests and encodes answers. For malformed bytes gRPC would answer UNKNOWN; here it is INVALID_REQUEST.
+"""Decodes requests, within a bound on what they cost in memory, and encodes answers; malformed bytes: INVALID_REQUEST.
 
 To a client gRPC gives None for an answer whose bytes are malformed; `parsed` is for that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError
 
 from quorate.errors import ApiError, Corrupt, ErrorCode
+from quorate.runtime.decoded_cost import check_cost, cost_limit
+from quorate.runtime.turns import in_turns
 
-__all__ = ["Decode", "Encode", "Undecodable", "checked", "decoder", "encoder", "parsed"]
+__all__ = ["Decode", "Encode", "decoder", "encoder", "parsed", "parser"]
 
-Decode = Callable[[bytes], Any]
+Parse = Callable[[bytes], Any]
+Decode = Callable[[bytes], Awaitable[Any]]
 Encode = Callable[[Any], bytes]
 Answer = TypeVar("Answer")
 
 _SYNTAX: Final = "it does not parse as the request's message"
 
 
-class Undecodable:
-    """Takes the place of a request whose bytes could not be parsed."""
+def decoder(method: str, parse: Parse) -> Decode:
+    """Returns what decodes the requests of a method. `parse` is `FromString` of their message.
 
-    __slots__ = ("reason",)
+    It raises ApiError: MESSAGE_TOO_LARGE, before it decodes, for one that would cost too much; INVALID_REQUEST for
+    malformed bytes, to which gRPC would answer UNKNOWN.
+    """
+    message: Any = parse.__self__  # type: ignore[attr-defined]  # the class whose method it is
+    limit, parse_or_refuse = cost_limit(method, message.DESCRIPTOR), parser(parse)
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
+    async def decode(data: bytes) -> Any:
+        if len(data) > limit.free_bytes:
+            await in_turns(check_cost(data, limit))
+        return parse_or_refuse(data)
+
+    return decode
 
 
-def decoder(decode: Decode | None) -> Decode | None:
-    """Wraps a deserializer: for malformed bytes it returns Undecodable, since gRPC answers UNKNOWN to any exception."""
-    if decode is None:
-        return None
+def parser(parse: Parse) -> Parse:
+    """Returns what parses requests, and raises ApiError(INVALID_REQUEST) for malformed bytes."""
 
     def attempt(data: bytes) -> Any:
         try:
-            return decode(data)
+            return parse(data)
         except DecodeError as error:
-            return Undecodable(str(error) or _SYNTAX)
+            reason = str(error) or _SYNTAX
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"the bytes are no request: {reason}")
 
     return attempt
 
 
-def encoder(encode: Encode | None) -> Encode | None:
+def encoder(encode: Encode) -> Encode:
     """Wraps a serializer: an answer that its handler has encoded itself, in turns, passes as it is."""
-    if encode is None:
-        return None
 
     def attempt(answer: Any) -> bytes:
         return answer if answer.__class__ is bytes else encode(answer)
 
     return attempt
-
-
-def checked(request: Any) -> Any:
-    """Returns the request. Raises ApiError(INVALID_REQUEST) if it could not be parsed."""
-    if request.__class__ is Undecodable:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"the bytes are no request: {request.reason}")
-    return request
 
 
 def parsed(answer: Answer | None) -> Answer:

@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final, NamedTuple, Never, Protocol, TypeAlias
 
 import grpc
@@ -19,14 +20,15 @@ from google.protobuf.message import Message
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.runtime.admission import DEFAULT_LIMITS, Admission, CallLimits, MethodLedger
 from quorate.runtime.call_login import LogIn, set_login
-from quorate.runtime.decoding import Decode, Encode, checked, decoder, encoder
+from quorate.runtime.decoding import Encode, decoder, encoder
 from quorate.runtime.logs import logger
 from quorate.runtime.peers import address_of
+from quorate.runtime.receiving import Check, Recheck, Take, taking, taking_each
 from quorate.runtime.repeats import RepeatFilter
 from quorate.runtime.statuses import is_retriable, shortened, status_code, trailing_metadata
 from quorate.runtime.telemetry import Span, SpanKind, Telemetry
 
-__all__ = ["DEADLINE_CAP_MS", "Claims", "Door", "Guard", "UnaryMethod"]
+__all__ = ["DEADLINE_CAP_MS", "Claims", "Door", "Guard", "MaySend", "UnaryMethod"]
 
 log = logger(__name__)
 
@@ -54,16 +56,14 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Answer: TypeAlias = Callable[[Any, Context], Awaitable[Message | None]]
 Stream: TypeAlias = Callable[[Any, Context], AsyncIterator[Message]]
-Recheck: TypeAlias = Callable[[], None]
-Take: TypeAlias = Callable[[Any, Any, Recheck | None], Any]
-Check: TypeAlias = Callable[[Any], None]
+MaySend: TypeAlias = Callable[[str, Any], None]
+"""Of a method by its full name, and the context of a call."""
 
 
 class UnaryMethod(NamedTuple):
-    """A wrapped method with its codec, for whoever calls it otherwise than by gRPC's server."""
+    """A wrapped method, which takes the bytes of a request, for a caller other than gRPC's server."""
 
     answer: Any
-    decode: Decode
     encode: Encode
 
 
@@ -101,8 +101,9 @@ class Door:
     trace but never begin one. `logged_refusals` are full names of methods whose refusals are warnings in the log, each
     once an hour. `log_in` says whose credentials a call has in its metadata, and `guard` who may call; not for those
     services that are `open_to_all`. `guard` and `claims` check each request, also of a stream, before its handler; what
-    answers a request that was let in is sent. `refuse` raises ApiError for the context of a caller that is not to be
-    served any more; each message asks for it, in both directions.
+    answers a request that was let in is sent. Where handlers ask for rights themselves, `may_send` refuses the
+    callers of large requests that have no right to the method, before these are decoded. `refuse` raises ApiError for
+    the context of a caller that is not to be served any more; each message asks for it, in both directions.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class Door:
         claims: Claims | None = None,
         log_in: LogIn | None = None,
         open_to_all: Collection[str] = (),
+        may_send: MaySend | None = None,
         refuse: Check | None = None,
     ) -> None:
         assert deadline_cap_ms > 0, deadline_cap_ms
@@ -125,6 +127,7 @@ class Door:
         self._guard = guard
         self._claims = claims
         self._log_in = log_in
+        self._may_send = may_send
         self._refuse = refuse or _refuse_nobody
         self._open_to_all = frozenset(open_to_all)
         self._telemetry = telemetry
@@ -157,7 +160,13 @@ class Door:
         is_open = method.rpartition("/")[0] in self._open_to_all
         guard, log_in = (None, None) if is_open else (self._guard, self._log_in)
         claim = None if self._claims is None else self._claims.check_of(method)
-        take = _taking_each(claim, self._refuse) if handler.request_streaming else _taking(claim)
+        assert handler.request_deserializer is not None, method
+        assert handler.response_serializer is not None, method
+        decode, encode = decoder(method, handler.request_deserializer), encoder(handler.response_serializer)
+        if handler.request_streaming:
+            take = taking_each(decode, claim, self._refuse)
+        else:
+            take = taking(decode, claim, None if self._may_send is None else partial(self._may_send, method))
         if inspect.isasyncgenfunction(behavior):
             made: object = self._stream(method, behavior, take, ledger, guard, log_in)
         else:
@@ -171,12 +180,10 @@ class Door:
             (True, True): grpc.stream_stream_rpc_method_handler,
         }
         rpc_method_handler: Callable[..., Handler] = kinds[handler.request_streaming, handler.response_streaming]
-        decode, encode = decoder(handler.request_deserializer), encoder(handler.response_serializer)
         if not streams:
-            assert decode is not None, method
-            assert encode is not None, method
-            self.unary_methods[method] = UnaryMethod(made, decode, encode)
-        return rpc_method_handler(made, decode, encode)
+            self.unary_methods[method] = UnaryMethod(made, encode)
+        # gRPC gives the bytes: it would decode them before the caller's right is checked.
+        return rpc_method_handler(made, None, encode)
 
     def _unary(
         self,
@@ -199,9 +206,10 @@ class Door:
                 if log_in is not None:
                     set_login(await log_in(context))
                 recheck = None if guard is None else guard.check(method, context)
+                served = _served(behavior, take(request, context, recheck), context)
                 if is_stream or context.time_remaining() is not None:
-                    return await behavior(take(request, context, recheck), context)
-                return await _capped(behavior(take(request, context, recheck), context), cap_s)
+                    return await served
+                return await _capped(served, cap_s)
             finally:
                 ledger.leave(ip, is_stream=is_stream)
 
@@ -241,7 +249,7 @@ class Door:
                     if log_in is not None:
                         set_login(await log_in(context))
                     recheck = None if guard is None else guard.check(method, context)
-                    taken = take(request, context, recheck)
+                    taken = await take(request, context, recheck)
                     # gRPC's stubs say iterator; a handler with `yield` is a generator, which has `aclose`.
                     async with aclosing(behavior(taken, context)) as responses:  # type: ignore[type-var]
                         async for response in responses:
@@ -308,34 +316,8 @@ def _refuse_nobody(context: Any) -> None:
     """Serves every caller."""
 
 
-def _taking(claim: Callable[[Any, Any], None] | None) -> Take:
-    """Returns what gives a handler its request, checked."""
-    if claim is None:
-        return lambda request, context, recheck: checked(request)
-
-    def one(request: Any, context: Any, recheck: Recheck | None) -> Any:
-        taken = checked(request)
-        claim(taken, context)
-        return taken
-
-    return one
-
-
-def _taking_each(claim: Callable[[Any, Any], None] | None, refuse: Check) -> Take:
-    """Returns what gives a handler its requests, each of them checked."""
-
-    async def each(_requests: Any, context: Any, recheck: Recheck | None) -> AsyncIterator[Any]:
-        # Not gRPC's own iterator: if it is not read to its end, it keeps itself and the last request.
-        while (received := await context.read()) is not grpc.aio.EOF:
-            request = checked(received)
-            refuse(context)
-            if recheck is not None:
-                recheck()
-            if claim is not None:
-                claim(request, context)
-            yield request
-
-    return each
+async def _served(behavior: Answer, request: Awaitable[Any], context: Context) -> Message | None:
+    return await behavior(await request, context)
 
 
 def _not_served(method: str) -> Answer:

@@ -114,7 +114,7 @@ class MultiplexedCalls(MultiplexedServicer):
             return _ended(called, _S.UNIMPLEMENTED, "Method not found!")
         try:
             context = _CallContext(opened, called, self._checked_metadata(called))
-            response = method.encode(await method.answer(method.decode(called.request), context))
+            response = method.encode(await method.answer(called.request, context))
             if len(response) > self._response_bytes_max:
                 why = f"the response has {len(response)} bytes, and may have {self._response_bytes_max}"
                 raise _Aborted(_S.RESOURCE_EXHAUSTED, why)

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from quorate.nouns import NodeId
 from quorate.runtime.call_login import LogIn
 from quorate.runtime.config import describe, load
-from quorate.runtime.door import Claims, Guard
+from quorate.runtime.door import Claims, Guard, MaySend
 from quorate.runtime.logs import logger, start_logs
 from quorate.runtime.loop import ServiceLife
 from quorate.runtime.metrics import Export, exported_metrics
@@ -76,6 +76,7 @@ class ServiceProcess:
         guard: Guard | None = None,
         claims: Claims | None = None,
         log_in: LogIn | None = None,
+        may_send: MaySend | None = None,
     ) -> Server:
         """Returns the process's server, which has bound the listeners of `settings`, and ends with the process.
 
@@ -92,6 +93,7 @@ class ServiceProcess:
             claims=claims,
             log_in=log_in,
             graceful_s=settings.graceful_s,
+            may_send=may_send,
         )
         self._life.at_end(server.abort)
         server.listen_as(settings)

@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_g
 
 from kraft.service.multiplexed_pb2_grpc import add_MultiplexedServicer_to_server
 from quorate.runtime.call_login import LogIn
-from quorate.runtime.door import Claims, Door, Guard
+from quorate.runtime.door import Claims, Door, Guard, MaySend
 from quorate.runtime.health import HEALTH, HealthServicer
 from quorate.runtime.logs import logger
 from quorate.runtime.multiplexed_calls import SERVICE as MULTIPLEXED
@@ -55,9 +55,9 @@ class Server:
 
     `quiet` are services that begin no trace, `logged_refusals` full names of methods whose refusals are warnings in the
     log; `on_fatal` gets the errors after which the process must end. By default it speaks in the clear, and everybody
-    may call it; `guard` lets in whom it knows, and `claims` has each call under its own node id. Health is served
-    beside the services, and in the clear on a port of its own after `listen_for_probes`. `graceful_s` (s) is how long
-    a stop waits for calls under way.
+    may call it; `guard` lets in whom it knows, and `claims` has each call under its own node id; `may_send` is asked
+    before a large request is decoded. Health is served beside the services, and in the clear on a port of its own
+    after `listen_for_probes`. `graceful_s` (s) is how long a stop waits for calls under way.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Server:
         claims: Claims | None = None,
         log_in: LogIn | None = None,
         graceful_s: float = GRACEFUL_MS / 1000,
+        may_send: MaySend | None = None,
     ) -> None:
         self._limits = limits
         self._graceful_s = graceful_s
@@ -86,7 +87,9 @@ class Server:
             calls=limits.calls,
             open_to_all=OPEN_TO_ALL,
         )
-        self._door = self._make_door(guard=guard, claims=claims, log_in=log_in, refuse=transport.check_not_revoked)
+        self._door = self._make_door(
+            guard=guard, claims=claims, log_in=log_in, may_send=may_send, refuse=transport.check_not_revoked
+        )
         self._server = WrappedServer(self._door, limits, transport)
         self._multiplexed = MultiplexedCalls(
             self._server.unary_methods,

@@ -15,7 +15,7 @@ from kraft.api.describe_cluster_pb2 import DescribeClusterRequest
 from kraft.api.elect_leaders_pb2 import ElectLeadersRequest
 from kraft.api.incremental_alter_configs_pb2 import IncrementalAlterConfigsRequest
 from kraft.service.admin_pb2 import AdminRequest, AdminRequests
-from quorate.controller.configs.settings import ControllerSettings
+from quorate.authorizer import StandardAuthorizer
 from quorate.controller.engine.engine import Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.runtime.statuses import error_from_call
@@ -28,6 +28,7 @@ _Replaced = AlterConfigsRequest.AlterConfigsResource
 _Elected = ElectLeadersRequest.TopicPartitions
 _Deleted = DeleteTopicsRequest.DeleteTopicState
 
+ALTER_CLIENT_QUOTAS = "/kraft.service.Controller/AlterClientQuotas"
 TOO_MUCH: dict[str, tuple[Any, str]] = {
     "60,000 configs": (
         IncrementalAlterConfigsRequest(
@@ -67,12 +68,17 @@ TOO_MUCH: dict[str, tuple[Any, str]] = {
 
 
 @pytest.fixture
-async def active() -> AsyncIterator[InProcess]:
+def authorizer() -> StandardAuthorizer | None:
+    return None
+
+
+@pytest.fixture
+async def active(authorizer: StandardAuthorizer | None) -> AsyncIterator[InProcess]:
     """An active controller."""
     cluster = Cluster().brokers(1, 2)
     async with quorum_at_work() as (quorum, address):
         engine = Engine(cluster.state, next_offset=cluster.next_offset)
-        async with controller(address, engine=engine, settings=ControllerSettings()) as here:
+        async with controller(address, engine=engine, authorizer=authorizer) as here:
             quorum.lead(1, epoch=1, next_offset=cluster.next_offset)
             await here.until_active()
             quorum.commit(engine.next_offset)
@@ -92,6 +98,25 @@ async def test_a_request_with_too_many_items_is_refused(active: InProcess, which
 
         assert ErrorCode.POLICY_VIOLATION is refusal.code
         assert says in refusal.message
+
+
+async def refusal_of_the_largest(active: InProcess) -> ErrorCode:
+    """Of a request of 4 MiB with as many empty items as that has room for."""
+    ask, entries = active.channel_to_it.unary_unary(ALTER_CLIENT_QUOTAS), b"\x0a\x00" * ((4 << 20) // 2)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await ask(entries, timeout=WITHIN_S)
+    return error_from_call(caught.value).code
+
+
+async def test_a_request_that_would_take_too_much_memory_is_refused_before_it_is_decoded(active: InProcess) -> None:
+    assert ErrorCode.MESSAGE_TOO_LARGE is await refusal_of_the_largest(active)
+
+
+@pytest.mark.parametrize("authorizer", [StandardAuthorizer()], ids=["with rights"])
+async def test_a_caller_without_the_right_on_the_cluster_hears_nothing_else_of_a_large_request(
+    active: InProcess,
+) -> None:
+    assert ErrorCode.CLUSTER_AUTHORIZATION_FAILED is await refusal_of_the_largest(active)
 
 
 async def test_a_request_of_a_stream_with_too_many_items_is_refused_alone(active: InProcess) -> None:

@@ -238,15 +238,9 @@ async def test_an_error_of_the_stream_comes_after_what_was_before_it() -> None:
             await anext(ahead)
 
 
-@pytest.mark.parametrize("count", [LIST_MAX + 1, 2_000_000])
-async def test_a_message_of_too_many_heartbeats_is_refused_and_none_of_them_served(
-    driver: HeartbeatDriver, count: int
-) -> None:
-    # 2,000,000 empty ones, of two bytes each, are about the most that a message of 4 MiB may have.
-    first = BrokerHeartbeatsRequest(heartbeats=[heartbeat(1)])
-    empty = BrokerHeartbeatsRequest(heartbeats=[BrokerHeartbeatRequest()])
-    wire = first.SerializeToString() + empty.SerializeToString() * (count - 1)
-    request = BrokerHeartbeatsRequest.FromString(wire)
+async def test_a_message_of_too_many_heartbeats_is_refused_and_none_of_them_served(driver: HeartbeatDriver) -> None:
+    count = LIST_MAX + 1
+    request = BrokerHeartbeatsRequest(heartbeats=[heartbeat(1), *[BrokerHeartbeatRequest()] * LIST_MAX])
     async with serving(driver) as stub:
         stream = stub.BrokerHeartbeats(timeout=WITHIN_S)
         await stream.write(request)

@@ -1,0 +1,58 @@
+"""How a handler gets its requests: each is decoded and checked once its caller has been let in.
+
+gRPC gives the bytes. It would decode them before anybody is asked whether the caller has a right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+import grpc
+
+from quorate.runtime.decoding import Decode
+
+__all__ = ["Check", "Recheck", "Take", "taking", "taking_each"]
+
+Recheck: TypeAlias = Callable[[], None]
+Check: TypeAlias = Callable[[Any], None]
+Claim: TypeAlias = Callable[[Any, Any], None]
+Take: TypeAlias = Callable[[Any, Any, Recheck | None], Awaitable[Any]]
+"""From what gRPC gives a handler, the call's context, and what asks the guard again, to what the handler gets."""
+
+LARGE_BYTES: Final = 64 << 10
+"""To decode a request of fewer bytes costs less than to ask for a right twice."""
+
+
+def taking(decode: Decode, claim: Claim | None, may_send: Check | None) -> Take:
+    """Returns what gives a handler its request, checked."""
+
+    async def one(data: Any, context: Any, recheck: Recheck | None) -> Any:
+        if may_send is not None and len(data) > LARGE_BYTES:
+            may_send(context)
+        request = await decode(data)
+        if claim is not None:
+            claim(request, context)
+        return request
+
+    return one
+
+
+def taking_each(decode: Decode, claim: Claim | None, refuse: Check) -> Take:
+    """Returns what gives a handler its requests, each of them checked."""
+
+    async def each(context: Any, recheck: Recheck | None) -> AsyncIterator[Any]:
+        # Not gRPC's own iterator: if it is not read to its end, it keeps itself and the last request.
+        while (data := await context.read()) is not grpc.aio.EOF:
+            refuse(context)
+            if recheck is not None:
+                recheck()
+            request = await decode(data)
+            if claim is not None:
+                claim(request, context)
+            yield request
+
+    async def begin(_requests: Any, context: Any, recheck: Recheck | None) -> AsyncIterator[Any]:
+        return each(context, recheck)
+
+    return begin
