@@ -12,6 +12,7 @@ from kraft.api.end_quorum_epoch import EndQuorumEpochRequest
 from kraft.api.fetch import FetchRequest
 from kraft.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from quorate.wire.fitting import fitted
+from services.gateway.refusals import RepeatedError
 
 __all__ = ["answered_in", "as_newest"]
 
@@ -40,8 +41,8 @@ def answered_in(version: int, request: Message, response: Message) -> Message:
     if isinstance(response, UpdateFeaturesResponse) and version < ALL_OR_NONE_SINCE:
         assert isinstance(request, UpdateFeaturesRequest), request
         result = UpdateFeaturesResponse.UpdatableFeatureResult
-        code, message = response.error_code, response.error_message
-        results = tuple(result(each.feature, code, message) for each in request.feature_updates)
+        error = RepeatedError(response.error_code, response.error_message)
+        results = tuple(result(each.feature, **error()) for each in request.feature_updates)
         response = replace(response, results=results)
     return fitted(response, version)
 

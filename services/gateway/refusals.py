@@ -36,14 +36,30 @@ from quorate.nouns import ANONYMOUS, Principal
 from quorate.protocol.apis import api_of
 from quorate.runtime.statuses import shortened
 
-__all__ = ["refused", "shorten_messages"]
+__all__ = ["RepeatedError", "refused", "shorten_messages"]
 
 NO_TIME: Final = -1
 ERROR_MESSAGE: Final = "error_message"
+MESSAGES_BYTES_MAX: Final = 64 << 10
+"""How many bytes of error messages the items of one refusal have together: an item of three bytes is refused with a
+sentence of a hundred, and a request may have 100,000 items."""
 FETCH_TOP_LEVEL_SINCE: Final = 13
 """The version of Fetch from which an error of the whole request is not repeated in each partition."""
 
 Items = tuple[Message, ...]
+
+
+class RepeatedError:
+    """The error of each item of an answer. Only the first items have the message, so that the answer stays small."""
+
+    def __init__(self, code: int, message: str | None) -> None:
+        self._error = {"error_code": code, "error_message": message}
+        self._left = MESSAGES_BYTES_MAX // max(1, len((message or "").encode("utf-8", "replace")))
+
+    def __call__(self) -> Mapping[str, Any]:
+        """Returns code and message of the next item."""
+        self._left -= 1
+        return self._error if self._left >= 0 else self._error | {"error_message": None}
 
 
 def refused(request: Message, refusal: ApiError, version: int, principal: Principal = ANONYMOUS) -> Message:
@@ -59,7 +75,7 @@ def refused(request: Message, refusal: ApiError, version: int, principal: Princi
         values["error_message"] = refusal.message
     itemize = _ITEMS.get(type(request))
     if itemize is not None and not (isinstance(request, FetchRequest) and version >= FETCH_TOP_LEVEL_SINCE):
-        name, items = itemize(request, {"error_code": int(refusal.code), "error_message": refusal.message})
+        name, items = itemize(request, RepeatedError(int(refusal.code), refusal.message))
         values[name] = items
     return response(**values)
 
@@ -102,57 +118,60 @@ def _each(
 ) -> Callable[..., tuple[str, Items]]:
     """Makes an item of the answer's field `answered` for each of the request's `asked`, with the `copied` fields."""
 
-    def itemize(request: Any, error: Mapping[str, Any]) -> tuple[str, Items]:
+    def itemize(request: Any, error: RepeatedError) -> tuple[str, Items]:
         return answered, tuple(
-            item(**{name: getattr(each, name) for name in copied}, **error) for each in getattr(request, asked)
+            item(**{name: getattr(each, name) for name in copied}, **error()) for each in getattr(request, asked)
         )
 
     return itemize
 
 
-def _delete_topics(request: DeleteTopicsRequest, error: Mapping[str, Any]) -> tuple[str, Items]:
+def _delete_topics(request: DeleteTopicsRequest, error: RepeatedError) -> tuple[str, Items]:
     item = DeleteTopicsResponse.DeletableTopicResult
-    by_name = [item(name=name, **error) for name in request.topic_names]
-    return "responses", (*by_name, *(item(name=each.name, topic_id=each.topic_id, **error) for each in request.topics))
+    by_name = [item(name=name, **error()) for name in request.topic_names]
+    return "responses", (
+        *by_name,
+        *(item(name=each.name, topic_id=each.topic_id, **error()) for each in request.topics),
+    )
 
 
-def _alter_client_quotas(request: AlterClientQuotasRequest, error: Mapping[str, Any]) -> tuple[str, Items]:
+def _alter_client_quotas(request: AlterClientQuotasRequest, error: RepeatedError) -> tuple[str, Items]:
     item = AlterClientQuotasResponse.EntryData
 
     def entity(each: Any) -> Iterator[Message]:
         return (item.EntityData(part.entity_type, part.entity_name) for part in each.entity)
 
-    return "entries", tuple(item(entity=tuple(entity(each)), **error) for each in request.entries)  # type: ignore[arg-type]
+    return "entries", tuple(item(entity=tuple(entity(each)), **error()) for each in request.entries)  # type: ignore[arg-type]
 
 
-def _scram(request: AlterUserScramCredentialsRequest, error: Mapping[str, Any]) -> tuple[str, Items]:
+def _scram(request: AlterUserScramCredentialsRequest, error: RepeatedError) -> tuple[str, Items]:
     item = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
     users = dict.fromkeys([*(each.name for each in request.deletions), *(each.name for each in request.upsertions)])
-    return "results", tuple(item(user=user, **error) for user in users)
+    return "results", tuple(item(user=user, **error()) for user in users)
 
 
-def _elect_leaders(request: ElectLeadersRequest, error: Mapping[str, Any]) -> tuple[str, Items]:
+def _elect_leaders(request: ElectLeadersRequest, error: RepeatedError) -> tuple[str, Items]:
     item = ElectLeadersResponse.ReplicaElectionResult
     return "replica_election_results", tuple(
-        item(each.topic, tuple(item.PartitionResult(index, **error) for index in each.partitions))
+        item(each.topic, tuple(item.PartitionResult(index, **error()) for index in each.partitions))
         for each in request.topic_partitions or ()
     )
 
 
-def _reassignments(request: AlterPartitionReassignmentsRequest, error: Mapping[str, Any]) -> tuple[str, Items]:
+def _reassignments(request: AlterPartitionReassignmentsRequest, error: RepeatedError) -> tuple[str, Items]:
     item = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
     return "responses", tuple(
         item(
             each.name,
-            tuple(item.ReassignablePartitionResponse(part.partition_index, **error) for part in each.partitions),
+            tuple(item.ReassignablePartitionResponse(part.partition_index, **error()) for part in each.partitions),
         )
         for each in request.topics
     )
 
 
-def _fetch(request: FetchRequest, error: Mapping[str, Any]) -> tuple[str, Items]:
+def _fetch(request: FetchRequest, error: RepeatedError) -> tuple[str, Items]:
     item = FetchResponse.FetchableTopicResponse
-    code = error["error_code"]
+    code = error()["error_code"]
     return "responses", tuple(
         item(
             topic=each.topic,

@@ -111,4 +111,12 @@ CALLER_BUGS: Final = (
         test="tests/services/controller/test_work_in_one_request.py::"
         "test_a_caller_without_the_right_on_the_cluster_hears_nothing_else_of_a_large_request",
     ),
+    Planted(
+        number="C13",
+        what="the refusal of a whole request has its message in each of 100,000 items",
+        file="services/gateway/refusals.py",
+        right="if self._left >= 0 else",
+        wrong="if True else",
+        test="tests/services/gateway/test_sizes_of_refusals.py::test_no_refusal_is_twenty_times_its_request",
+    ),
 )
