@@ -94,13 +94,22 @@ def items_in(message: Any) -> int:
     return count
 
 
+def largest_honest(method: str) -> tuple[type[Message], bytes, int, int]:
+    """A request of a method; how often its bytes, one after the other, are the largest honest one; the items of that.
+
+    Its lists are longer, and all else is as in one. It has as many items as a gateway lets through, or as have room.
+    """
+    one = filled(GetMessageClass(RPCS[method].request)())
+    data, items = one.SerializeToString(), items_in(one)
+    times = max(1, min(ITEMS_MAX_OF_A_GATEWAY // max(1, items), LARGEST // max(1, len(data))))
+    return type(one), data, times, items * times
+
+
 @pytest.mark.parametrize("method", RPCS)
 def test_as_many_items_as_a_gateway_lets_through_are_taken_by_each_method(method: str) -> None:
-    one = filled(GetMessageClass(RPCS[method].request)())
-    data = one.SerializeToString()  # again and again: lists become longer, and all else is as in one
-    times = min(ITEMS_MAX_OF_A_GATEWAY // max(1, items_in(one)), LARGEST // max(1, len(data)))
+    kind, data, times, _ = largest_honest(method)
 
-    assert is_taken(type(one), data * max(1, times), method)
+    assert is_taken(kind, data * times, method)
 
 
 def test_the_spans_of_one_export_are_taken() -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from quorate.errors import ApiError, ErrorCode
 
-__all__ = ["COST_BYTES_MAX", "COST_BYTES_MAX_OF", "FIELDS_MAX", "CostLimit", "check_cost", "cost_limit"]
+__all__ = ["COST_BYTES_MAX", "COST_BYTES_MAX_OF", "FIELDS_MAX", "CostLimit", "check_cost", "cost_limit", "decoded_cost"]
 
 COST_BYTES_MAX: Final = 16 << 20
 """The most memory that a request may take beside its bytes on the wire. The largest honest one has 100,000 items, as
@@ -132,6 +132,11 @@ def check_cost(data: bytes, limit: CostLimit) -> Generator[None, None, None]:
         yield
     if most > limit.bytes_max:
         yield from _check_fields(data, limit)
+
+
+def decoded_cost(data: bytes, limit: CostLimit) -> int:
+    """Returns how many bytes of memory a request takes beside its own bytes, by a visit of each field."""
+    return sum(spent for spent, _ in _visited(data, limit.fields))
 
 
 def _check_fields(data: bytes, limit: CostLimit) -> Generator[None, None, None]:
