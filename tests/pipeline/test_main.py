@@ -248,7 +248,10 @@ def test_a_log_without_a_checkpoint_is_nothing_wrong(
 
     assert DONE == code, told
     assert "verify: there is no checkpoint to compare the replay with" in told
-    assert "orders-0" in page.read_text()
+    text = page.read_text()
+    assert "orders-0" in text
+    assert "There was no checkpoint to compare the replay with." in text
+    assert "run verify" not in text
 
 
 def test_a_stream_that_is_asked_for_once_ends_and_goes_on_later(

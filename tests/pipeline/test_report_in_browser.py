@@ -51,6 +51,12 @@ BROKEN_WORDS = """() => {
 }"""
 
 
+CELLS_OF_ZERO = """() => [...document.querySelectorAll('td')].filter((each) =>
+    each.innerText.trim() === '0' && each.checkVisibility()).map((each) => each.dataset.of)"""
+SAID_AS_ZERO = {"offset", "broker", "node", "replicas", "leaders"}
+"""Columns in which 0 is a name or a place; and those of load, where a broker without any is what is looked for."""
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of a report of which every part is there."""
@@ -164,6 +170,13 @@ def test_wheel_buttons_and_keys_zoom(view: Callable[..., Page]) -> None:
     wait_until_shown_is(page, "2026-11-21 12:22:30 – 2026-11-21 13:07:30")
     buttons(page).get_by_label("show what is later").click()
     wait_until_shown_is(page, "2026-11-21 12:40:30 – 2026-11-21 13:25:30")
+
+
+def test_a_card_of_a_phone_has_no_counts_of_zero_and_a_table_has(view: Callable[..., Page]) -> None:
+    on_phone, on_desk = (set(view(width).evaluate(CELLS_OF_ZERO)) - SAID_AS_ZERO for width in (390, 1280))
+
+    assert set() == on_phone
+    assert {"under min ISR then"} <= on_desk
 
 
 def test_two_fingers_zoom_on_a_phone(view: Callable[..., Page]) -> None:

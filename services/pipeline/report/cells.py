@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from services.pipeline.report.parts import Bar, Cell, Row, Table
+from services.pipeline.report.parts import Bar, Cell, Row, Table, Words
 
-__all__ = ["Column", "bar", "table"]
+__all__ = ["Column", "bar", "count", "table"]
 
 T = TypeVar("T")
 LEAST = 0.015
@@ -39,6 +39,11 @@ def table(
     """Makes a table; `row_look` returns a row's CSS class, `only` labels a checkbox that hides rows without one."""
     made = [Row([column.cell(row) for column in columns], row_look(row)) for row in rows]
     return Table([(column.heading, column.look) for column in columns], made, only)
+
+
+def count(number: int) -> Words:
+    """Returns how often or how many; a card of a phone leaves out what there is none of."""
+    return Words(f"{number:,}", "" if number else "zero")
 
 
 def bar(value: float, most: float, words: str, look: str) -> Bar:

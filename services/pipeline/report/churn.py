@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from services.pipeline.gold.churn import COUNTS
-from services.pipeline.report.cells import Column, bar, table
+from services.pipeline.report.cells import Column, bar, count, table
 from services.pipeline.report.limits import ReportLimits, ShownRows
 from services.pipeline.report.parts import Bar, Note, Part, code
 
@@ -64,7 +64,7 @@ def churn_table(brokers: ShownRows[BrokerChurn], limits: ReportLimits) -> list[P
         counted("leaderships won", "leaderships_gained", "serving"),
         counted("fenced", "fenced", "offline"),
         counted("unfenced", "unfenced", "serving"),
-        Column("days", lambda row: f"{row.days:,}", "number"),
+        Column("days", lambda row: count(row.days), "number"),
     ]
     lost, won = (sum(getattr(row, name) for row in shown.rows) for name in ("leaderships_lost", "leaderships_gained"))
     note = (

@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from services.pipeline.report.cells import Column, bar, table
+from services.pipeline.report.cells import Column, bar, count, table
 from services.pipeline.report.lanes import LaneSegment, TimelineLane, lanes
 from services.pipeline.report.limits import TEXT_MAX, ReportLimits, ShownRows
 from services.pipeline.report.parts import Note, Part, Toolbar, code
@@ -100,8 +100,8 @@ def day_table(days: ShownRows[Day], limits: ReportLimits) -> list[Part]:
         ),
         Column("it existed for", lambda row: duration(row.seconds), "number"),
         Column("with a leader", lambda row: _percent(row.offline_seconds, row.seconds), "number"),
-        Column("leader elections", lambda row: f"{row.leader_changes:,}", "number"),
-        Column("unclean", lambda row: f"{row.unclean_elections:,}" if row.unclean_elections else "", "number grave"),
+        Column("leader elections", lambda row: count(row.leader_changes), "number"),
+        Column("unclean", lambda row: count(row.unclean_elections) if row.unclean_elections else "", "number grave"),
     ]
     note = shown.words("the worst", "partitions of a day that were offline, under min ISR, or had an unclean election")
     return [Note(note), table(shown.rows, columns)]

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from services.pipeline.memory import kept
-from services.pipeline.report.cells import Column, bar, table
+from services.pipeline.report.cells import Column, bar, count, table
 from services.pipeline.report.findings import Findings
 from services.pipeline.report.intervals import log_ends, ms
 from services.pipeline.report.limits import ReportLimits, ShownRows
@@ -135,11 +135,11 @@ def cluster_table(fleet: Fleet, limits: ReportLimits) -> list[Part]:
             lambda row: bar(row.under_min_isr_seconds, most_under, duration(row.under_min_isr_seconds), "under"),
             "bar",
         ),
-        Column("unclean", lambda row: f"{row.unclean_elections:,}", "number"),
-        Column("leader elections", lambda row: f"{row.leader_changes:,}", "number"),
-        Column("controller elections", lambda row: f"{row.epochs:,}", "number"),
-        Column("partitions", lambda row: f"{row.partitions:,}", "number"),
-        Column("brokers", lambda row: f"{row.brokers:,}", "number"),
+        Column("unclean", lambda row: count(row.unclean_elections), "number"),
+        Column("leader elections", lambda row: count(row.leader_changes), "number"),
+        Column("controller elections", lambda row: count(row.epochs), "number"),
+        Column("partitions", lambda row: count(row.partitions), "number"),
+        Column("brokers", lambda row: count(row.brokers), "number"),
         Column("log until (UTC)", lambda row: moment(row.end_ms), "time"),
         Column("offset", lambda row: f"{row.end_offset:,}", "number"),
     ]

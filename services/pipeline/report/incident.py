@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from services.pipeline.report.cells import Column, table
+from services.pipeline.report.cells import Column, count, table
 from services.pipeline.report.intervals import latest, ms
 from services.pipeline.report.limits import TEXT_MAX, ReportLimits, ShownRows
 from services.pipeline.report.parts import Folded, Heading, Note, Part, Words, code
@@ -128,9 +128,9 @@ def _story(events: Sequence[Event], limits: ReportLimits, clusters: int) -> list
         Column("time (UTC)", lambda row: Words(moment(row.ms), element="time"), "time"),
         Column("offset", lambda row: f"{row.offset:,}", "number"),
         Column("what happened", lambda row: Words(row.sentence, _LOOKS[row.look]), "prose"),
-        Column("offline then", lambda row: f"{row.offline:,}", "number"),
-        Column("under min ISR then", lambda row: f"{row.under_min_isr:,}", "number"),
-        Column("under-replicated then", lambda row: f"{row.under_replicated:,}", "number"),
+        Column("offline then", lambda row: count(row.offline), "number"),
+        Column("under min ISR then", lambda row: count(row.under_min_isr), "number"),
+        Column("under-replicated then", lambda row: count(row.under_replicated), "number"),
     ]
     of, cluster_id = ("What happened to cluster", events[0].cluster_id) if clusters > 1 else ("What happened", "")
     heading = Heading(of, shown.words("the latest", "events") + ", in order", cluster_id)

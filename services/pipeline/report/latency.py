@@ -12,7 +12,7 @@ from pyspark.sql import functions as fn
 
 from services.pipeline.gold.commit_slo import ACCURACY
 from services.pipeline.report.areas import LogBin, histogram
-from services.pipeline.report.cells import Column, bar, table
+from services.pipeline.report.cells import Column, bar, count, table
 from services.pipeline.report.limits import ReportLimits, ShownRows
 from services.pipeline.report.parts import Bar, Heading, Note, Part, Table, Toolbar, code
 from services.pipeline.report.times import duration, moment
@@ -200,8 +200,8 @@ def _hour_table(hours: ShownRows[Hour], limits: ReportLimits, clusters: int) -> 
     most = max((row.p99_us for row in shown.rows), default=0)
     columns: list[Column[Hour]] = [
         Column("hour (UTC)", lambda row: moment(row.hour_ms)[:16], "time"),
-        Column("writes", lambda row: f"{row.writes:,}", "number"),
-        Column("failed", lambda row: f"{row.failed_writes:,}" if row.failed_writes else "", "number grave"),
+        Column("writes", lambda row: count(row.writes), "number"),
+        Column("failed", lambda row: count(row.failed_writes) if row.failed_writes else "", "number grave"),
         Column("median", lambda row: _bar(row.p50_us, most, "serving"), "bar"),
         Column("p99", lambda row: _bar(row.p99_us, most, "under"), "bar"),
         Column("commit → apply p99", lambda row: _us(row.applied_p99_us), "number"),

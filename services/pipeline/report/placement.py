@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from services.pipeline.report.cells import Column, bar, table
+from services.pipeline.report.cells import Column, bar, count, table
 from services.pipeline.report.limits import TEXT_MAX, ReportLimits, ShownRows
 from services.pipeline.report.parts import Heading, Note, Part, Words, code
 
@@ -86,13 +86,13 @@ def _columns(scope: str, shown: ShownRows[Share], clusters: int) -> list[Column[
         columns.append(Column("rack", lambda row: row.rack or ""))
         columns.append(Column("state", _state))
     columns += [
-        Column("replicas", lambda row: bar(row.replicas, replicas, f"{row.replicas:,}", "serving"), "bar"),
+        Column("replicas", lambda row: bar(row.replicas, replicas, f"{row.replicas:,}", "serving"), "bar load"),
         Column("± fair share of replicas", lambda row: _off(row.replicas, row.fair_replicas), "number"),
-        Column("leaders", lambda row: bar(row.leaders, leaders, f"{row.leaders:,}", "serving"), "bar"),
+        Column("leaders", lambda row: bar(row.leaders, leaders, f"{row.leaders:,}", "serving"), "bar load"),
         Column("± fair share of leaders", lambda row: _off(row.leaders, row.fair_leaders), "number"),
     ]
     if scope == "topic":
-        columns.append(Column("rack violations", lambda row: f"{row.rack_violations:,}", "number grave"))
+        columns.append(Column("rack violations", lambda row: count(row.rack_violations or 0), "number grave"))
     return columns
 
 
