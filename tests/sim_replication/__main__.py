@@ -1,0 +1,34 @@
+"""`python -m tests.sim_replication soak | replay | mutants`."""
+
+from __future__ import annotations
+
+from tests.seeds.command import Simulator, main
+from tests.seeds.outcome import Outcome
+from tests.sim_replication.mutants import MUTANTS, kill
+from tests.sim_replication.runner import run
+from tests.sim_replication.world import FAULTS
+
+
+def replay(seed: int, profile: str | None, last: int | None) -> tuple[str, Outcome]:
+    """The last entries of the metadata log, and the brokers' logs."""
+    outcome = run(seed, profile)
+    return outcome.story[-(last or len(outcome.story)) :], outcome
+
+
+if __name__ == "__main__":
+    raise SystemExit(
+        main(
+            Simulator(
+                name="tests.sim_replication",
+                run=run,
+                replay=replay,
+                profiles=("mixed",),
+                rows=FAULTS,
+                mutants=MUTANTS,
+                kill=kill,
+                seeds=1_000,
+                chunk=25,
+                limit=100,
+            )
+        )
+    )

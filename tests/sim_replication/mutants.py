@@ -1,0 +1,175 @@
+"""Planted bugs: each breaks one rule in the core, and the oracle has to see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from quorate.errors import ErrorCode
+from quorate.replication import Committed, Isolation, Leading, Truncate, admission, leading
+from quorate.replication import following as follower
+from quorate.replication import high_watermark as marks
+from quorate.replication import partition as roles
+from quorate.replication.following import Following
+from quorate.replication.isr_state import committed_of, proposed_isr
+from quorate.replication.local_replica import LocalReplica
+from quorate.replication.log import read_bound
+from quorate.replication.partition import Partition
+from quorate.replication.registration import is_eligible
+from tests.seeds.planting import Killed, Mutant, Patch
+from tests.seeds.planting import kill as kill_by
+from tests.sim_replication.runner import run
+
+Plant = Callable[[Patch], None]
+BUGS: list[tuple[str, str, Plant]] = []
+
+
+def bug(rule: str, what: str) -> Callable[[Plant], Plant]:
+    """Registers a planted bug."""
+
+    def register(plant: Plant) -> Plant:
+        BUGS.append((rule, what, plant))
+        return plant
+
+    return register
+
+
+def _nobody_is_about_to_join(patch: Patch) -> None:
+    """Takes R22 away, which hides what R34 is for: most that join are waited for anyway."""
+    patch.setattr(Leading, "_is_about_to_join", lambda self, replica, progress, now_ms: False)
+
+
+@bug("R34", "a joining replica counts once the controller has confirmed (without R22)")
+def _(patch: Patch) -> None:
+    _nobody_is_about_to_join(patch)
+    patch.setattr(leading, "maximal_isr", lambda state: committed_of(state).isr)
+
+
+@bug("R34", "a leaving replica does not count from the proposal on")
+def _(patch: Patch) -> None:
+    def minimal(state: Any) -> frozenset[int]:
+        return state.isr if isinstance(state, Committed) else proposed_isr(state)
+
+    patch.setattr(leading, "maximal_isr", minimal)
+
+
+@bug("R27", "a replica below the start of the epoch is proposed")
+def _(patch: Patch) -> None:
+    _expand_from(patch, lambda role: role.local.high_watermark)
+
+
+@bug("R27", "a replica is proposed at whatever offset")
+def _(patch: Patch) -> None:
+    _expand_from(patch, lambda role: 0)
+
+
+def _expand_from(patch: Patch, least: Callable[[Leading], int]) -> None:
+    def may_expand(self: Leading, replica: int) -> bool:
+        progress, state = self.replicas[replica], self.state
+        if not isinstance(state, Committed) or replica in state.isr or progress.leo is None:
+            return False
+        return progress.leo >= least(self) and is_eligible(self.brokers, replica, progress)
+
+    patch.setattr(Leading, "may_expand", may_expand)
+
+
+@bug("R54", "a follower truncates to its high watermark before it fetches (before KIP-101)")
+def _(patch: Patch) -> None:
+    right = Partition._become_follower
+
+    def become(self: Partition, leader: int | None) -> list[Any]:
+        effects = right(self, leader)
+        return [*effects, Truncate(self.local.high_watermark)]
+
+    patch.setattr(Partition, "_become_follower", become)
+
+
+@bug("R54", "a follower truncates to the leader's end of the epoch alone (before KIP-279)")
+def _(patch: Patch) -> None:
+    patch.setattr(follower, "truncation_for", lambda log, diverging: min(log.leo, diverging.offset))
+
+
+@bug("R53", "the leader does not look for divergence")
+def _(patch: Patch) -> None:
+    patch.setattr(admission, "divergence", lambda log, **fetch: None)
+
+
+@bug("R53", "a fetch that diverges is recorded")
+def _(patch: Patch) -> None:
+    right = admission._place
+
+    def place(role: Leading, position: Any) -> Any:
+        found = right(role, position)
+        if found is not None and position.isolation is Isolation.LOG_END:
+            for progress in role.replicas.values():
+                progress.leo = min(position.offset, role.local.log.leo)
+        return found
+
+    patch.setattr(admission, "_place", place)
+
+
+@bug("R21", "the high watermark rises below min ISR")
+def _(patch: Patch) -> None:
+    patch.setattr(Leading, "advance", _advance_anyway)
+
+
+def _advance_anyway(self: Leading, now_ms: int) -> list[Any]:
+    end = marks.committed_end(self.local.log.leo, self._awaited(now_ms))
+    if end is not None and self.local.raise_to(end, leo=self.local.log.leo):
+        return [leading.HighWatermarkRaised(self.local.high_watermark)]
+    return []
+
+
+@bug("R21", "a member that has not fetched in this epoch does not count")
+def _(patch: Patch) -> None:
+    right = leading.committed_end
+    patch.setattr(leading, "committed_end", lambda leo, ends: right(leo, [end for end in ends if end is not None]))
+
+
+@bug("R45", "acks=all is answered before the high watermark is there")
+def _(patch: Patch) -> None:
+    patch.setattr("quorate.replication.waits.acks_outcome", lambda partition, required: ErrorCode.NONE)
+
+
+@bug("R49", "a consumer reads to the log's end")
+def _(patch: Patch) -> None:
+    def bound(self: LocalReplica, isolation: Isolation) -> int:
+        return read_bound(self.log, self.high_watermark, Isolation.LOG_END)
+
+    patch.setattr(LocalReplica, "bound", bound)
+
+
+@bug("R16", "a leader that follows keeps its held requests, and answers them when it leads again")
+def _(patch: Patch) -> None:
+    right = Partition._leave_role
+    patch.setattr(
+        Partition, "_leave_role", lambda self: [each for each in right(self) if not isinstance(each, roles.EndWaits)]
+    )
+    outcome = admission.acks_outcome
+    patch.setattr(
+        "quorate.replication.waits.acks_outcome",
+        lambda partition, required: outcome(partition, required) if isinstance(partition.role, Leading) else None,
+    )
+
+
+@bug("R54", "an epoch without records stays in the follower's cache")
+def _(patch: Patch) -> None:
+    right = Following._cut
+    patch.setattr(Following, "_cut", lambda self, to: [] if to == self.local.log.leo else right(self, to))
+
+
+@bug("R60", "a follower below the leader's log start truncates nothing, and fetches on at its own end")
+def _(patch: Patch) -> None:
+    def take(self: Following, answer: Any, now_ms: int) -> list[Any]:
+        self.phase = follower.Phase.FETCHING
+        return []
+
+    patch.setattr(Following, "_take_range", take)
+
+
+MUTANTS: Final = [Mutant(f"B{number}", f"{rule}: {what}", plant) for number, (rule, what, plant) in enumerate(BUGS, 1)]
+
+
+def kill(mutant: Mutant, *, base: int, limit: int) -> Killed | None:
+    """How many seeds it takes, from `base` on."""
+    return kill_by(run, mutant, base=base, limit=limit)

@@ -1,0 +1,27 @@
+"""Runs a seed of brokers that replicate one partition."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from tests.seeds.outcome import Outcome, judge
+from tests.sim_replication.world import World
+
+
+def run(seed: int, profile: str | None = None) -> Outcome:
+    """One seed, from its first event to its verdict."""
+    world = World(seed)
+    verdict = judge(world)
+    told = repr((world.now_ms, world.controller.log, [broker.log.batches for broker in world.brokers.values()]))
+    return Outcome(
+        seed=seed,
+        profile=profile or "mixed",
+        verdict=verdict.verdict,
+        number=verdict.number,
+        message=verdict.message,
+        digest=sha256(told.encode()).hexdigest(),
+        story=told[-2_000:],
+        simulated_ms=world.now_ms,
+        fired=world.fired,
+        counts=world.oracle.counts,
+    )

@@ -1,0 +1,42 @@
+"""No seed breaks a rule, enough happens in them, each fault strikes, and one seed is one history."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.seeds.many import check_invariants, check_void, digests, summed
+from tests.seeds.outcome import Outcome
+from tests.sim_replication.runner import run
+from tests.sim_replication.world import FAULTS
+
+SEED_COUNT = int(os.environ.get("SIM_REPLICATION_SEEDS", "30"))
+VOID_SHARE_MAX = 0.1
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> list[Outcome]:
+    return [run(seed) for seed in range(SEED_COUNT)]
+
+
+def test_no_seed_breaks_a_rule(outcomes: list[Outcome]) -> None:
+    check_invariants(outcomes)
+
+
+def test_few_seeds_are_void(outcomes: list[Outcome]) -> None:
+    check_void(outcomes, share_max=VOID_SHARE_MAX)
+
+
+def test_every_fault_strikes_and_logs_are_truncated(outcomes: list[Outcome]) -> None:
+    fired, counts = summed(outcomes, "fired"), summed(outcomes, "counts")
+
+    assert [] == [fault for fault in FAULTS if not fired[fault]]
+    assert counts["truncation"]
+
+
+def test_another_process_tells_the_same_story() -> None:
+    here = [run(seed).digest for seed in (3, 4)]
+
+    assert here == digests(run, (3,), (4,), hash_seed="4711")
+    assert 2 == len(set(here))
