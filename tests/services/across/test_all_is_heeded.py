@@ -32,6 +32,7 @@ BASES: Final = (
     "libs/quorate/runtime/guard.py",
     "libs/quorate/runtime/process.py",
     "libs/quorate/runtime/server.py",
+    "libs/quorate/runtime/stop_settings.py",
 )
 """Where the settings are that several services have, and what reads them."""
 KEPT_ELSEWHERE: Final = {
