@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -29,6 +30,8 @@ STOP_MS: Final = "2000"
 """`shutdown.graceful.timeout.ms`: a leader whose voters were killed waits so long for their answers, as in Kafka."""
 OWN_LISTENER: Final = "QUORUM"
 """The listener for gRPC of a quorum node that announces its gateway's, which has the name that Kafka's nodes know."""
+CONTROLLERS_LISTENER: Final = "ADMIN"
+"""The listener for gRPC of a controller that registers its gateway's (KIP-919): Kafka's controllers tell of it."""
 CLIENTS: Final = "clients"
 """The name under which a plan's own clients have their certificate."""
 
@@ -194,7 +197,7 @@ def secured(plan: ClusterPlan, tls: PlanTls) -> ClusterPlan:
         if process.service == "gateway":
             grpc = {f"grpc.{name}": value for name, value in files.items()}
             return replace(process, settings={**process.settings, "grpc.security.protocol": "SSL", **grpc})
-        speaks = {"listener.security.protocol.map": f"{_listener(process.service)}:SSL"}
+        speaks = {"listener.security.protocol.map": f"{process.settings['listeners'].partition('://')[0]}:SSL"}
         return replace(process, settings={**process.settings, **speaks, **files})
 
     keystore, truststore = tls.stores[CLIENTS]
@@ -211,23 +214,27 @@ def secured(plan: ClusterPlan, tls: PlanTls) -> ClusterPlan:
 
 
 def announcing_gateways(plan: ClusterPlan, protocol: str = "PLAINTEXT") -> ClusterPlan:
-    """Returns the plan with quorum nodes that announce their gateways' first listeners beside their own, for gRPC.
+    """Returns the plan with quorum nodes and controllers that announce their gateways' first listeners, too.
 
-    For Kafka's nodes that find the voters in the log: they know no other address of a voter.
+    For Kafka's nodes: they know no other address of a voter in the log, and a Kafka controller tells its clients no
+    other one of a controller. The own listeners, for gRPC, have names that none of Kafka's nodes has.
     """
-    addresses = plan.bootstrap_controllers.split(",")
 
-    def of(node: Process, gateway: Process, address: str) -> Process:
+    def of(process: Process, gateway: Process, own: str) -> Process:
         name = gateway.settings["listeners"].partition("://")[0]
-        own = {
-            "listeners": f"{OWN_LISTENER}://{node.address}",
-            "listener.security.protocol.map": f"{OWN_LISTENER}:PLAINTEXT",
-            "advertised.listeners": f"{name}://{address},{OWN_LISTENER}://{node.address}",
+        announced = {
+            "listeners": f"{own}://{process.address}",
+            "listener.security.protocol.map": f"{own}:PLAINTEXT",
+            "advertised.listeners": f"{own}://{process.address},{name}://{gateway.kafka_address}",
             "kafka.listener.security.protocol.map": f"{name}:{protocol}",
         }
-        return replace(node, settings={**node.settings, **own})
+        return replace(process, settings={**process.settings, **announced})
 
-    return replace(plan, quorum=tuple(map(of, plan.quorum, plan.gateways, addresses)))
+    return replace(
+        plan,
+        quorum=tuple(map(of, plan.quorum, plan.gateways, repeat(OWN_LISTENER))),
+        controllers=tuple(map(of, plan.controllers, plan.gateways, repeat(CONTROLLERS_LISTENER))),
+    )
 
 
 class _Node(NamedTuple):

@@ -82,7 +82,7 @@ async def main(life: ServiceLife) -> None:
     asked = _Asked.of(config, telemetry, transport)
     apis = Apis(
         driver,
-        QuorumNode(channel),
+        QuorumNode(channel, [each.name for each in config.listeners]),
         asked.placers,
         settings,
         cluster_id=meta.cluster_id,

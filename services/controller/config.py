@@ -188,6 +188,9 @@ class ControllerConfig(NodeSettings):
         """Yields a message for each rule about listeners that the settings violate."""
         yield from self.security_problems()
         yield from self.controller_listener_problems()
+        for each in self.listeners:
+            if each.name in dict(self.kafka_protocols):
+                yield f"listeners = {each}: this controller speaks gRPC there; Kafka's wire is spoken by its gateway"
         if self.sasl_mechanisms and self.least_protocol == PLAINTEXT:
             known = ",".join(self.sasl_mechanisms)
             yield f"sasl.enabled.mechanisms = {known}: all listeners must speak {SSL}; else others can read passwords"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Any, Final, NamedTuple
 
 import grpc
@@ -15,15 +15,21 @@ from kraft.service.quorum_pb2 import (
     AlterQuorumResponse,
     ConfirmLeadershipRequest,
     FindQuorumRequest,
+    FindQuorumResponse,
     UpgradeKRaftVersionRequest,
 )
 from kraft.service.quorum_pb2_grpc import QuorumStub, RaftClientStub
 from quorate.errors import ApiError, ErrorCode, error_name, error_of, refusal_of
 from quorate.nouns import NOBODY, Epoch, NodeId
 from quorate.runtime.client import call
+from quorate.runtime.logs import logger
+from quorate.runtime.repeats import RepeatFilter
 from quorate.runtime.statuses import BARE, error_from_call, is_gone
 from services.controller.outliving import to_the_end
 
+log = logger(__name__)
+
+SAME_NAME: Final = "Kafka controllers have a listener of the name that this controller's has, which speaks gRPC"
 DEADLINE_MS: Final = 5_000
 """Deadline of RPCs that the quorum node answers from its present state."""
 CHANGE_DEADLINE_MS: Final = 60_000
@@ -50,7 +56,10 @@ class Quorum(NamedTuple):
 class QuorumNode:
     """Calls the controller's own quorum node. Every method raises ApiError."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, listeners: Collection[str] = ()) -> None:
+        """`listeners` are the names of this controller's own, for gRPC."""
+        self._listeners = listeners
+        self._warned = RepeatFilter()
         self._quorum = QuorumStub(channel)
         self._raft_client = RaftClientStub(channel)
         self._under_way: asyncio.Future[None] | None = None
@@ -66,8 +75,19 @@ class QuorumNode:
 
     async def _find_quorum(self) -> Quorum:
         found = await call(self._quorum.FindQuorum, FindQuorumRequest(), deadline_ms=DEADLINE_MS)
+        self._warn_of_names(found)
         self._known = Quorum(found.kraft_version, frozenset(voter.id for voter in found.voters))
         return self._known
+
+    def _warn_of_names(self, found: FindQuorumResponse) -> None:
+        """Warns once an hour if a Kafka controller votes whose listener has the name of this controller's, for gRPC.
+
+        Such a Kafka controller tells its clients, at that listener, that this controller's port is for Kafka's wire.
+        """
+        for listener in self._listeners:
+            voters = [str(each.id) for each in found.voters if each.listener == listener]
+            if voters and self._warned.passes(f"{listener} {voters}", asyncio.get_running_loop().time()):
+                log.warning(SAME_NAME, listener=listener, voters=",".join(voters), setting="listeners")
 
     async def last_known(self) -> Quorum:
         """As `quorum`, or what the node said last if it does not answer now. Raises ApiError if it never has."""

@@ -150,6 +150,17 @@ def test_standalone_is_a_quorum_of_one_at_its_own_endpoint(tmp_path: Path) -> No
     assert (tmp_path / "data" / FIRST).exists()
 
 
+@pytest.mark.parametrize("how", ["--standalone", f"--initial-controllers={VOTER}"])
+def test_a_quorum_nodes_endpoint_has_the_name_of_its_first_listener(tmp_path: Path, how: str) -> None:
+    """Kafka's controllers have `controller.listener.names`, without which they do not start."""
+    own = {"process_roles": None, "controller_listener_names": None, "metadata_log_dir": str(tmp_path / "data")}
+    path = config(tmp_path, listeners="QUORUM://127.0.0.1:19193,SECURE://127.0.0.1:19194", **own)
+
+    (voter,) = run("storage", "format", "-c", path, "-t", CLUSTER_ID, how, "--json").document["voters"]
+
+    assert ("QUORUM", "127.0.0.1", 19193) == (voter["listener"], voter["host"], voter["port"])
+
+
 def test_an_advertised_listener_comes_before_the_one_that_is_bound(tmp_path: Path) -> None:
     path = config(tmp_path, listeners="CONTROLLER://:9093", advertised_listeners="CONTROLLER://ctl.example:29193")
 

@@ -149,7 +149,10 @@ def test_a_node_announces_the_name_that_its_certificate_is_for(objects: list[Jso
     announced = {each.name: str(each) for each in quorum.advertised_listeners}
     assert f"CONTROLLER://{own}:9093" == announced.pop("CONTROLLER")
     assert dict.fromkeys(announced, "SSL") == dict(quorum.kafka_protocols)
-    assert [f"CONTROLLER://{own}:9094"] == [str(each) for each in controller.advertised_listeners]
+    registered = {each.name: str(each) for each in controller.advertised_listeners}
+    assert f"CONTROLLER://{own}:9094" == registered.pop("CONTROLLER")
+    assert announced == registered
+    assert quorum.kafka_protocols == controller.kafka_protocols
     assert f"{own}:9093" in [str(each) for each in quorum.bootstrap_servers]
     assert quorum.metadata_log_dir == controller.metadata_log_dir
 

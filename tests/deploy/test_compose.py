@@ -21,6 +21,7 @@ from deploy.local.ports import HOST, free_ports
 from kraft.service.quorum_pb2 import FindQuorumRequest
 from kraft.service.quorum_pb2_grpc import QuorumStub
 from tests.e2e.calls import call_with_retries, eventually
+from tests.e2e.voters import description
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "deploy" / "compose.yaml"
@@ -97,7 +98,12 @@ async def test_what_it_starts_becomes_one_control_plane(compose: Any, tmp_path: 
         )
         found = (await call_with_retries(QuorumStub(quorum).FindQuorum, FindQuorumRequest())).response
 
+        described = await call_with_retries(QuorumStub(quorum).DescribeQuorum, description())
+
         assert 1 == found.leader_id
+        assert sorted(environments["quorum"]["QUORATE_ADVERTISED_LISTENERS"].split(",")) == sorted(
+            f"{at.name}://{at.host}:{at.port}" for node in described.response.nodes for at in node.listeners
+        )
 
 
 async def end(process: asyncio.subprocess.Process) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from pathlib import Path
 
@@ -132,9 +133,9 @@ async def test_a_target_for_another_cluster_is_refused_and_changes_nothing(nodes
     assert [("STEP_ADDED", 2), ("STEP_DONE", -1)] == steps[-2:]
 
 
-async def described(nodes: Nodes) -> dict[int, list[tuple[str, str, int]]]:
-    """The listeners of each node, as DescribeQuorum of node 1 has them."""
-    answer = (await call_with_retries(nodes.stub(1).DescribeQuorum, description())).response
+async def described(nodes: Nodes, *, by: int = 1) -> dict[int, list[tuple[str, str, int]]]:
+    """The listeners of each node, as DescribeQuorum of one of them has them, which leads."""
+    answer = (await call_with_retries(nodes.stub(by).DescribeQuorum, description())).response
     assert ErrorCode.NONE == answer.topics[0].partitions[0].error_code
     return {node.node_id: [(each.name, each.host, each.port) for each in node.listeners] for node in answer.nodes}
 
@@ -180,6 +181,44 @@ async def test_a_voter_replaces_listeners_that_are_not_its_own(nodes: Nodes) -> 
 
     assert [step async for step in nodes.stub(1).AlterQuorum(target, timeout=WITHIN_S)]
     await eventually(lambda: described(nodes), lambda seen: seen == {1: [own(nodes, 1)], 2: [own(nodes, 2)]})
+
+
+def renamed(nodes: Nodes, node_id: int) -> list[dict[str, str]]:
+    """What a node has in each rolling restart whose own listener was CONTROLLER, and whose gateway's is to be that."""
+    at = nodes[node_id].address
+    quorum = {"listeners": f"QUORUM://{at}", "listener.security.protocol.map": "QUORUM:PLAINTEXT"}
+    both = {"advertised.listeners": f"CONTROLLER://{at},QUORUM://{at}"}
+    gateway = {
+        "advertised.listeners": f"QUORUM://{at},CONTROLLER://gateway:1",
+        "kafka.listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+    }
+    return [quorum | both, quorum | gateway]
+
+
+async def test_the_own_listener_is_renamed_and_its_name_given_to_the_gateway_without_a_stop(nodes: Nodes) -> None:
+    """Both names at one address for a while, as services/quorum/MIXED.md has it; a voter is found by either."""
+    await three(nodes)
+    for stage in range(len(renamed(nodes, 1))):
+        for node_id in (1, 2, 3):
+            assert 0 == await nodes.running.kill(nodes[node_id], signal.SIGTERM)
+            await nodes.start(node_id, **renamed(nodes, node_id)[stage])
+            await nodes.leader(1, 2, 3)
+
+    gateway = ("CONTROLLER", "gateway", 1)
+    expected = {node_id: [gateway, ("QUORUM", *own(nodes, node_id)[1:])] for node_id in (1, 2, 3)}
+    leader = await nodes.leader(1, 2, 3)
+    await eventually(lambda: described(nodes, by=leader), lambda seen: seen == expected)
+
+
+async def test_the_only_voter_is_renamed_at_once(nodes: Nodes) -> None:
+    """As deploy/compose.yaml does it: there is no peer that knows another name."""
+    await nodes.start(1)
+    await nodes.leader(1)
+    await nodes.running.kill(nodes[1])
+    await nodes.start(1, **renamed(nodes, 1)[-1])
+
+    expected = {1: [("CONTROLLER", "gateway", 1), ("QUORUM", *own(nodes, 1)[1:])]}
+    await eventually(lambda: described(nodes), lambda seen: seen == expected)
 
 
 async def test_a_follower_says_why_it_cannot_describe_the_quorum(nodes: Nodes) -> None:

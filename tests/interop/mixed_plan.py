@@ -139,6 +139,7 @@ def _plan(
     named = ",".join(f"{node_id}@CONTROLLER://{address}" for node_id, address in kafkas.items())
     to_peers = directory / PEERS
     to_peers.write_text(as_properties(peers.listener()))
+    plan = announcing_gateways(plan, peers.protocol)
     at = plan.bootstrap_controllers.split(",")
     everybody = ",".join(f"{node_id}@{address}" for node_id, address in (*enumerate(at, 1), *kafkas.items()))
 
@@ -151,14 +152,8 @@ def _plan(
             own["controller.quorum.voters"] = f"{process.settings['controller.quorum.voters']},{named}"
         return replace(process, settings={**process.settings, **own})
 
-    def controller(process: Process, gateway: str) -> Process:
-        own = {
-            "listeners": f"ADMIN://{process.address}",
-            "listener.security.protocol.map": "ADMIN:PLAINTEXT",
-            "advertised.listeners": f"ADMIN://{process.address},CONTROLLER://{gateway}",
-            **_named(settings, OF_CONTROLLER),
-        }
-        return replace(process, settings={**process.settings, **own})
+    def controller(process: Process) -> Process:
+        return replace(process, settings={**process.settings, **_named(settings, OF_CONTROLLER)})
 
     def gateway(process: Process) -> Process:
         protocol = {"listener.security.protocol.map": f"CONTROLLER:{peers.protocol}"}
@@ -169,8 +164,8 @@ def _plan(
         plan,
         release=peers.level,
         users=peers.users,
-        quorum=tuple(map(quorum, announcing_gateways(plan, peers.protocol).quorum)),
-        controllers=tuple(map(controller, plan.controllers, at)),
+        quorum=tuple(map(quorum, plan.quorum)),
+        controllers=tuple(map(controller, plan.controllers)),
         gateways=tuple(map(gateway, plan.gateways)),
     )
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from deploy.kafka.node import tool
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.fetch import FetchRequest, FetchResponse
@@ -17,7 +19,7 @@ from quorate.protocol.sasl.plain import PLAIN
 from tests.e2e.calls import eventually
 from tests.interop.kafka.release import absent
 from tests.interop.mixed_plan import PATIENT, Peers
-from tests.interop.mixed_quorum import MixedQuorum, kafkas_alone, ours_first, restarted, static_quorum
+from tests.interop.mixed_quorum import QUORUM_TOOL, MixedQuorum, kafkas_alone, ours_first, restarted, static_quorum
 from tests.network.certificates import authority
 
 pytestmark = [
@@ -48,6 +50,7 @@ async def test_a_kafka_joins_two_of_ours_votes_leads_loses_and_leaves(tmp_path: 
         assert ((*OURS, KAFKA), ()) == await eventually(lambda: replicas(quorum), lambda seen: KAFKA in seen[0])
 
         await quorum.create_by_wire("while-ours-leads", at=2)
+        await it_tells_tools_of_our_gateways(quorum)
         epoch = await quorum.transfer(to=KAFKA)
         await quorum.create_by_wire("while-a-kafka-leads", at=KAFKA)
         await they_stand_by(quorum)
@@ -181,6 +184,19 @@ async def replicas(quorum: MixedQuorum, *, at: NodeId = 1) -> tuple[tuple[NodeId
         return (), ()  # it leads no more, or not yet
     voters = tuple(sorted(each.replica_id for each in told.current_voters))
     return voters, tuple(sorted(each.replica_id for each in told.observers if each.replica_id == KAFKA))
+
+
+async def it_tells_tools_of_our_gateways(quorum: MixedQuorum) -> None:
+    """Its clients find the leader, which is ours, at an address on which Kafka's wire is spoken."""
+    of = quorum.kafkas[KAFKA].directory / "server.properties"
+    asked = ("--bootstrap-controller", quorum.kafka_address(KAFKA), "--command-config", of, "describe", "--status")
+    said = await asyncio.to_thread(tool, QUORUM_TOOL, *asked)
+    cluster: DescribeClusterResponse = await quorum.ask(KAFKA, DescribeClusterRequest(endpoint_type=2))
+
+    assert f"LeaderId: {await leads(quorum)}" in " ".join(said.split())
+    assert {node_id: quorum.kafka_address(node_id) for node_id in (*OURS, KAFKA)} == {
+        each.broker_id: f"{each.host}:{each.port}" for each in cluster.brokers
+    }
 
 
 async def they_stand_by(quorum: MixedQuorum) -> None:

@@ -48,8 +48,14 @@ class NodeConfig:
 
     @property
     def listener_name(self) -> str:
-        """The listener name of controllers, in upper case: the first of `controller.listener.names`."""
-        return (_list(self.values, "controller.listener.names") or [LISTENER_NAME])[0].upper()
+        """The listener name of controllers, in upper case: the first of `controller.listener.names`.
+
+        Without these, a Quorate quorum node's is the first of its `listeners`, at which its peers call it.
+        """
+        names = _list(self.values, "controller.listener.names")
+        if not names and "process.roles" not in self.values:
+            names = [each.partition("://")[0] for each in _list(self.values, "listeners") if "://" in each]
+        return (names or [LISTENER_NAME])[0].upper()
 
     def own_endpoint(self) -> VoterAddress:
         """Returns this controller's endpoint from `advertised.listeners`, or else from `listeners`. Raises Failed."""

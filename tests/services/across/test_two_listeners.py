@@ -124,6 +124,11 @@ def test_a_controller_registers_its_gateways_listeners_with_what_is_spoken_there
         (QuorumConfig, {"principal.node.id.mapping.rules": "RULE:^a$/1/"}, "takes a listener with certificates"),
         (ControllerConfig, CONTROLLER | {"sasl.enabled.mechanisms": "SCRAM-SHA-512"}, "all listeners must speak SSL"),
         (ControllerConfig, CONTROLLER | {"controller.listener.names": "OTHER"}, "must be among listeners"),
+        (
+            ControllerConfig,
+            CONTROLLER | {"kafka.listener.security.protocol.map": "CONTROLLER:PLAINTEXT"},
+            "listeners = CONTROLLER://127.0.0.1:0: this controller speaks gRPC there",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, kind: type[Any], settings: Mapping[str, str], why: str) -> None:

@@ -187,13 +187,15 @@ ssl.truststore.location: existingSecret
 {{- end -}}
 
 {{/*
-A dict with root and service: where others reach the service of one pod. A quorum node announces its gateway, too: Kafka's
-brokers find the voters in the log, and look there for the listener of the name that they know.
+A dict with root and service: where others reach the service of one pod. A quorum node and a controller announce their
+gateway, too: Kafka's nodes find voters and controllers in the log, and look there for the listener of the name that they
+know. The own listener's name, CONTROLLER, is none of the gateways': a controller of a release before finds the active one
+by it, and takes one without it for Kafka's own, so another name would end forwarding during an upgrade.
 */}}
 {{- define "quorate.advertised" -}}
 {{- $host := include "quorate.nodeHost" (dict "root" .root "pod" "$(POD_NAME)") -}}
 {{- $addresses := list (printf "CONTROLLER://%s:%v" $host (index (include "quorate.ports" .root | fromYaml) .service)) -}}
-{{- range ternary (include "quorate.listeners" .root | fromJsonArray) list (eq .service "quorum") -}}
+{{- range include "quorate.listeners" .root | fromJsonArray -}}
 {{- $addresses = append $addresses (printf "%s://%s:%v" .name $host .port) -}}
 {{- end -}}
 {{- join "," $addresses -}}

@@ -110,6 +110,9 @@ RULE:^CN=([^,]+)$/$1/,DEFAULT
 {{- define "quorate.controller.properties" -}}
 {{- $given := include "quorate.common" (dict "root" . "component" "controller" "listener" "CONTROLLER") | fromJson -}}
 {{- $_ := set $given "metadata.log.dir" "/var/lib/quorate/metadata" -}}
+{{- with include "quorate.kafkaProtocols" . -}}
+{{- $_ := set $given "kafka.listener.security.protocol.map" . -}}
+{{- end -}}
 {{- $_ := set $given "quorum.endpoint" "localhost:9093" -}}
 {{- $_ := set $given "placer.endpoints" (printf "%s:9096" (include "quorate.host" (dict "root" . "component" "placer"))) -}}
 {{- $_ := set $given "heartbeat.endpoint" (printf "%s:9095" (include "quorate.host" (dict "root" . "component" "heartbeat"))) -}}
