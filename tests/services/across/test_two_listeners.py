@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any, Final
 
@@ -107,6 +108,25 @@ def test_a_controller_registers_its_gateways_listeners_with_what_is_spoken_there
     assert {"CONTROLLER": 0, "SECURE": 1, "GATEWAY": 0, "LOGINS": 3, "MORE": 1} == {
         each.name: SECURITY_PROTOCOLS[protocol].id for each, protocol in told
     }
+
+
+def test_each_controller_finds_the_active_one_while_their_listener_is_renamed(tmp_path: Path) -> None:
+    """The stages of services/quorum/MIXED.md: a rolling restart has controllers of two that follow each other."""
+    own = CONTROLLER | {"listeners": "ADMIN://c:1", "listener.security.protocol.map": "ADMIN:PLAINTEXT"}
+    before = {"listeners": "CONTROLLER://c:1", "listener.security.protocol.map": "CONTROLLER:PLAINTEXT"}
+    names = {"advertised.listeners": "ADMIN://c:1,CONTROLLER://c:2"}
+    stages = [
+        CONTROLLER | before,
+        own | {"advertised.listeners": "CONTROLLER://c:1,ADMIN://c:1"},
+        own | {"advertised.listeners": "ADMIN://c:1,CONTROLLER://c:1"},
+        own | names | {"kafka.listener.security.protocol.map": "CONTROLLER:PLAINTEXT"},
+    ]
+    configs = [config(ControllerConfig, tmp_path, stage) for stage in stages]
+
+    for earlier, later in pairwise(configs):
+        for standby, active in permutations((earlier, later)):
+            registered = {each.name: each.endpoint.port for each, _ in active.registered([1])}
+            assert 1 == registered[standby.listener_name]
 
 
 @pytest.mark.parametrize(
