@@ -10,6 +10,7 @@ apis, outliving                             what handlers use
 own_placement                               replicas of new partitions, while no placer answers
 placement_requests, placement_stream        replicas of new partitions, from a placer
 sessions, resolving                         what else is asked of others before a decision
+session_claims                              which heartbeat service counts
 reads                                       reads of what is committed, active or standby
 driver, decision_queue, pending, activating the event loop around the engine
 quorum_link, quorum_node                    the clients of the quorum node

@@ -24,6 +24,8 @@ from kraft.service.controller_pb2 import (
     AuthorizeResponse,
     ChangeBrokerStateRequest,
     ChangeBrokerStateResponse,
+    ClaimSessionsRequest,
+    ClaimSessionsResponse,
     ListErrorReasonsRequest,
     ListErrorReasonsResponse,
 )
@@ -57,10 +59,12 @@ from services.controller.handlers.own import (
     AUTHENTICATE,
     AUTHORIZE,
     CHANGE_BROKER_STATE,
+    CLAIM_SESSIONS,
     LIST_ERROR_REASONS,
     SUBMIT,
 )
 from services.controller.handlers.quorum import ALTER_QUORUM
+from services.controller.session_claims import SessionClaims
 
 log = logger(__name__)
 
@@ -73,6 +77,7 @@ class ControllerService:
         self._driver = apis.driver
         self._forwarding = forwarding
         self._admin = admin
+        self._claims = SessionClaims(apis)
 
     def methods(self) -> Mapping[str, Callable[..., Any]]:
         """Returns what serves each RPC, by name: `serve` or `ask_quorum` for a row of the table, or its own method."""
@@ -89,6 +94,7 @@ class ControllerService:
             AUTHENTICATE.name: self.authenticate,
             AUTHORIZE.name: self.authorize,
             CHANGE_BROKER_STATE.name: self.change_broker_state,
+            CLAIM_SESSIONS.name: self.claim_sessions,
             LIST_ERROR_REASONS.name: self.list_error_reasons,
             SUBMIT.name: self._admin.submit,
         }
@@ -96,7 +102,8 @@ class ControllerService:
     async def change_broker_state(self, request: ChangeBrokerStateRequest, context: Any) -> ChangeBrokerStateResponse:
         """Changes a broker's control state (fenced, unfenced, controlled shutdown); the heartbeat service calls it.
 
-        Raises ApiError(INVALID_REQUEST) for an unknown target or a malformed directory id.
+        Raises ApiError: INVALID_REQUEST for an unknown target or a malformed directory id, OPERATION_NOT_ATTEMPTED
+        for a heartbeat service while another one counts.
         """
         if request.target not in _STATES:
             known = ", ".join(f"{number} {state.name}" for number, state in _STATES.items())
@@ -117,12 +124,22 @@ class ControllerService:
         async def change() -> ChangeBrokerStateResponse:
             caller = self._check(CHANGE_BROKER_STATE, context)
             self._apis.authorizing.check_node(CHANGE_BROKER_STATE, request, caller)
+            self._claims.check(request.tracker_id)
             log.debug("a broker's state", broker=request.broker_id, target=request.target, reason=request.reason)
             answer = await self._driver.write_in_turns(CHANGE_BROKER_STATE.name, turns, lane=CHANGE_BROKER_STATE.lane)
             self._set_position(answer, context)
             return ChangeBrokerStateResponse(state=CONTROL_STATE_NUMBERS[answer.response.state], offset=answer.offset)  # type: ignore[arg-type]  # the stubs' enum type
 
         return await self._forwarding.serve(CHANGE_BROKER_STATE, request, context, change)
+
+    async def claim_sessions(self, request: ClaimSessionsRequest, context: Any) -> ClaimSessionsResponse:
+        """Says whether the heartbeat service that asks counts, or stands by. Raises ApiError."""
+
+        async def here() -> ClaimSessionsResponse:
+            self._check(CLAIM_SESSIONS, context)
+            return await self._claims.claim(request)
+
+        return await self._forwarding.serve(CLAIM_SESSIONS, request, context, here, may_repeat=True)
 
     async def alter_quorum(self, request: AlterQuorumRequest, context: Any) -> AsyncIterator[AlterQuorumResponse]:
         """Has the leader write a target voter set, and streams each step. This controller's quorum node serves it."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from functools import partial
 
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2_grpc import add_HeartbeatServicer_to_server
-from quorate.liveness import Sessions
+from quorate.liveness import Claimant, Sessions
+from quorate.nouns import uuid_text
+from quorate.random_uuid import random_uuid
 from quorate.runtime.claims import claims_of, warn_of_any
 from quorate.runtime.client import Client, open_channel
 from quorate.runtime.clock import SystemClock
@@ -34,7 +37,7 @@ async def main(life: ServiceLife) -> None:
         [str(controller) for controller in config.controllers], ControllerStub, telemetry=telemetry, transport=transport
     )
     replica = Replica(reader, clock, telemetry)
-    driver = HeartbeatDriver(replica, Sessions(config.session_timeout_ms), controllers, clock)
+    driver = HeartbeatDriver(replica, Sessions(config.session_timeout_ms), controllers, clock, _claimant(config))
     server = process.server(
         config,
         quiet=("kraft.service.Heartbeat",),
@@ -48,9 +51,14 @@ async def main(life: ServiceLife) -> None:
     await process.serve(
         server,
         driver.run,
-        partial(ReplicaReadiness(replica, clock).run, server),
+        partial(ReplicaReadiness(replica, clock, serves_instead=lambda: driver.standing.other).run, server),
         closing=(reader.close, controllers.close),
     )
+
+
+def _claimant(config: HeartbeatConfig) -> Claimant:
+    """Returns this process under an id of its own, by the host's name: it may listen at each address of the host."""
+    return Claimant(id=uuid_text(random_uuid()), address=f"{socket.gethostname()}:{config.listeners[0].endpoint.port}")
 
 
 if __name__ == "__main__":

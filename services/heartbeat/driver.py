@@ -13,7 +13,15 @@ from kraft.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatRe
 from kraft.service.controller_pb2 import ChangeBrokerStateRequest, ChangeBrokerStateResponse, LogDirectories
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.errors import ApiError, ErrorCode
-from quorate.liveness import CONTROL_STATE_NUMBERS, BrokerTransition, ControlState, RegisteredBroker, Sessions, decide
+from quorate.liveness import (
+    CONTROL_STATE_NUMBERS,
+    BrokerTransition,
+    Claimant,
+    ControlState,
+    RegisteredBroker,
+    Sessions,
+    decide,
+)
 from quorate.metadata.brokers import Broker
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import CORDONED_DIRECTORIES, DIRECTORIES
@@ -23,6 +31,7 @@ from quorate.runtime.clock import Clock
 from quorate.runtime.logs import logger
 from quorate.runtime.replica import Replica
 from services.heartbeat.listening import Listening
+from services.heartbeat.standing import Standing
 
 log = logger(__name__)
 
@@ -36,17 +45,26 @@ APPLIED_WITHIN_MS: Final = 5_000
 class HeartbeatDriver:
     """Connects the log's replica, the broker sessions, and the controller that changes a broker's state."""
 
-    def __init__(self, replica: Replica, sessions: Sessions, controllers: Client[ControllerStub], clock: Clock) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        sessions: Sessions,
+        controllers: Client[ControllerStub],
+        clock: Clock,
+        claimant: Claimant,
+    ) -> None:
         self.replica = replica
         self.sessions = sessions
         self._controllers = controllers
         self._listening = Listening(sessions, clock)
+        self.standing = Standing(controllers, claimant)
 
     async def run(self) -> None:
         """Replays the log, watches the unfenced brokers, and expires sessions, until cancelled."""
         async with asyncio.TaskGroup() as loops:
             loops.create_task(self.replica.run())
             loops.create_task(self._listening.run())
+            loops.create_task(self.standing.run())
             loops.create_task(self._watch())
             loops.create_task(self._expire())
 
@@ -55,6 +73,7 @@ class HeartbeatDriver:
         broker = self.replica.state.brokers.get(broker_id)
         if (
             self.replica.is_led_elsewhere
+            or self.standing.other is not None
             or broker is None
             or broker.epoch != broker_epoch
             or not broker.is_active
@@ -68,11 +87,13 @@ class HeartbeatDriver:
         """Handles one heartbeat: extends the session, and has the controller change the broker's state where needed.
 
         Returns once a state change is applied here. Raises ApiError: STALE_BROKER_EPOCH if the broker epoch is not the
-        registered one; NOT_CONTROLLER while a Kafka controller is active, to which the broker then turns;
-        REQUEST_TIMED_OUT if a change is committed, and not applied here in time; or the controller's refusal.
+        registered one; NOT_CONTROLLER while a Kafka controller is active, to which the broker then turns, or while
+        this service stands by; REQUEST_TIMED_OUT if a change is committed, and not applied here in time; or the
+        controller's refusal.
         """
         if self.replica.is_led_elsewhere:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "a Kafka controller is active, and keeps the broker sessions")
+        self.standing.check()
         broker_id, broker_epoch = request.broker_id, request.broker_epoch
         broker = self.replica.state.brokers.get(broker_id)
         if broker is None or broker.epoch < broker_epoch:
@@ -139,6 +160,7 @@ class HeartbeatDriver:
             reason=reason,
             offline_log_dirs=[] if transition is None else map(uuid_text, transition.offline_log_dirs),
             cordoned_log_dirs=None if cordoned is None else LogDirectories(items=map(uuid_text, cordoned)),
+            tracker_id=self.standing.claimant.id,
         )
         answer = await self._controllers.call(lambda stub: stub.ChangeBrokerState, request, deadline_ms=DEADLINE_MS)
         log.info("changed a broker's state", broker=broker_id, target=target.value, reason=reason)
@@ -163,10 +185,11 @@ class HeartbeatDriver:
         """Has the controller fence, one at a time, the broker whose session expired first.
 
         While a Kafka controller is active, brokers send it their heartbeats, and no session expires here. When one of
-        our controllers becomes active again, each session lasts its full time from then on.
+        our controllers becomes active again, each session lasts its full time from then on. So it is while another
+        heartbeat service counts.
         """
         while True:
-            if self.replica.is_led_elsewhere:
+            if self.replica.is_led_elsewhere or not self.standing.counts:
                 self._presume_seen()
             elif await self._fence_first_late():
                 continue  # a whole rack may be silent: the next one need not wait

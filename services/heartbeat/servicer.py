@@ -141,9 +141,10 @@ class HeartbeatService(HeartbeatServicer):
     async def DescribeSessions(self, request: DescribeSessionsRequest, context: Any) -> DescribeSessionsResponse:
         """Lists the sessions of the requested brokers, or of all registered ones, by id; unknown ids are left out.
 
-        Raises ApiError(POLICY_VIOLATION) for more than 10,000 ids.
+        Raises ApiError: POLICY_VIOLATION for more than 10,000 ids, NOT_CONTROLLER while this service stands by.
         """
         check_items(request)
+        self._driver.standing.check()
         sessions, now_ms = self._driver.sessions, self._driver.now_ms
         response = DescribeSessionsResponse(applied_offset=self._driver.replica.applied)
         for broker in self._asked_for(request):

@@ -94,6 +94,7 @@ ROWS: Final[dict[str, str | tuple[str | ErrorCode, ...]]] = {
     "Controller/ControllerRegistration": DENIED,
     "Controller/UnregisterController": DENIED,
     "Controller/ChangeBrokerState": DENIED,
+    "Controller/ClaimSessions": DENIED,
     "Controller/ApiVersions": UNTOLD,
     "Controller/Authenticate": DENIED,
     "Controller/Authorize": DENIED,
@@ -171,6 +172,7 @@ OF_ITS_CONTROLLER: Final = {name for name in ROWS if name.startswith("RaftClient
 OF_NO_NODE: Final = {
     *(name for name in ROWS if name.startswith(("Placer/", "Observer/", "TraceService/"))),
     *("Quorum/DescribeQuorum", "Quorum/FindQuorum", "Quorum/ApiVersions", "Heartbeat/DescribeSessions"),
+    "Controller/ClaimSessions",
     # An operator sends these, about every node.
     *("Quorum/AddRaftVoter", "Quorum/RemoveRaftVoter", "Quorum/AlterQuorum", "Quorum/SetTargetVoters"),
     *("Quorum/TransferLeadership", "Controller/UnregisterBroker", "Controller/UnregisterController"),

@@ -35,12 +35,13 @@ NOWHERE = "127.0.0.1:1"
 
 @dataclass(frozen=True, kw_only=True)
 class InProcess:
-    """`channel` is to its quorum node, `stub` is a client of it, on `channel_to_it`."""
+    """`channel` is to its quorum node, `stub` is a client of it, at `address`, on `channel_to_it`."""
 
     driver: ControllerDriver
     channel: grpc.aio.Channel
     channel_to_it: grpc.aio.Channel
     stub: ControllerStub
+    address: str
 
     async def until_active(self) -> None:
         """It may write."""
@@ -84,7 +85,8 @@ async def controller(
         server.add("kraft.service.Controller", add_to_server, servicer)
         running = asyncio.ensure_future(driver.run())
         async with listening(server) as address, open_channel(address) as client:
-            yield InProcess(driver=driver, channel=channel, channel_to_it=client, stub=ControllerStub(client))
+            stub = ControllerStub(client)
+            yield InProcess(driver=driver, channel=channel, channel_to_it=client, stub=stub, address=address)
         running.cancel()
         await asyncio.wait([running])
         await forwarding.close()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2_grpc import add_HeartbeatServicer_to_server
 from kraft.service.placer_pb2_grpc import add_PlacerServicer_to_server
-from quorate.liveness import Sessions
+from quorate.liveness import Claimant, Sessions
 from quorate.nouns import Epoch, NodeId, Offset
 from quorate.runtime.client import Client
 from quorate.runtime.log_reader import LogReader
@@ -88,7 +88,8 @@ class Tracker:
             reader = LogReader([node.address for node in world.nodes.values()], world.network.open_channel)  # type: ignore[arg-type]
             controllers = Client([each.address for each in world.controllers], ControllerStub)
             sessions = WatchedSessions(self, world.cluster.session_ms)
-            self.driver = HeartbeatDriver(Replica(reader, self._clock, OFF), sessions, controllers, self._clock)
+            replica, claimant = Replica(reader, self._clock, OFF), Claimant(id=life.name, address=HEARTBEATS)
+            self.driver = HeartbeatDriver(replica, sessions, controllers, self._clock, claimant)
             server = Server(life, self.host)
             add_HeartbeatServicer_to_server(HeartbeatService(self.driver), server)  # type: ignore[arg-type]
             world.network.listen(HEARTBEATS, server)

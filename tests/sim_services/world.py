@@ -34,8 +34,8 @@ from tests.sim_services.watched import SESSIONS
 
 MARGIN_S: Final = 0.005
 """What a deadline may be longer by when a call is passed on: clocks are rounded."""
-HARMLESS: Final = ("/DescribeTopicPartitions", "/ListPartitionReassignments", "/Submit")
-"""Calls that may be handed over twice: reads, and those of operators with a request id."""
+HARMLESS: Final = ("/ClaimSessions", "/DescribeTopicPartitions", "/ListPartitionReassignments", "/Submit")
+"""Calls that may be handed over twice: reads, claims, and those of operators with a request id."""
 
 
 class ServicesWorld(World):

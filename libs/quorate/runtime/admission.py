@@ -38,6 +38,7 @@ _METHODS: Final = {
     "kraft.service.Controller/AssignReplicasToDirs": "brokers",
     "kraft.service.Controller/BrokerRegistration": "brokers",
     "kraft.service.Controller/ChangeBrokerState": "brokers",
+    "kraft.service.Controller/ClaimSessions": "brokers",
     "kraft.service.Controller/ControllerRegistration": "brokers",
 }
 """The purpose of a method's calls where it differs from its service's; all other methods are `requests`."""

@@ -69,7 +69,7 @@ CALLS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
     "heartbeat": {
         QUORUM: _LOG,
-        CONTROLLER: ("ChangeBrokerState",),
+        CONTROLLER: ("ChangeBrokerState", "ClaimSessions"),
         **_SPANS,
     },
     "placer": {**_SPANS},

@@ -10,6 +10,7 @@ from kraft.service.controller_pb2 import (
     AuthenticateRequest,
     AuthorizeRequest,
     ChangeBrokerStateRequest,
+    ClaimSessionsRequest,
     ListErrorReasonsRequest,
 )
 from quorate.controller.engine.engine import QueueLimit
@@ -22,6 +23,7 @@ __all__ = [
     "AUTHENTICATE",
     "AUTHORIZE",
     "CHANGE_BROKER_STATE",
+    "CLAIM_SESSIONS",
     "LIST_ERROR_REASONS",
     "OWN",
     "SUBMIT",
@@ -44,10 +46,20 @@ CHANGE_BROKER_STATE: Final = Api(
     right=AclOperation.CLUSTER_ACTION,
     lane=QueueLimit.CLUSTER,
 )
+CLAIM_SESSIONS: Final = Api(name="ClaimSessions", request=ClaimSessionsRequest, right=AclOperation.CLUSTER_ACTION)
 LIST_ERROR_REASONS: Final = Api(
     name="ListErrorReasons", request=ListErrorReasonsRequest, right=None, is_forwarded=False
 )
 SUBMIT: Final = Api(name="Submit", request=AdminRequest, right=None)
 """An envelope of any admin API, whose own row says which right it needs."""
 
-OWN: Final = (ADMIN_STREAM, API_VERSIONS, AUTHENTICATE, AUTHORIZE, CHANGE_BROKER_STATE, LIST_ERROR_REASONS, SUBMIT)
+OWN: Final = (
+    ADMIN_STREAM,
+    API_VERSIONS,
+    AUTHENTICATE,
+    AUTHORIZE,
+    CHANGE_BROKER_STATE,
+    CLAIM_SESSIONS,
+    LIST_ERROR_REASONS,
+    SUBMIT,
+)

@@ -27,6 +27,7 @@ RIGHTS: Final = {
     "Authenticate": AclOperation.CLUSTER_ACTION,
     "BrokerRegistration": AclOperation.CLUSTER_ACTION,
     "ChangeBrokerState": AclOperation.CLUSTER_ACTION,
+    "ClaimSessions": AclOperation.CLUSTER_ACTION,
     "ControllerRegistration": AclOperation.CLUSTER_ACTION,
     "CreateAcls": AclOperation.ALTER,
     "DeleteAcls": AclOperation.ALTER,
@@ -104,10 +105,11 @@ def test_who_answers_what() -> None:
         "Authenticate",
         "Authorize",
         "ChangeBrokerState",
+        "ClaimSessions",
         "ListErrorReasons",
         "Submit",
     }
-    each_by_itself = by_the_servicer - {"ChangeBrokerState", "Submit"} | {"DescribeCluster"}
+    each_by_itself = by_the_servicer - {"ChangeBrokerState", "ClaimSessions", "Submit"} | {"DescribeCluster"}
     by_the_quorum = {"AddRaftVoter", "DescribeQuorum", "RemoveRaftVoter", "TransferLeadership"}
 
     assert by_the_quorum == names(lambda api: api.quorum_deadline_ms is not None)

@@ -15,7 +15,7 @@ from kraft.api.describe_cluster_pb2 import DescribeClusterRequest
 from kraft.api.describe_configs_pb2 import DescribeConfigsRequest
 from kraft.api.describe_quorum_pb2 import DescribeQuorumRequest
 from kraft.service.admin_pb2 import AdminRequest
-from kraft.service.controller_pb2 import ChangeBrokerStateRequest
+from kraft.service.controller_pb2 import ChangeBrokerStateRequest, ClaimSessionsRequest
 from quorate.authorizer import StandardAuthorizer
 from quorate.controller.engine.engine import Engine
 from quorate.errors import ErrorCode
@@ -46,6 +46,7 @@ AT_EACH: Final = {"AdminStream", "AlterQuorum", "ApiVersions", "Authenticate", "
 CONTROLLERS: Final = DescribeClusterRequest(endpoint_type=EndpointType.CONTROLLERS)
 REQUESTS: Final[dict[str, Any]] = {
     "ChangeBrokerState": ChangeBrokerStateRequest(target=CONTROL_STATE_NUMBERS[ControlState.FENCED]),  # type: ignore[arg-type]
+    "ClaimSessions": ClaimSessionsRequest(tracker_id="t", address="h:1"),
     "DescribeAcls": DescribeAclsRequest(
         resource_type_filter=ResourceType.ANY,
         pattern_type_filter=PatternType.ANY,

@@ -14,7 +14,7 @@ from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2 import BrokerHeartbeatsRequest, BrokerHeartbeatsResponse, DescribeSessionsRequest
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub, add_HeartbeatServicer_to_server
 from quorate.errors import ApiError, ErrorCode
-from quorate.liveness import Sessions
+from quorate.liveness import Claimant, Sessions
 from quorate.records import BrokerRegistrationChangeRecord
 from quorate.runtime.caps import LIST_MAX
 from quorate.runtime.client import Client, open_channel
@@ -49,7 +49,7 @@ async def driving(controller: str) -> AsyncIterator[HeartbeatDriver]:
     replica.state.apply(change, 100)
     replica.applied = 101
     controllers = Client([controller], ControllerStub)
-    yield HeartbeatDriver(replica, Sessions(9_000), controllers, clock)
+    yield HeartbeatDriver(replica, Sessions(9_000), controllers, clock, Claimant(id="t", address="t:1"))
     await controllers.close()
 
 

@@ -17,7 +17,7 @@ from kraft.service.heartbeat_pb2 import DescribeSessionsRequest
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub, add_HeartbeatServicer_to_server
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server
 from quorate.errors import ApiError, ErrorCode
-from quorate.liveness import SESSION_TIMEOUT_MS, Sessions
+from quorate.liveness import SESSION_TIMEOUT_MS, Claimant, Sessions
 from quorate.metadata.versions import LATEST, record_version
 from quorate.nouns import NodeId, Offset
 from quorate.raft.history import History
@@ -135,11 +135,13 @@ async def tracking(directory: Path, records: Iterable[Message]) -> AsyncIterator
         async with listening(quorum_server) as quorum_address:
             reader, controllers = LogReader([quorum_address], open_channel), Client([address], ControllerStub)
             replica = Replica(reader, clock, OFF)
-            tracker = HeartbeatDriver(replica, Sessions(SESSION_TIMEOUT_MS), controllers, clock)
+            claimant = Claimant(id="t", address="t:1")
+            tracker = HeartbeatDriver(replica, Sessions(SESSION_TIMEOUT_MS), controllers, clock, claimant)
             tracker_server.add("kraft.service.Heartbeat", add_HeartbeatServicer_to_server, HeartbeatService(tracker))
             running = asyncio.ensure_future(tracker.run())
             async with listening(tracker_server) as own, open_channel(own) as client:
                 tracked = Tracking(tracker, quorum, controller, clock, HeartbeatStub(client))
+                await asyncio.wait_for(tracker.standing.told.wait(), WITHIN_S)
                 await tracked.write(*records)
                 async with asyncio.timeout(WITHIN_S):
                     async for _ in replica.changes():

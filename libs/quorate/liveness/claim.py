@@ -1,0 +1,85 @@
+"""Which of several trackers counts the heartbeats: one has the claim, which lapses if it is not claimed again.
+
+Each tracker hears only the heartbeats that reach it. Two that both fence would fence brokers that are heard elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.liveness.attendance import Attendance
+from quorate.nouns import Epoch
+
+__all__ = ["CLAIM_EVERY_MS", "CLAIM_LAPSES_MS", "Claimant", "Claimed", "SessionClaim"]
+
+CLAIM_EVERY_MS: Final = 1_000
+"""How often a tracker claims the sessions."""
+CLAIM_LAPSES_MS: Final = 3 * CLAIM_EVERY_MS
+"""A claim is over after three that did not come: a session of 9 s is longer than this and the next tracker's claim."""
+GAP_MS: Final = CLAIM_EVERY_MS * 3 // 2
+"""The most (ms) that counts between two looks: while this process stands still, claims wait in its sockets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimant:
+    """A tracker's process: its id, which no other has, and where it is reached, for people."""
+
+    id: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """The answer to a claim: whether it is granted, who has it, and for how long (ms) from now."""
+
+    is_granted: bool
+    holder: Claimant
+    lapses_in_ms: int
+
+
+class SessionClaim:
+    """The claim as the active controller knows it: in memory, for one epoch.
+
+    After a failover of the controller the tracker that counted before keeps the count, whichever claims first. A
+    process at the holder's own address is its successor: two cannot listen there.
+
+    >>> claim, one, two = SessionClaim(), Claimant(id="1", address="a:1"), Claimant(id="2", address="b:1")
+    >>> claim.claim(one, epoch=7, has_counted=False, now_ms=0).is_granted
+    True
+    >>> claim.claim(two, epoch=7, has_counted=False, now_ms=500).holder.address
+    'a:1'
+    >>> [claim.claim(two, epoch=7, has_counted=False, now_ms=ms).is_granted for ms in (1_500, 2_500, 3_000, 3_001)]
+    [False, False, False, True]
+    """
+
+    __slots__ = ("_attendance", "_epoch", "_holder", "_lapses_ms", "_was_fresh")
+
+    def __init__(self) -> None:
+        self._attendance = Attendance(every_ms=GAP_MS)
+        self._epoch: Epoch | None = None
+        self._holder: Claimant | None = None
+        self._was_fresh = False
+        self._lapses_ms = 0
+
+    def holder(self, *, epoch: Epoch | None, now_ms: int) -> Claimant | None:
+        """Returns the tracker that counts in this epoch of the controller; None if no claim holds."""
+        now_ms = self._attendance.look(now_ms)
+        if epoch != self._epoch:
+            self._epoch, self._holder = epoch, None
+        if self._holder is not None and now_ms > self._lapses_ms:
+            self._holder = None
+        return self._holder
+
+    def claim(self, claimant: Claimant, *, epoch: Epoch, has_counted: bool, now_ms: int) -> Claimed:
+        """Grants or refuses a claim; `has_counted` says that the claimant was the one that counts until now."""
+        assert claimant.id, claimant
+        holder = self.holder(epoch=epoch, now_ms=now_ms)
+        now_ms = self._attendance.look(now_ms)
+        is_own = holder is not None and (holder.id == claimant.id or holder.address == claimant.address != "")
+        if holder is not None and not is_own and not (has_counted and self._was_fresh):
+            return Claimed(is_granted=False, holder=holder, lapses_in_ms=self._lapses_ms - now_ms)
+        if not is_own:
+            self._was_fresh = not has_counted
+        self._holder, self._lapses_ms = claimant, now_ms + CLAIM_LAPSES_MS
+        return Claimed(is_granted=True, holder=claimant, lapses_in_ms=CLAIM_LAPSES_MS)
