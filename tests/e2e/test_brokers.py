@@ -28,7 +28,7 @@ Row = dict[str, object]
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
 async def everybody_is_there(cluster: Cluster) -> None:
     """Three brokers, unfenced, and a topic whose partitions have them all in their ISR."""
-    assert [101, 102, 103] == await unfenced(cluster)
+    assert [101, 102, 103] == await eventually(lambda: unfenced(cluster), lambda those: len(those) == 3)
 
 
 async def unfenced(cluster: Cluster) -> list[int]:
@@ -104,7 +104,7 @@ async def test_a_silent_broker_is_fenced_and_another_leads_for_it(cluster: Clust
     await cluster.brokers[silent].close()
     back = await cluster.join(silent)
 
-    assert [101, 102, 103] == await unfenced(cluster)
+    assert [101, 102, 103] == await eventually(lambda: unfenced(cluster), lambda those: len(those) == 3)
     assert back.epoch > epoch
     assert back.epoch == (await sessions(cluster))[silent].broker_epoch
     assert after == await partition(cluster, "silence")  # the ISR is for the leader to widen, by AlterPartition
