@@ -18,6 +18,7 @@ storage, runtime     a node's files; event loop, gRPC, OpenTelemetry
 protocol, network    connections as Kafka's clients and servers have them: without I/O; over asyncio
 sql                  the state as SQL tables, and read-only queries on them
 pipeline             decodes logs and checkpoints into columns, without Spark
+what_if              brokers or directories away, by the controller's own decisions
 cli                  the `quorate` command
 """
 

@@ -12,6 +12,7 @@ from deploy.local.broker import stand_in
 from kraft.api.describe_cluster_pb2 import DescribeClusterRequest
 from kraft.service.heartbeat_pb2 import DescribeSessionsRequest, DescribeSessionsResponse
 from quorate.errors import ApiError, ErrorCode
+from tests.cli.directories import run
 from tests.e2e.calls import WITHIN_S, call_with_retries, eventually
 from tests.e2e.cluster import PATIENT, Cluster
 
@@ -92,6 +93,8 @@ async def test_a_silent_broker_is_fenced_and_another_leads_for_it(cluster: Clust
     silent = int(str(before["leader"]))
     others = [each for each in (101, 102, 103) if each != silent]
     epoch = (await sessions(cluster))[silent].broker_epoch
+    log_dir = cluster.plan.log_dir(1)
+    foretold = run("what-if", "--broker", silent, "--offline", log_dir, "--json").document["partitions"]
     await cluster.brokers[silent].fall_silent()
 
     assert others == await eventually(lambda: unfenced(cluster), lambda those: silent not in those)
@@ -100,6 +103,12 @@ async def test_a_silent_broker_is_fenced_and_another_leads_for_it(cluster: Clust
 
     assert after["leader"] in others
     assert {"epoch": int(str(before["epoch"])) + 1, "isr": others} == {key: after[key] for key in ("epoch", "isr")}
+    rows = run("sql", "SELECT * FROM partitions", "--offline", log_dir, "--json").document["rows"]
+    found = {(row["topic"], row["topic_id"], row["partition_id"]): row for row in rows}
+    assert "silence" in {row["key"]["topic"] for row in foretold}
+    for row in foretold:
+        there = found[tuple(row["key"].values())]
+        assert row["after"] == {name: there[name] for name in row["after"]}
 
     await cluster.brokers[silent].close()
     back = await cluster.join(silent)

@@ -330,6 +330,32 @@ def tell_history(
     teller.end(found)
 
 
+@app.command("what-if")
+def ask_what_if(
+    brokers: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--broker", parser=reader_of("--broker", "a broker id"), metavar="ID", help="A broker; may be repeated."
+        ),
+    ] = None,
+    racks: Annotated[list[str] | None, typer.Option("--rack", help="A rack whose brokers go.")] = None,
+    directories: Annotated[
+        list[str] | None, typer.Option("--directory", metavar="ID", help="A log directory that fails, by its id.")
+    ] = None,
+    offline: Offline = None,
+    bootstrap_controller: Bootstrap = None,
+    command_config: CommandConfig = None,
+    as_of: AsOf = None,
+    as_json: Json = False,
+) -> None:
+    """Say what becomes of the partitions if brokers, racks or log directories go. Nothing is written."""
+    from quorate.cli.what_if import ask
+
+    source = _source(offline, "--offline", bootstrap_controller, command_config)
+    (found,) = _loaded(source, as_of, with_open_transaction=False)
+    ask(found, brokers=brokers or (), racks=racks or (), directories=directories or (), as_json=as_json)
+
+
 @app.command("sql")
 def ask_by_sql(
     query: Annotated[str, typer.Argument(help="One SELECT.")],

@@ -1,0 +1,135 @@
+"""`quorate what-if`: what becomes of the partitions if brokers, racks or log directories go, as text or JSON."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Final
+
+from quorate.cli.failures import Failed, Misused
+from quorate.cli.image_diff import in_json, words
+from quorate.cli.offline import Offline
+from quorate.cli.printable import printable
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.doubles import dumps
+from quorate.errors import ApiError
+from quorate.metadata.partitions import NO_LEADER
+from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import LATEST
+from quorate.nouns import NodeId, Offset, parse_uuid
+from quorate.sql.difference import Difference
+from quorate.what_if import Counts, Outcome, brokers_of_rack, take_away
+
+__all__ = ["ask"]
+
+ASSUMED: Final = (
+    "min.insync.replicas and unclean.leader.election.enable are those of the log and Kafka's defaults: "
+    "the controllers' files are not known"
+)
+MODES: Final = {
+    "offline": "without a leader",
+    "unclean": "led by a replica that was not in sync: what it lacks is lost",
+    "moves": "led by another broker",
+    "shrinks": "led as before, by fewer in the ISR",
+}
+"""What may become of a partition, the worst first."""
+
+
+def ask(
+    found: Offline, *, brokers: Sequence[NodeId], racks: Sequence[str], directories: Sequence[str], as_json: bool
+) -> None:
+    """Prints what changes. Raises Misused if nothing goes, or for an id that is none; Failed for what is not there."""
+    if not (brokers or racks or directories):
+        raise Misused("give --broker, --rack or --directory: what goes")
+    try:
+        ids = [parse_uuid(each) for each in directories]
+    except ValueError as problem:
+        raise Misused(f"--directory: {problem}") from None
+    try:
+        gone = list(dict.fromkeys([*brokers, *(each for rack in racks for each in brokers_of_rack(found.state, rack))]))
+        outcome = take_away(
+            found.state if found.transaction is None else _copy(found.state, found.as_of_offset),
+            brokers=gone,
+            directories=ids,
+            settings=ControllerSettings(),
+            next_offset=found.as_of_offset,
+        )
+    except ApiError as refusal:
+        raise Failed(f"{found.path}: {refusal.message}") from None
+    notes = [*found.notes, ASSUMED]
+    lines = (
+        _json(found, gone, directories, outcome, notes) if as_json else _text(found, gone, directories, outcome, notes)
+    )
+    for line in lines:
+        sys.stdout.write(line + "\n")
+
+
+def _copy(state: ClusterState, offset: Offset) -> ClusterState:
+    """Returns a state that takes records, where `state` is the one before an open transaction, and takes none."""
+    copy = ClusterState()
+    copy.load((record for record, _ in state.records(LATEST)), offset)
+    return copy
+
+
+def _mode(found: Difference) -> str:
+    """Returns which of MODES has become of a partition."""
+    after = found.after
+    if after.get("leader") == NO_LEADER:
+        return "offline"
+    if after.get("leader_recovery_state") == "RECOVERING":
+        return "unclean"
+    return "moves" if "leader" in after else "shrinks"
+
+
+def _text(
+    found: Offline, gone: Sequence[NodeId], directories: Sequence[str], outcome: Outcome, notes: Sequence[str]
+) -> Iterator[str]:
+    parts = [("broker", list(map(str, gone))), ("log directory", list(map(printable, directories)))]
+    absent = " and ".join(f"{what} {', '.join(which)}" for what, which in parts if which)
+    yield f"Without {absent}, as of offset {found.as_of_offset}:"
+    for name, before in asdict(outcome.before).items():
+        yield f"  {name.replace('_', ' '):16}  {before} → {getattr(outcome.after, name)} partitions"
+    counted = Counter(map(_mode, outcome.partitions))
+    for mode, meaning in MODES.items():
+        if counted[mode]:
+            yield f"{counted[mode]} {meaning}:"
+            for each in outcome.partitions:
+                if _mode(each) == mode:
+                    yield f"  {' '.join(words(each))}"
+    if not outcome.partitions:
+        yield "no partition changes"
+    for note in notes:
+        yield f"note: {printable(note)}"
+
+
+def _json(
+    found: Offline, gone: Sequence[NodeId], directories: Sequence[str], outcome: Outcome, notes: Sequence[str]
+) -> Iterator[str]:
+    document = {
+        "asOfOffset": found.as_of_offset,
+        "brokers": list(gone),
+        "directories": list(directories),
+        "before": _camel(outcome.before),
+        "after": _camel(outcome.after),
+        "partitions": [
+            {
+                "becomes": _mode(each),
+                "key": in_json(each.key),
+                "before": in_json(each.before),
+                "after": in_json(each.after),
+            }
+            for each in outcome.partitions
+        ],
+        "notes": list(notes),
+    }
+    yield dumps(document)
+
+
+def _camel(counts: Counts) -> dict[str, int]:
+    return {
+        "offline": counts.offline,
+        "underMinIsr": counts.under_min_isr,
+        "underReplicated": counts.under_replicated,
+    }

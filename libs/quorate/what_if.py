@@ -1,0 +1,142 @@
+"""WHAT IF brokers or log directories are away: the controller's own commands decide it, on a state of nobody else.
+
+So each partition becomes what it would become: its leader, ISR and ELR, and an unclean election where topics allow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kraft import Uuid
+from quorate.controller.commands.change_broker_state import change_broker_state, change_in_turns
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, Moment
+from quorate.errors import ApiError, ErrorCode
+from quorate.liveness import ControlState
+from quorate.metadata.brokers import Broker
+from quorate.metadata.partitions import NO_LEADER
+from quorate.metadata.state import ClusterState
+from quorate.nouns import NodeId, Offset, uuid_text
+from quorate.sql.difference import Difference
+from quorate.sql.nouns import Image
+from quorate.sql.touched import Touched
+
+__all__ = ["Counts", "Outcome", "brokers_of_rack", "take_away"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Partitions without a leader; with one, and fewer in the ISR than min.insync.replicas; with replicas outside."""
+
+    offline: int
+    under_min_isr: int
+    under_replicated: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What differs once they are away: the partitions that change, and the counts of all."""
+
+    before: Counts
+    after: Counts
+    partitions: Sequence[Difference]
+
+
+def brokers_of_rack(state: ClusterState, rack: str) -> list[NodeId]:
+    """Returns the registered brokers of a rack, by id. Raises ApiError(INVALID_REQUEST) if there is none."""
+    found = [broker.id for broker in state.brokers if broker.rack == rack]
+    if not found:
+        racks = sorted({repr(broker.rack) for broker in state.brokers if broker.rack is not None})
+        there = f"there are {', '.join(racks)}" if racks else "no broker names a rack"
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"no registered broker is in rack {rack!r}; {there}")
+    return found
+
+
+def take_away(
+    state: ClusterState,
+    *,
+    brokers: Sequence[NodeId],
+    directories: Collection[Uuid] = (),
+    settings: ControllerSettings,
+    next_offset: Offset,
+) -> Outcome:
+    """Changes the state as the controller would if these directories failed, and then these brokers fell silent.
+
+    The brokers are fenced one after the other, in this order, which decides who of the last ones leads at the end. Each
+    command gets the offset of its first record, of which the first is `next_offset`. Raises ApiError, and changes
+    nothing: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST for a directory that no broker has, or for below 3.7-IV2.
+    """
+    registered = [_registered(state, broker_id) for broker_id in brokers]
+    failed = _by_broker(state, directories)
+    before = _counts(state, settings)
+    touched = Touched(Image(state=state))
+    offset = next_offset
+    for command in _commands(state, registered, failed, settings):
+        for record in command(state, Moment(next_offset=offset, now_ms=0)).records:
+            touched.note(record)
+            state.apply(record, offset)
+            offset += 1
+        state.settle()
+    partitions = [each for each in touched.take() if each.noun.name == "partitions"]
+    return Outcome(before=before, after=_counts(state, settings), partitions=partitions)
+
+
+def _commands(
+    state: ClusterState,
+    brokers: Sequence[Broker],
+    failed: Mapping[NodeId, Collection[Uuid]],
+    settings: ControllerSettings,
+) -> Iterator[Command[Any]]:
+    """Yields each command when the one before is carried out."""
+    for broker_id, directories in failed.items():
+        broker = _registered(state, broker_id)
+        yield change_broker_state(
+            broker_id=broker_id,
+            broker_epoch=broker.epoch,
+            target=_standing(broker),
+            settings=settings,
+            offline_log_dirs=directories,
+        )
+    for broker in brokers:
+        yield from change_in_turns(
+            state, broker_id=broker.id, broker_epoch=broker.epoch, target=ControlState.FENCED, settings=settings
+        )
+
+
+def _standing(broker: Broker) -> ControlState:
+    """Returns the state in which the broker is, for a heartbeat that asks for no other."""
+    if broker.fenced:
+        return ControlState.FENCED
+    return ControlState.CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else ControlState.UNFENCED
+
+
+def _registered(state: ClusterState, broker_id: NodeId) -> Broker:
+    broker = state.brokers.get(broker_id)
+    if broker is None:
+        there = ", ".join(str(each.id) for each in state.brokers) or "none"
+        raise ApiError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered; registered are: {there}"
+        )
+    return broker
+
+
+def _by_broker(state: ClusterState, directories: Collection[Uuid]) -> dict[NodeId, list[Uuid]]:
+    found: dict[NodeId, list[Uuid]] = {}
+    for directory in directories:
+        owner = state.brokers.owner_of(directory)
+        if owner is None:
+            why = f"no registered broker has the log directory {uuid_text(directory)}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, why)
+        found.setdefault(owner, []).append(directory)
+    return found
+
+
+def _counts(state: ClusterState, settings: ControllerSettings) -> Counts:
+    topics = state.topics
+    return Counts(
+        offline=topics.leader_count(NO_LEADER),
+        under_min_isr=topics.under_min_isr_count(lambda topic: settings.min_insync_replicas(state, topic)),
+        under_replicated=topics.under_replicated_count,
+    )

@@ -1,0 +1,120 @@
+"""`quorate what-if`: what it says of a Kafka's log is what that Kafka then did; and nothing else is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraft import Uuid
+from quorate.nouns import OffsetAndEpoch, uuid_text
+from quorate.records import BeginTransactionRecord
+from tests.cli.directories import FIXTURES, batch, run, write_checkpoint, write_log
+from tests.cli.directories import a_history as with_one_broker
+from tests.cli.test_sql import BROKERS, a_cluster, asked, directory
+
+Row = Mapping[str, Any]  # Any: what JSON has as values
+
+KAFKAS = {
+    "the last one in order": ("combined-static/node-1", 1, 54, 60),
+    "one of two in order": ("three-dynamic/controller-3", 5, 207, 222),
+    "the other one then": ("three-dynamic/controller-3", 4, 223, 239),
+    "the only one": ("voters-changed/controller-3", 4, 42, 47),
+}
+"""A broker that goes, and the offsets of a Kafka's log before and after."""
+
+
+def said(path: Path, *options: object) -> Any:
+    ran = run("what-if", "--offline", path, "--json", *options)
+    assert (0, "") == (ran.code, ran.err), ran
+    return ran.document
+
+
+def keyed(rows: list[Row]) -> dict[tuple[Any, ...], Row]:
+    return {tuple(row["key"].values()): row for row in rows}
+
+
+@pytest.mark.parametrize(("node", "broker", "before", "after"), KAFKAS.values(), ids=KAFKAS)
+def test_what_it_says_a_kafka_did(node: str, broker: int, before: int, after: int) -> None:
+    found = said(FIXTURES / node, "--broker", broker, "--as-of", before)
+    done = run("image", "diff", f"{before}..{after}", "--offline", FIXTURES / node, "--json").document["rows"]
+    expected = keyed([row for row in done if row["table"] == "partitions"])
+
+    assert expected
+    assert {key: row["after"] for key, row in expected.items()} == {
+        key: row["after"] for key, row in keyed(found["partitions"]).items()
+    }
+    offline = asked("SELECT * FROM offline", FIXTURES / node, "--as-of", after)
+    assert found["after"]["offline"] == len(offline)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("options", [("--broker", 1), ("--broker", 3, "--broker", 2), ("--rack", "a")])
+def test_who_is_away_leads_nothing_and_all_else_stays(tmp_path: Path, seed: int, options: tuple[object, ...]) -> None:
+    write_checkpoint(tmp_path, a_cluster(seed), OffsetAndEpoch(epoch=1, offset=40))
+    found = said(tmp_path, *options)
+    gone = set(found["brokers"])
+    partitions = {
+        (row["topic"], row["topic_id"], row["partition_id"]): row for row in asked("SELECT * FROM partitions", tmp_path)
+    }
+
+    assert gone == ({1, 2} if "--rack" in options else set(options) - {"--broker"})
+    for key, row in keyed(found["partitions"]).items():
+        assert row["before"] == {name: partitions[key][name] for name in row["before"]}
+        partitions[key] = {**partitions[key], **row["after"]}
+        assert (row["becomes"] == "offline") == (partitions[key]["leader"] == -1)
+    unfenced = {row["broker_id"] for row in asked("SELECT broker_id FROM brokers WHERE NOT fenced", tmp_path)}
+    for row in partitions.values():
+        assert row["leader"] not in gone & unfenced, row
+    for name, view in (("offline", "offline"), ("underMinIsr", "under_min_isr")):
+        there = asked(f"SELECT * FROM {view} WHERE leader >= 0 OR '{name}' = 'offline'", tmp_path)
+        assert found["before"][name] == len(there), name
+    assert found["after"]["offline"] == sum(row["leader"] == -1 for row in partitions.values())
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_directory_takes_the_replicas_in_it(tmp_path: Path, seed: int) -> None:
+    write_checkpoint(tmp_path, a_cluster(seed), OffsetAndEpoch(epoch=1, offset=40))
+    lost = uuid_text(directory(1))
+    found = said(tmp_path, "--directory", lost)
+    there = {
+        (row["topic"], row["partition_id"])
+        for row in asked(f"SELECT * FROM replicas WHERE broker_id = 1 AND directory = '{lost}'", tmp_path)
+    }
+
+    changed = {(row["key"]["topic"], row["key"]["partition_id"]) for row in found["partitions"]}
+    assert changed <= there
+    assert ([], [lost]) == (found["brokers"], found["directories"])
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        ([], 2, "give --broker, --rack or --directory: what goes"),
+        (["--broker", "one"], 2, "--broker 'one': a broker id is a number from 0 on"),
+        (["--broker", "7"], 1, "broker 7 is not registered; registered are: 1, 2, 3, 4"),
+        (["--rack", "c"], 1, "no registered broker is in rack 'c'; there are 'a', 'b'"),
+        (["--directory", "abc"], 2, "--directory: 'abc' is not an id"),
+        (["--directory", uuid_text(Uuid(bytes(15) + b"\x63"))], 1, "no registered broker has the log directory"),
+    ],
+)
+def test_what_is_not_there_cannot_go(tmp_path: Path, options: list[str], code: int, words: str) -> None:
+    write_checkpoint(tmp_path, a_cluster(0), OffsetAndEpoch(epoch=1, offset=40))
+    ran = run("what-if", *options, "--offline", tmp_path)
+
+    assert (code, "", True) == (ran.code, ran.out, words in ran.err), ran
+    assert sorted({each for each in BROKERS.values() if each}) == ["a", "b"]
+
+
+def test_the_text_says_the_same_and_an_open_transaction_counts_for_nothing(tmp_path: Path) -> None:
+    log = [*with_one_broker(), batch(2, 11, (BeginTransactionRecord(), 0))]
+    ran = run("what-if", "--broker", 2, "--offline", write_log(tmp_path, log))
+
+    assert (0, "") == (ran.code, ran.err)
+    lines = ran.out.splitlines()
+    assert "Without broker 2, as of offset 12:" == lines[0]
+    assert "  offline           0 → 1 partitions" == lines[1]
+    assert "1 without a leader:" in lines
+    assert any(line.startswith("note: a transaction is open since offset 11") for line in lines)
