@@ -20,8 +20,9 @@ READS = 3
 async def test_a_leader_replaced_unheard_answers_no_read(cluster: Cluster) -> None:
     """Without no-op records nothing is pending that would keep its controller from answering at once.
 
-    Each read runs into its caller's deadline: its controller holds itself for active still, and waits for the stopped
-    node to confirm it. One that held itself for a standby would refuse the read or pass it on.
+    The first read runs into its caller's deadline: its controller holds itself for active still, and waits for the
+    stopped node to confirm it. One that held itself for a standby would refuse the read or pass it on, as this one may
+    once the silence of its node has lasted.
     """
     for node_id in VOTERS:
         controller = cluster.controller(node_id)
@@ -40,7 +41,8 @@ async def test_a_leader_replaced_unheard_answers_no_read(cluster: Cluster) -> No
         await cluster.create("after", at=other)
         told = [await read(cluster, old) for _ in range(READS)]
 
-        assert [ErrorCode.REQUEST_TIMED_OUT] * READS == told
+        assert ErrorCode.REQUEST_TIMED_OUT is told[0]
+        assert {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER} >= set(told[1:]), told
 
     assert {"before", "after"} <= (await cluster.topics(at=old)).keys()
 

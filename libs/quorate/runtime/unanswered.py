@@ -10,7 +10,7 @@ from quorate.runtime.repeats import ChangeFilter
 
 __all__ = ["ALONE_S", "Unanswered"]
 
-ALONE_S: Final = 5.0
+ALONE_S: Final = 10.0
 """How long (s) nobody has answered when it is told first: a failover, or a start of all at once, takes less."""
 
 

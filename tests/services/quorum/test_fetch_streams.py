@@ -47,10 +47,8 @@ def fetch(replica_id: NodeId) -> FetchRequest:
     return FetchRequest(replica_state=state, max_bytes=1 << 20, topics=[topic])
 
 
-@pytest.mark.parametrize(("first", "others"), [(20, (21, 22)), (-1, (20, 21)), (20, (-1,))])
-async def test_a_fetch_of_another_replica_ends_the_stream(
-    leader: QuorumDriver, first: NodeId, others: tuple[NodeId, ...]
-) -> None:
+@pytest.mark.parametrize(("first", "other"), [(20, 21), (-1, 20), (20, -1)])
+async def test_a_fetch_of_another_replica_ends_the_stream(leader: QuorumDriver, first: NodeId, other: NodeId) -> None:
     streams, endpoints = Streams(leader), NodeEndpoints((), (), leader.core.log.voters)
     peer = PeerServicer(leader, endpoints, cluster_id="c", node_id=1, handing_over=streams)
     server = Server()
@@ -62,13 +60,12 @@ async def test_a_fetch_of_another_replica_ends_the_stream(
             answer = await stream.read()
             assert isinstance(answer, FetchResponse)
             assert ErrorCode.NONE == answer.responses[0].partitions[0].error_code
-        for other in others:
-            await stream.write(fetch(other))
+        await stream.write(fetch(other))
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stream.read()
 
     refused = error_from_call(caught.value)
-    says = f"replica_id {others[0]} in the stream of replica {first}: a stream of fetches is one replica's"
+    says = f"replica_id {other} in the stream of replica {first}: a stream of fetches is one replica's"
     assert (ErrorCode.INVALID_REQUEST, says) == (refused.code, refused.message)
     told = [] if first < 0 else [("opened", first), ("closed", first)]
     assert told == streams.told
