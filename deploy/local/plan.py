@@ -66,7 +66,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
-    """The plan of one control plane; `directory` holds all its files.
+    """The processes of one control plane, with their settings; `directory` holds all their files.
 
     `directory_ids` has the directory id of each first voter by node id; empty for static voters (KIP-853). `release` is
     what a new cluster is formatted with: a release, or a metadata.version.

@@ -141,6 +141,7 @@ def _alter_client_quotas(request: AlterClientQuotasRequest, error: RepeatedError
     def entity(each: Any) -> Iterator[Message]:
         return (item.EntityData(part.entity_type, part.entity_name) for part in each.entity)
 
+    # The generator is of EntityData, which the type of a message class does not say.
     return "entries", tuple(item(entity=tuple(entity(each)), **error()) for each in request.entries)  # type: ignore[arg-type]
 
 

@@ -218,7 +218,7 @@ async def test_the_only_voter_is_renamed_at_once(nodes: Nodes) -> None:
     await nodes.start(1, **renamed(nodes, 1)[-1])
 
     expected = {1: [("CONTROLLER", "gateway", 1), ("QUORUM", *own(nodes, 1)[1:])]}
-    await eventually(lambda: described(nodes), lambda seen: seen == expected)
+    assert expected == await eventually(lambda: described(nodes), lambda seen: seen == expected)
 
 
 async def test_a_follower_says_why_it_cannot_describe_the_quorum(nodes: Nodes) -> None:

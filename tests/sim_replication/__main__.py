@@ -10,9 +10,10 @@ from tests.sim_replication.world import FAULTS
 
 
 def replay(seed: int, profile: str | None, last: int | None) -> tuple[str, Outcome]:
-    """The last entries of the metadata log, and the brokers' logs."""
+    """The last lines of a seed's story: registrations in the metadata log, and the brokers' logs."""
     outcome = run(seed, profile)
-    return outcome.story[-(last or len(outcome.story)) :], outcome
+    lines = outcome.story.splitlines()
+    return "\n".join(lines[-last:] if last else lines), outcome
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ class Broker:
         for done in answers:
             assert isinstance(done, ProduceDone), done
             if done.outcomes["p"] is ErrorCode.NONE:
-                offset, value = done.wait.reply_to  # type: ignore[misc]
+                offset, value = done.wait.reply_to  # type: ignore[misc]  # an object to the core; `produce` has put the pair there
                 self.world.oracle.acknowledged(offset, value)
 
     # What others ask

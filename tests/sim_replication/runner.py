@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from hashlib import sha256
+from typing import Final
 
 from tests.seeds.outcome import Outcome, judge
 from tests.sim_replication.world import World
+
+BATCHES_SHOWN: Final = 8
+
+
+def story(world: World) -> str:
+    """The registrations of the metadata log, one a line, and then the last batches of each broker's log."""
+    logs = (f"broker {broker.id}: … {broker.log.batches[-BATCHES_SHOWN:]}" for broker in world.brokers.values())
+    return "\n".join([*map(str, world.controller.log), *logs])
 
 
 def run(seed: int, profile: str | None = None) -> Outcome:
@@ -20,7 +29,7 @@ def run(seed: int, profile: str | None = None) -> Outcome:
         number=verdict.number,
         message=verdict.message,
         digest=sha256(told.encode()).hexdigest(),
-        story=told[-2_000:],
+        story=story(world),
         simulated_ms=world.now_ms,
         fired=world.fired,
         counts=world.oracle.counts,

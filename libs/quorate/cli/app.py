@@ -70,7 +70,7 @@ def take_options(
         ),
     ] = False,
 ) -> None:
-    """Kafka's metadata log: format, look, check."""
+    """Kafka's metadata log, and the cluster's state by it: format, look, ask, check."""
 
 
 def _source(path: Path | None, named: str, bootstrap: str | None, command_config: Path | None) -> Path | LiveQuorum:

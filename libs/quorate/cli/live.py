@@ -122,7 +122,7 @@ class _Files:
         self._segment: Path | None = None
 
     def begin(self, checkpoint: Checkpoint) -> None:
-        """Begins anew: what was read so far is in the checkpoint."""
+        """Starts over from a checkpoint that was fetched: it has all that the batches before it changed."""
         for file in self._partition.iterdir():
             file.unlink()
         self._segment = None

@@ -68,9 +68,10 @@ class Offline:
 
 
 class Watch(Protocol):
-    """Sees the records of a log, from `since` on, while a state is rebuilt from them."""
+    """Sees the records of a log while a state is rebuilt from them."""
 
     since: AsOf
+    """From where on it wants them. It gets the earlier ones, too, that follow the checkpoint at the begin."""
 
     def begin(self, found: Offline) -> None:
         """Called with the state before the log, or before what follows its checkpoint."""
@@ -96,7 +97,7 @@ def load(
 
     `name` is what the source is called in place of its path.
     Records of an open transaction are applied only `with_open_transaction`, as Kafka publishes them only at its end.
-    A `watch` sees the records from its `since` on: then the state is rebuilt from before that if the files allow it.
+    With a `watch` the state is rebuilt from before its `since`, if the files allow it.
     Raises Failed if the files do not reach `as_of`, or lack offsets below it; Corrupt for damage before it; OSError.
     """
     found = Offline(path=name or path, watch=watch)
@@ -291,7 +292,10 @@ class _Tail:
             found.watch.begin(found)
 
     def segment(self, path: Path, course: ScanPosition, *, is_last: bool) -> None:
-        """Applies one segment. Raises Corrupt for damage before the wanted offset; damage after it is ignored."""
+        """Applies the records of one log segment, `path`.
+
+        Raises Corrupt for damage before the wanted offset; damage after it is ignored.
+        """
         headers: list[BatchHeader] = []
         data = bytes(map_file(path))
         damage: Corrupt | None = None

@@ -84,7 +84,7 @@ class Leading:
     # What the log says
 
     def take_registration(self, registration: PartitionRegistration, *, now_ms: int) -> list[Effect]:
-        """Takes the log's later partition epoch of the same leader epoch (R14, R40).
+        """Takes the partition as the metadata log has it now, in the leader epoch that this broker leads (R14, R40).
 
         It overrides a pending change: an answer that comes after it is dropped. One that the leader has from the
         controller's answer already says nothing more, and must not undo a change that was proposed since.

@@ -124,7 +124,7 @@ def _decrease(counts: dict[str, int], ip: str) -> None:
 
 
 class MethodLedger:
-    """The calls of one method, in the count of their purpose."""
+    """Counts the calls of one RPC, which share their limits with the other RPCs of the same purpose."""
 
     __slots__ = ("_of_purpose", "unary")
 
@@ -134,7 +134,10 @@ class MethodLedger:
         """The calls under way that are no streams."""
 
     def enter(self, peer: str, *, is_stream: bool) -> str:
-        """As `Ledger.enter`."""
+        """Admits a call of `peer` (gRPC's name of the other end) and returns its IP address, for `leave`.
+
+        Raises ApiError(THROTTLING_QUOTA_EXCEEDED) if a limit is reached.
+        """
         ip = self._of_purpose.enter(peer, is_stream=is_stream)
         self.unary += not is_stream
         return ip

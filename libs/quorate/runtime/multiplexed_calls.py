@@ -81,13 +81,13 @@ class MultiplexedCalls(MultiplexedServicer):
             await stream.end()
 
     def stop(self) -> None:
-        """Refuses new calls, and ends each stream once the calls that it has had are answered."""
+        """Refuses new calls with UNAVAILABLE; each stream ends when its calls under way are answered."""
         self._is_stopping = True
         for stream in self._streams:
             stream.end_if_idle()
 
     async def _run(self, called: CallBatch.Call, opened: StreamContext, stream: _Stream) -> ResultBatch.Result | None:
-        """Runs one call until its end or its deadline; one that is cancelled has no result."""
+        """Runs one call and returns its result: DEADLINE_EXCEEDED after its timeout, None if it is cancelled."""
         if self._is_stopping:
             return _ended(called, _S.UNAVAILABLE, "the server is stopping")
         if called.id in stream.running:
