@@ -98,6 +98,9 @@ def test_a_transaction_is_told_at_its_end_and_an_aborted_or_open_one_is_not(tmp_
         told(directory, "configs")
     )
     assert "note: a transaction is open since offset 10" in run("history", "--offline", directory).out
+    within = run("history", "--offline", directory, "--from", 3).out.splitlines()
+    assert "3 changes between offset 3 and offset 12" in within
+    assert not any("there is no log" in line for line in within)
 
 
 @pytest.mark.parametrize(

@@ -50,12 +50,9 @@ SHOWN_MAX: Final = 80
 
 
 def _is_of_topic(found: Difference, name: str) -> bool:
-    key = found.key
-    return (
-        name in (key.get("topic"), key.get("name"))
-        if found.noun.name in ("topics", "partitions")
-        else (_is_config_of(found, "TOPIC", name))
-    )
+    if found.noun.name in ("topics", "partitions"):
+        return name in (found.key.get("topic"), found.key.get("name"))
+    return _is_config_of(found, "TOPIC", name)
 
 
 def _is_of_broker(found: Difference, name: str) -> bool:
@@ -101,23 +98,24 @@ class Teller:
         self.since = since
         self.count = 0
         """How many rows were told."""
-        self.begins_at: Offset | None = None
-        """The offset from which on records were seen; None if there was none."""
+        self._base: Offset = 0
+        """The offset of the state to which the first record is applied: before it there is no log."""
         self._subject = subject
         self._as_json = as_json
         self._touched = Touched(Image(state=ClusterState()))
         self._voters: VotersRecord | None = None
-        self._trace: str | None = None
+        self._trace_id: str | None = None
+        """That of the request that caused the present batch: its first record has it."""
 
     def begin(self, found: Offline) -> None:
         """Follows this state."""
         self._touched, self._voters = Touched(Image(state=found.state)), found.voters
+        self._base = found.as_of_offset
 
     def before(self, found: Offline, header: BatchHeader, record: Message, offset: Offset) -> None:
         """Notes the rows that a record may change."""
         if offset == header.base_offset:
-            traceparent = trace_of(record)
-            self._trace = None if traceparent is None else traceparent.decode("ascii", "replace")
+            self._trace_id = _trace_id(trace_of(record))
         self._touched.note(record)
 
     def after(self, found: Offline, header: BatchHeader, offset: Offset) -> None:
@@ -131,20 +129,18 @@ class Teller:
             rows_changed += compared(NOUNS["voters"], *tables)
         if offset < _offset(self.since):
             return
-        if self.begins_at is None:
-            self.begins_at = offset
         for each in filter(self._subject, rows_changed):
             self.count += 1
             self._tell(each, header, offset)
 
     def _tell(self, found: Difference, header: BatchHeader, offset: Offset) -> None:
-        trace_id = None if self._trace is None or header.is_control else self._trace.split("-")[1:2]
+        trace_id = None if header.is_control else self._trace_id
         if self._as_json:
             document = {
                 "offset": offset,
                 "epoch": header.epoch,
                 "timestamp": header.max_timestamp,
-                "traceId": trace_id[0] if trace_id else None,
+                "traceId": trace_id,
                 "table": found.noun.name,
                 "key": in_json(found.key),
                 "change": found.change.value,
@@ -154,22 +150,28 @@ class Teller:
             sys.stdout.write(dumps(document) + "\n")
             return
         what = f"{found.change.value:{CHANGE_WIDTH}}  {found.noun.name} {' '.join(words(found))}"
-        trace = f"  trace {printable(trace_id[0])}" if trace_id else ""
+        trace = f"  trace {printable(trace_id)}" if trace_id else ""
         sys.stdout.write(f"{offset:>8}  {shown_time(header.max_timestamp)}  epoch {header.epoch}  {what}{trace}\n")
 
     def end(self, found: Offline) -> None:
-        """Prints how many there were, and what is to be known of it. Raises Failed if nothing was asked for."""
+        """Prints how many changes there were, and notes. Raises Failed if the log ends before `since`."""
         if found.as_of_offset < _offset(self.since):
             raise Failed(f"{found.path} ends at offset {found.as_of_offset}; {self.since} lies beyond it")
         if self._as_json:
             return
-        begins = self.begins_at if self.begins_at is not None else found.as_of_offset
+        begins = max(self._base, _offset(self.since))
         rows_said = f"{self.count} change{'s' * (self.count != 1)}"
         sys.stdout.write(f"{rows_said} between offset {begins} and offset {found.as_of_offset}\n")
-        if begins > _offset(self.since):
+        if self._base > _offset(self.since):
             sys.stdout.write(f"note: of what lies before offset {begins} there is no log\n")
         for note in found.notes:
             sys.stdout.write(f"note: {printable(note)}\n")
+
+
+def _trace_id(traceparent: bytes | None) -> str | None:
+    """Returns the trace id of a W3C traceparent; None for bytes that are none."""
+    parts = (traceparent or b"").decode("ascii", "replace").split("-")
+    return parts[1] if len(parts) >= 4 else None
 
 
 def _offset(since: AsOf) -> Offset:
