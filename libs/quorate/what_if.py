@@ -18,6 +18,7 @@ from quorate.liveness import ControlState
 from quorate.metadata.brokers import Broker
 from quorate.metadata.partitions import NO_LEADER
 from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import DIRECTORIES, release_of
 from quorate.nouns import NodeId, Offset, uuid_text
 from quorate.sql.difference import Difference
 from quorate.sql.nouns import Image
@@ -28,11 +29,14 @@ __all__ = ["Counts", "Outcome", "brokers_of_rack", "take_away"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Partitions without a leader; with one, and fewer in the ISR than min.insync.replicas; with replicas outside."""
+    """How many partitions are in trouble, as Kafka's metrics count them."""
 
     offline: int
+    """Without a leader: OfflinePartitionsCount."""
     under_min_isr: int
+    """With a leader, and fewer in the ISR than min.insync.replicas: UnderMinIsrPartitionCount."""
     under_replicated: int
+    """With a leader, and a replica outside of the ISR: UnderReplicatedPartitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +70,8 @@ def take_away(
 
     The brokers are fenced one after the other, in this order, which decides who of the last ones leads at the end. Each
     command gets the offset of its first record, of which the first is `next_offset`. Raises ApiError, and changes
-    nothing: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST for a directory that no broker has, or for below 3.7-IV2.
+    nothing: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST for a directory that no broker has; UNSUPPORTED_VERSION for one
+    below metadata.version 3.7-IV2, where the log has no directories of replicas (KIP-858).
     """
     registered = [_registered(state, broker_id) for broker_id in brokers]
     failed = _by_broker(state, directories)
@@ -123,6 +128,11 @@ def _registered(state: ClusterState, broker_id: NodeId) -> Broker:
 
 
 def _by_broker(state: ClusterState, directories: Collection[Uuid]) -> dict[NodeId, list[Uuid]]:
+    level = state.features.record_level
+    if directories and level < DIRECTORIES:
+        since, this = release_of(DIRECTORIES), release_of(level)
+        why = f"log directories are in the log from metadata.version {since} on; this is {this}"
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, why)
     found: dict[NodeId, list[Uuid]] = {}
     for directory in directories:
         owner = state.brokers.owner_of(directory)

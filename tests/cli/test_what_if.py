@@ -10,7 +10,7 @@ import pytest
 
 from kraft import Uuid
 from quorate.nouns import OffsetAndEpoch, uuid_text
-from quorate.records import BeginTransactionRecord
+from quorate.records import BeginTransactionRecord, FeatureLevelRecord
 from tests.cli.directories import FIXTURES, batch, run, write_checkpoint, write_log
 from tests.cli.directories import a_history as with_one_broker
 from tests.cli.test_sql import BROKERS, a_cluster, asked, directory
@@ -106,6 +106,16 @@ def test_what_is_not_there_cannot_go(tmp_path: Path, options: list[str], code: i
 
     assert (code, "", True) == (ran.code, ran.out, words in ran.err), ran
     assert sorted({each for each in BROKERS.values() if each}) == ["a", "b"]
+
+
+def test_below_37_iv2_the_log_does_not_say_which_replica_is_in_which_directory(tmp_path: Path) -> None:
+    state = a_cluster(0)
+    state.apply(FeatureLevelRecord("metadata.version", 11), 40)
+    write_checkpoint(tmp_path, state, OffsetAndEpoch(epoch=1, offset=41))
+    ran = run("what-if", "--directory", uuid_text(directory(1)), "--offline", tmp_path)
+
+    assert (1, "") == (ran.code, ran.out)
+    assert "log directories are in the log from metadata.version 3.7-IV2 on; this is 3.5-IV2" in ran.err
 
 
 def test_the_text_says_the_same_and_an_open_transaction_counts_for_nothing(tmp_path: Path) -> None:

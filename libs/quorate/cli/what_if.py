@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Final
 
 from quorate.cli.failures import Failed, Misused
@@ -28,6 +27,7 @@ ASSUMED: Final = (
     "min.insync.replicas and unclean.leader.election.enable are those of the log and Kafka's defaults: "
     "the controllers' files are not known"
 )
+LABELS: Final = {"offline": "offline", "under_min_isr": "under min ISR", "under_replicated": "under-replicated"}
 MODES: Final = {
     "offline": "without a leader",
     "unclean": "led by a replica that was not in sync: what it lacks is lost",
@@ -89,8 +89,9 @@ def _text(
     parts = [("broker", list(map(str, gone))), ("log directory", list(map(printable, directories)))]
     absent = " and ".join(f"{what} {', '.join(which)}" for what, which in parts if which)
     yield f"Without {absent}, as of offset {found.as_of_offset}:"
-    for name, before in asdict(outcome.before).items():
-        yield f"  {name.replace('_', ' '):16}  {before} → {getattr(outcome.after, name)} partitions"
+    for name, label in LABELS.items():
+        before, after = (getattr(each, name) for each in (outcome.before, outcome.after))
+        yield f"  {label:16}  {before} → {after} partitions"
     counted = Counter(map(_mode, outcome.partitions))
     for mode, meaning in MODES.items():
         if counted[mode]:
