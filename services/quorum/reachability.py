@@ -1,7 +1,7 @@
 """Says which peers are not reached, and where their addresses are from; and if this node's own entry leads elsewhere.
 
 Kafka's client says it at every attempt ("Connection to node 2 (host/10.0.0.2:9093) could not be established"); here it
-is one line at each change, and one a minute while it lasts.
+is one line at each change, and one a minute while it lasts. What is over within seconds is not told: all start at once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from quorate.nouns import NodeId, ReplicaKey
 from quorate.raft.voters import ListenerEndpoint, VoterSet
 from quorate.runtime.logs import logger
-from quorate.runtime.repeats import ChangeFilter
+from quorate.runtime.repeats import AT_START_S, ChangeFilter
 from services.quorum.listeners import PeerAddress
 
 __all__ = ["NOT_REACHED", "REACHED", "STALE_ENTRY", "Reachability"]
@@ -27,22 +27,26 @@ OWN: Final = "own entry"
 
 
 class Reachability:
-    """Tells of one node's peers; `own` is its replica key, and `listeners` are those that it announces."""
+    """Tells of one node's peers; `own` is its replica key, and `listeners` are those that it announces.
 
-    def __init__(self, own: ReplicaKey, listeners: Sequence[ListenerEndpoint]) -> None:
+    A peer is told of once it has not been reached for `after_s`.
+    """
+
+    def __init__(self, own: ReplicaKey, listeners: Sequence[ListenerEndpoint], *, after_s: float = AT_START_S) -> None:
         self._own = own
         self._listeners = tuple(listeners)
-        self._told = ChangeFilter()
+        self._peers = ChangeFilter(after_s=after_s)
+        self._entries = ChangeFilter()
 
     def lacks(self, node_id: NodeId, at: PeerAddress | None, *, source: str, error: str) -> None:
         """Warns that a request to a node has failed; `at` is None if no address of it is known."""
         host, port = (None, None) if at is None else (at.address.host, at.address.port)
-        if self._told.passes(node_id, f"{at} {source} {error}", self._now_s()):
+        if self._peers.passes(node_id, f"{at} {source} {error}", self._now_s()):
             log.warning(NOT_REACHED, node=node_id, host=host, port=port, address_from=source, error=error)
 
     def has(self, node_id: NodeId) -> None:
         """Notes that a node has answered."""
-        if self._told.settle(node_id):
+        if self._peers.settle(node_id):
             log.info(REACHED, node=node_id)
 
     def look_at(self, voters: VoterSet) -> None:
@@ -52,8 +56,8 @@ class Reachability:
             return
         recorded, announced = ", ".join(map(_words, entry.endpoints)), ", ".join(map(_words, self._listeners))
         if set(entry.endpoints) == set(self._listeners):
-            self._told.settle(OWN)
-        elif self._told.passes(OWN, recorded, self._now_s()):
+            self._entries.settle(OWN)
+        elif self._entries.passes(OWN, recorded, self._now_s()):
             log.warning(STALE_ENTRY, node=self._own.id, entry=recorded, listeners=announced)
 
     def _now_s(self) -> float:

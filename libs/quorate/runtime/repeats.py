@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["ChangeFilter", "RepeatFilter"]
+__all__ = ["AT_START_S", "ChangeFilter", "RepeatFilter"]
 
 TEXTS_MAX: Final = 64
 """How many texts are remembered; with more than these, a text may pass again too early."""
@@ -18,6 +18,8 @@ SUBJECTS_MAX: Final = 256
 """How many subjects' states are remembered; with more than these, a state may pass again too early."""
 REMIND_S: Final = 60.0
 """How often (s) a state is told while it lasts: often enough for the last screen of a log, and no flood."""
+AT_START_S: Final = 10.0
+"""How long (s) another process may be away before it is told: a failover, or a start of all at once, takes less."""
 
 
 class RepeatFilter:
@@ -50,7 +52,7 @@ class ChangeFilter:
     """Lets a state pass when it is another than was told of its subject, and once a minute while it lasts.
 
     A subject that goes to and fro has one line a second at most. The last state is told in the end, if it is asked for
-    again.
+    again. Nothing is told of a subject that has been unwell for less than `after_s`.
 
     >>> news = ChangeFilter()
     >>> told = (("peer", "refused", 0), ("peer", "refused", 5), ("peer", "no route", 6), ("peer", "no route", 66))
@@ -58,23 +60,39 @@ class ChangeFilter:
     [True, False, True, True]
     >>> news.settle("peer"), news.settle("peer"), news.passes("peer", "no route", 67)
     (True, False, True)
+    >>> lasting = ChangeFilter(after_s=10)
+    >>> [lasting.passes("peer", "refused", now_s) for now_s in (0, 9, 10, 11)]
+    [False, False, True, False]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, after_s: float = 0.0) -> None:
+        self._after_s = after_s
+        self._unwell_since_s: OrderedDict[Hashable, float] = OrderedDict()
         self._told: OrderedDict[Hashable, tuple[str, float]] = OrderedDict()
         """The last state that was told of each subject, and when."""
 
     def passes(self, subject: Hashable, state: str, now_s: float) -> bool:
         """Returns whether `state` of `subject` is to be told at this time (s) of a monotonic clock."""
+        since_s = self._unwell_since_s.setdefault(subject, now_s)
+        _forget_the_oldest(self._unwell_since_s)
         told, told_s = self._told.get(subject, (None, float("-inf")))
-        if now_s < told_s + (REMIND_S if state == told else APART_S):
+        if now_s < max(since_s + self._after_s, told_s + (REMIND_S if state == told else APART_S)):
             return False
         self._told[subject] = state, now_s
         self._told.move_to_end(subject)
-        if len(self._told) > SUBJECTS_MAX:
-            self._told.popitem(last=False)
+        _forget_the_oldest(self._told)
         return True
 
     def settle(self, subject: Hashable) -> bool:
         """Forgets `subject`, which is well again; returns whether a state of it was told."""
+        self._unwell_since_s.pop(subject, None)
         return self._told.pop(subject, None) is not None
+
+    def lasts_s(self, subject: Hashable, now_s: float) -> float:
+        """Returns for how long (s) `subject` has been unwell; 0 for one that is well."""
+        return now_s - self._unwell_since_s.get(subject, now_s)
+
+
+def _forget_the_oldest(subjects: OrderedDict[Hashable, Any]) -> None:
+    if len(subjects) > SUBJECTS_MAX:
+        subjects.popitem(last=False)

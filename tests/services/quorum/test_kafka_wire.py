@@ -40,6 +40,7 @@ from services.quorum.endpoints import NodeEndpoints
 from services.quorum.kafka_wire import KafkaWire
 from services.quorum.listeners import ListenerProtocols
 from services.quorum.peers import Peers
+from services.quorum.reachability import Reachability
 from services.quorum.translate import Address
 
 WITHIN_S = 120
@@ -138,6 +139,7 @@ async def asking(port: int) -> AsyncIterator[tuple[Peers, NodeEndpoints, Told]]:
     voter = NamedVoter(PEER, Endpoint(LOOPBACK, port), "CONTROLLER")
     endpoints = NodeEndpoints((voter,), (), History(VoterSet.of(1, PEER)), PROTOCOLS)
     async with asyncio.timeout(WITHIN_S), asyncio.TaskGroup() as tasks:
+        listeners = (ListenerEndpoint("CONTROLLER", "one", 1), ListenerEndpoint("QUORUM", "one", 2))
         peers = Peers(
             endpoints,
             tasks,
@@ -146,8 +148,9 @@ async def asking(port: int) -> AsyncIterator[tuple[Peers, NodeEndpoints, Told]]:
             lost=told.lost.append,
             refused=told.refused.append,
             request_timeout_ms=60_000,
-            listeners=(ListenerEndpoint("CONTROLLER", "one", 1), ListenerEndpoint("QUORUM", "one", 2)),
+            listeners=listeners,
             kafka={PLAINTEXT: KafkaWire(ClientConfig(), timeout_ms=60_000)},
+            reachability=Reachability(ReplicaKey(1), listeners, after_s=0),
         )
         yield peers, endpoints, told
         await peers.close()

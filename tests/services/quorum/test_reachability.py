@@ -47,7 +47,7 @@ class Asking:
 
 
 @asynccontextmanager
-async def asking(endpoints: NodeEndpoints, listens: str = "one") -> AsyncIterator[Asking]:
+async def asking(endpoints: NodeEndpoints, listens: str = "one", *, after_s: float = 0) -> AsyncIterator[Asking]:
     failed: asyncio.Queue[object] = asyncio.Queue()
     stream = io.StringIO()
     start_logs({"QUORATE_LOG_FORMAT": "json"}, stream)
@@ -62,7 +62,7 @@ async def asking(endpoints: NodeEndpoints, listens: str = "one") -> AsyncIterato
             refused=lambda why: None,
             request_timeout_ms=60_000,
             listeners=listeners,
-            reachability=Reachability(OWN, listeners),
+            reachability=Reachability(OWN, listeners, after_s=after_s),
         )
         yield Asking(peers, stream, failed)
         await peers.close()
@@ -95,6 +95,12 @@ async def test_a_peer_that_nobody_answers_for_is_named_with_its_address_and_that
     assert "UNAVAILABLE" in line["error"]
     assert "Connection refused" in line["error"]
     assert [] == again
+
+
+async def test_a_peer_that_has_only_just_not_answered_is_not_told_of(restored_logs: None) -> None:
+    (port,) = free_ports(1)
+    async with asking(NodeEndpoints((), (), recorded(port)), after_s=WITHIN_S) as node:
+        assert [] == await node.ask(VOTE)
 
 
 @pytest.mark.parametrize(
