@@ -16,6 +16,7 @@ authorizer           ACL decisions
 controller           WRITE: the effect of an admin request on the state
 storage, runtime     a node's files; event loop, gRPC, OpenTelemetry
 protocol, network    connections as Kafka's clients and servers have them: without I/O; over asyncio
+partition_log        the log of a data partition on a broker
 sql                  the state as SQL tables, and read-only queries on them
 pipeline             decodes logs and checkpoints into columns, without Spark
 what_if              brokers or directories away, by the controller's own decisions

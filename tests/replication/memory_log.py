@@ -13,7 +13,7 @@ from quorate.replication.effects import (
     RestartAt,
     Truncate,
 )
-from quorate.replication.log import new_epochs
+from quorate.replication.log import cut_epochs, new_epochs
 
 
 class MemoryLog:
@@ -28,7 +28,7 @@ class MemoryLog:
         self.first_open_offset: Offset | None = None
         self.segment_start = start
         for batch in batches:
-            self._append(batch)
+            self.append(batch)
 
     def size_between(self, start: Offset, end: Offset) -> int:
         """One byte a record."""
@@ -44,7 +44,7 @@ class MemoryLog:
 
     def write(self, data: object, *, epoch: Epoch, count: int = 1) -> Offset:
         """Appends as a leader does: the log gives the offsets. Returns the end offset."""
-        self._append(Batch(base_offset=self.leo, end_offset=self.leo + count, epoch=epoch, data=data))
+        self.append(Batch(base_offset=self.leo, end_offset=self.leo + count, epoch=epoch, data=data))
         return self.leo
 
     def carry_out(self, effect: Effect) -> None:
@@ -54,7 +54,7 @@ class MemoryLog:
                 self.epochs.assign(epoch=epoch, start_offset=start_offset)
             case Append(batches):
                 for batch in batches:
-                    self._append(batch)
+                    self.append(batch)
             case Truncate(to):
                 self.cut(to)
             case RestartAt(leo=leo, start=start):
@@ -69,10 +69,11 @@ class MemoryLog:
         assert self.start <= to <= self.leo, (self.start, to, self.leo)
         while self.batches and self.batches[-1].end_offset > to:
             self.batches.pop()
-        self.epochs.truncate(to=to)
+        cut_epochs(self.epochs, to=to)
         self.leo, self.flushed = to, min(self.flushed, to)
 
-    def _append(self, batch: Batch) -> None:
+    def append(self, batch: Batch) -> None:
+        """Appends a batch at its offset."""
         assert batch.base_offset >= self.leo, (batch, self.leo)
         self.epochs.assign(epoch=batch.epoch, start_offset=batch.base_offset)
         self.batches.append(batch)

@@ -52,6 +52,14 @@ def new_epochs(start: Offset = 0) -> EpochCache:
     return EpochCache(floor=OffsetAndEpoch(epoch=NO_EPOCH, offset=start))
 
 
+def cut_epochs(epochs: EpochCache, *, to: Offset) -> None:
+    """Truncates the epochs with their log. A log without records has none: a follower would be sent back for it."""
+    if to == epochs.floor.offset:
+        epochs.restart_at(OffsetAndEpoch(epoch=NO_EPOCH, offset=to))
+    else:
+        epochs.truncate(to=to)
+
+
 def last_stable_offset(log: Log, high_watermark: Offset) -> Offset:
     """Returns the end (exclusive) of what is committed and belongs to no open transaction (R49). KIP-98."""
     opened = log.first_open_offset

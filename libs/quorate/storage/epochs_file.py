@@ -39,7 +39,7 @@ class EpochsFile:
         """Writes the entries of an EpochCache, durably. Epochs without a record below `leo` are left out."""
         assert list(entries) == sorted(entries), entries  # I-09
         assert not entries or entries[-1][1] <= leo, (entries[-1], leo)
-        ends = [start for _, start in entries[1:]] + [leo]
+        ends = [*(start for _, start in entries[1:]), leo][: len(entries)]
         kept = [(epoch, start) for (epoch, start), end in zip(entries, ends, strict=True) if start < end]
         lines = [VERSION, str(len(kept)), *(f"{epoch} {start}" for epoch, start in kept)]
         replace_whole(self._path, ("\n".join(lines) + "\n").encode("ascii"))

@@ -14,6 +14,7 @@ from mmap import mmap
 from pathlib import Path
 from typing import Final
 
+from kraft import Uuid
 from quorate.errors import Corrupt
 from quorate.nouns import METADATA_TOPIC_ID, Epoch, Offset, OffsetAndEpoch, uuid_text
 from quorate.storage.files import replace_whole
@@ -145,10 +146,10 @@ def where_it_starts(directory: Path, first_base: Offset, checkpoints: list[Offse
     raise Corrupt(why, path=segment_file(directory, first_base, LOG), position=0)
 
 
-def check_topic(directory: Path) -> None:
-    """Checks that `partition.metadata` names the metadata topic, and creates a missing file. Raises Corrupt."""
+def check_topic(directory: Path, topic_id: Uuid = METADATA_TOPIC_ID) -> None:
+    """Checks that `partition.metadata` names this topic, and creates a missing file. Raises Corrupt."""
     path = directory / PARTITION_METADATA
-    expected = f"version: 0\ntopic_id: {uuid_text(METADATA_TOPIC_ID)}"
+    expected = f"version: 0\ntopic_id: {uuid_text(topic_id)}"
     try:
         found = path.read_bytes()
     except FileNotFoundError:
@@ -157,4 +158,5 @@ def check_topic(directory: Path) -> None:
     if found.split() != expected.encode("ascii").split():
         # A crash can leave the file empty; it holds nothing that the directory's name does not say.
         what = "remove the file, and a start makes it anew" if not found.strip(b"\0 \n") else "it is another topic's"
-        raise Corrupt(f"{found!r} is not the metadata topic's, {expected!r}: {what}", path=path)
+        whose = "the metadata topic's" if topic_id == METADATA_TOPIC_ID else "this topic's"
+        raise Corrupt(f"{found!r} is not {whose}, {expected!r}: {what}", path=path)

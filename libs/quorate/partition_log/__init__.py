@@ -1,0 +1,22 @@
+"""The log of a data partition on disk, in Kafka's files: what a broker stores (R5 to R8 of `quorate.replication`).
+
+log                 append, read, truncate, delete, flush: a `quorate.replication.log.Log`
+produced            what a leader checks of a producer's batch, and what it writes into it
+producers           sequences and transactions of producers (KIP-98)
+markers             the control record that ends a transaction
+producer_files      producer snapshots, and which transactions were aborted
+aborted             the file `.txnindex`
+segment             one segment: a file of batches
+segment_index       `.index` and `.timeindex`
+recovery            what a start trusts, scans and cuts off
+retention           which segments are old
+offset_checkpoints  a log directory's recovery points, high watermarks, log starts
+settings            a topic's settings that its log follows
+names               the names of the files
+"""
+
+from quorate.partition_log.log import Appended, PartitionLog
+from quorate.partition_log.produced import Limits, TimestampType
+from quorate.partition_log.settings import LogSettings
+
+__all__ = ["Appended", "Limits", "LogSettings", "PartitionLog", "TimestampType"]

@@ -1,0 +1,59 @@
+"""The index of aborted transactions, `.txnindex`: what a `read_committed` consumer has to leave out. KIP-98.
+
+One file beside each segment that has a marker of an abort, in Kafka's format.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from quorate.errors import Corrupt
+from quorate.nouns import Offset
+from quorate.storage.files import FILE_MODE, naming, write_all
+
+_ENTRY: Final = struct.Struct(">hqqqq")
+VERSION: Final = 0
+
+
+class Aborted(NamedTuple):
+    """An aborted transaction: its first record, its marker, and the last stable offset as the marker was written."""
+
+    producer_id: int
+    first_offset: Offset
+    last_offset: Offset
+    last_stable_offset: Offset
+
+
+def append_aborted(path: Path, aborted: Aborted) -> None:
+    """Adds an entry to a segment's index."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, FILE_MODE)
+    try:
+        with naming(path):
+            write_all(descriptor, _ENTRY.pack(VERSION, *aborted), os.fstat(descriptor).st_size)
+    finally:
+        os.close(descriptor)
+
+
+def read_aborted(path: Path) -> Iterator[Aborted]:
+    """Yields the entries of a segment's index; none if there is no file. Raises Corrupt."""
+    data = path.read_bytes() if path.is_file() else b""
+    if len(data) % _ENTRY.size:
+        raise Corrupt(f"an index of aborted transactions of {len(data)} bytes", path=path)
+    for version, *entry in _ENTRY.iter_unpack(data):
+        if version != VERSION:
+            raise Corrupt(f"an aborted transaction in version {version}; only {VERSION} is spoken", path=path)
+        yield Aborted(*entry)
+
+
+def cut_aborted(path: Path, *, to: Offset) -> None:
+    """Removes the entries whose marker is at `to` or above."""
+    found = list(read_aborted(path))
+    kept = [each for each in found if each.last_offset < to]
+    if len(kept) < len(found):
+        path.unlink()
+        for each in kept:
+            append_aborted(path, each)

@@ -1,0 +1,330 @@
+"""The log of one data partition on disk, in Kafka's files: what `quorate.replication` decides is done to it here (R5).
+
+Unlike the metadata log it is not flushed before it is acknowledged: replication makes a record durable. `flush` is for
+`flush.messages`, for segments that are full, and for a stop; the recovery point says how far it has come.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kraft import Uuid
+from quorate.errors import Corrupt
+from quorate.nouns import Epoch, Offset, OffsetAndEpoch
+from quorate.partition_log.aborted import Aborted, cut_aborted
+from quorate.partition_log.names import ABORTED
+from quorate.partition_log.produced import LOG_APPEND_TIME, check_produced, stamped
+from quorate.partition_log.producer_files import ProducerFiles
+from quorate.partition_log.producers import Producers
+from quorate.partition_log.recovery import recover
+from quorate.partition_log.retention import old_segments
+from quorate.partition_log.segment import Segment, Slice
+from quorate.partition_log.settings import LogSettings
+from quorate.replication.log import NO_EPOCH, cut_epochs, new_epochs
+from quorate.storage.epochs_file import EpochsFile
+from quorate.storage.files import make_directory, sync_directory
+from quorate.storage.recovery import check_topic
+from quorate.wire.batch import BatchHeader, Buffer, batches, check_batch
+
+RELATIVE_MAX: Final = (1 << 31) - 1
+"""The largest offset of a segment, counted from its base: an index entry has 31 bits for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """What became of a producer's batch: its offsets (inclusive), and whether the log had it before (KIP-98).
+
+    `log_append_time_ms` is -1 with `message.timestamp.type` CreateTime.
+    """
+
+    base_offset: Offset
+    last_offset: Offset
+    log_append_time_ms: int = -1
+    was_there: bool = False
+
+
+class PartitionLog:
+    """The log of one replica; it is a `quorate.replication.log.Log`.
+
+    `start`, `leo` and `recovery_point` are offsets; leo and recovery point are exclusive ends. Every method may raise
+    OSError: the log directory then counts as failed (KIP-112).
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        topic_id: Uuid,
+        settings: LogSettings,
+        *,
+        clean: bool = False,
+        recovery_point: Offset = 0,
+        log_start: Offset = 0,
+    ) -> None:
+        """Opens a partition's directory, or creates it. `clean`: the broker before has stopped in order.
+
+        `torn` is what an unclean stop had left at the end, and was cut off. Raises Corrupt.
+        """
+        make_directory(directory)
+        check_topic(directory, topic_id)
+        self.directory = directory
+        self.settings = settings
+        found = recover(
+            directory,
+            clean=clean,
+            recovery_point=recovery_point,
+            log_start=log_start,
+            index_interval_bytes=settings.index_interval_bytes,
+        )
+        self._segments, self.epochs, self.torn = found.segments, found.epochs, found.torn
+        self._retired: list[Segment] = []
+        self._epochs_file = EpochsFile(directory)
+        self._written_epoch: Epoch = NO_EPOCH
+        self.leo: Offset = self._active.next_offset
+        self.recovery_point: Offset = self.leo if clean else min(recovery_point, self.leo)
+        self._producer_files = ProducerFiles(directory)
+        self._producer_files.load(self._segments, start=self.start, leo=self.leo)
+        self._write_epochs(self.leo)
+
+    @property
+    def start(self) -> Offset:
+        """The log start offset: what is below is deleted."""
+        return self.epochs.floor.offset
+
+    @property
+    def size(self) -> int:
+        """The bytes of all segments, those included whose first records are deleted."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def first_open_offset(self) -> Offset | None:
+        """The first offset of a transaction that is open, or whose marker is not committed; None if there is none."""
+        return self._producer_files.state.first_open_offset
+
+    @property
+    def producers(self) -> Producers:
+        """The producers' states, for DescribeProducers."""
+        return self._producer_files.state
+
+    def size_between(self, start: Offset, end: Offset) -> int:
+        """Returns how many bytes the batches from `start` to `end` (exclusive) have."""
+        if start >= end:
+            return 0
+        first, last = self._segment_at(start), self._segment_at(end)
+        between = sum(segment.size for segment in self._segments[first:last])
+        return between + self._segments[last].position_of(end) - self._segments[first].position_of(start)
+
+    def is_in_last_segment(self, offset: Offset) -> bool:
+        """Returns whether the segment that is appended to holds `offset`."""
+        return offset >= self._active.base_offset
+
+    def append_as_leader(self, records: bytes | memoryview, *, epoch: Epoch, now_ms: int) -> Appended:
+        """Appends a producer's batch; it gets the next offsets and the leader's epoch. Raises ApiError (R41, R44).
+
+        A batch that the log has already is not appended again, and its first offsets are returned.
+        """
+        limits = self.settings.limits
+        header = check_produced(records, limits, now_ms=now_ms)
+        if (sent := self._producer_files.state.repeated(header)) is not None:
+            return Appended(base_offset=sent.base_offset, last_offset=sent.last_offset, was_there=True)
+        self._producer_files.state.check(header)
+        batch = stamped(records, base_offset=self.leo, epoch=epoch, limits=limits, now_ms=now_ms)
+        return self._appended(batch, now_ms=now_ms)
+
+    def append_marker(self, batch: bytes, *, now_ms: int) -> Appended:
+        """Appends a batch that a broker made: a transaction's marker. Its offset and epoch are right already."""
+        return self._appended(batch, now_ms=now_ms)
+
+    def append_as_follower(self, records: bytes, *, now_ms: int) -> None:
+        """Appends the whole batches of a leader's answer at the offsets that they have. Raises Corrupt, and then keeps
+        those before the bad one.
+        """
+        for position, header in batches(records):
+            check_batch(records, position)
+            if header.base_offset < self.leo or header.epoch < self.epochs.last_epoch:
+                why = f"a batch at offset {header.base_offset} in epoch {header.epoch} does not follow the log"
+                raise Corrupt(f"{why}, which ends at {self.leo} in epoch {self.epochs.last_epoch}", position=position)
+            self._write(memoryview(records)[position : position + header.size], header, now_ms)
+
+    def read(self, start: Offset, bound: Offset, max_bytes: int) -> Slice | None:
+        """Returns batches of one segment from `start` up to `bound` (exclusive), the first whole; None at the bound.
+
+        Raises Corrupt if the bytes on the disk are not what was written.
+        """
+        assert self.start <= start, (self.start, start)
+        assert bound <= self.leo, (bound, self.leo)
+        at = self._segment_at(start)
+        while start < bound and at < len(self._segments):
+            segment = self._segments[at]
+            begin = segment.position_of(start)
+            end = segment.position_of(bound) if self._is_in(at, bound) else segment.size
+            if begin < end:
+                return segment.slice(begin, end, max_bytes)
+            at += 1  # the rest of this segment was compacted away
+        return None
+
+    def aborted(self, start: Offset, end: Offset) -> list[Aborted]:
+        """Returns the aborted transactions with records from `start` to `end`, by their last offset (R52)."""
+        return self._producer_files.aborted(self._segments[self._segment_at(start) :], start, end)
+
+    def assign_epoch(self, epoch: Epoch, start_offset: Offset) -> None:
+        """Notes that a leader's epoch begins, before it has a record (R13); on the disk with its first one."""
+        self.epochs.assign(epoch=epoch, start_offset=start_offset)
+
+    def commit(self, high_watermark: Offset) -> None:
+        """Notes what is committed: transactions whose markers are below count as decided."""
+        self._producer_files.state.commit(high_watermark)
+
+    def truncate(self, to: Offset) -> None:
+        """Removes the records from `to` on, durably (R54); the log then ends at `to`."""
+        assert self.start <= to <= self.leo, (self.start, to, self.leo)
+        while len(self._segments) > 1 and self._active.base_offset > to:
+            self._retire(self._active)
+        self._active.truncate(self._active.position_of(to) if to < self.leo else self._active.size)
+        cut_aborted(self._active.path.with_suffix(ABORTED), to=to)
+        cut_epochs(self.epochs, to=to)
+        self._ends_at(to)
+
+    def restart_at(self, *, leo: Offset, start: Offset) -> None:
+        """Removes all records; the next one gets the offset `leo` (R55, R60)."""
+        for segment in list(self._segments):
+            self._retire(segment)
+        self._producer_files.forget_all()
+        self._segments = [self._opened(leo)]
+        self.epochs = new_epochs(min(leo, start))
+        self._ends_at(leo)
+
+    def raise_start(self, to: Offset) -> None:
+        """Deletes the records below `to` (DeleteRecords, R59): readers have them no more, `delete_old` their files."""
+        assert self.start <= to <= self.leo, (self.start, to, self.leo)
+        self.epochs.start_at(OffsetAndEpoch(epoch=self.epochs.epoch_at(to), offset=to))
+        self._write_epochs(self.leo)
+
+    def delete_old(self, *, high_watermark: Offset, now_ms: int) -> list[Segment]:
+        """Removes the segments that retention no longer keeps from the log; `remove_retired` deletes their files.
+
+        Only what is committed, oldest first, by age, by size, and what lies below the log start.
+        """
+        old = list(
+            old_segments(
+                self._segments,
+                self.settings,
+                start=self.start,
+                leo=self.leo,
+                high_watermark=high_watermark,
+                now_ms=now_ms,
+            )
+        )
+        if old and len(old) == len(self._segments):
+            self.roll()
+        for segment in old:
+            self._retire(segment)
+        if self._segments[0].base_offset > self.start:
+            self.raise_start(self._segments[0].base_offset)
+        return old
+
+    def remove_retired(self) -> None:
+        """Deletes the files of the segments that were removed: `file.delete.delay.ms` after that, when nobody reads."""
+        for segment in self._retired:
+            segment.close()
+            segment.path.unlink(missing_ok=True)
+        self._retired.clear()
+
+    def find_time(self, timestamp_ms: int) -> tuple[Segment, int, BatchHeader] | None:
+        """Returns the first batch, with segment and position, that has a record of at least this timestamp."""
+        for segment in self._segments:
+            if segment.largest_timestamp >= timestamp_ms and (found := segment.first_from(timestamp_ms)) is not None:
+                return segment, *found
+        return None
+
+    def flush(self) -> Offset:
+        """Waits until every record is on the disk; returns the recovery point, which is the end of the log then."""
+        end = self.leo
+        for segment in self._segments[self._segment_at(self.recovery_point) :]:
+            segment.flush()
+        sync_directory(self.directory)
+        self.recovery_point = max(self.recovery_point, end)
+        return self.recovery_point
+
+    def roll(self) -> None:
+        """Begins a new segment, with a snapshot of the producers at its base."""
+        self._active.seal()
+        self._producer_files.snapshot(self.leo)
+        self._producer_files.keep_for(self._segments, self.leo)
+        self._segments.append(self._opened(self.leo))
+
+    def close(self) -> None:
+        """Flushes, and leaves what a clean start trusts: indexes and a snapshot of the producers."""
+        self.flush()
+        self._active.seal()
+        self._producer_files.snapshot(self.leo)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Closes the files and nothing more: as a process that is killed."""
+        for segment in (*self._segments, *self._retired):
+            segment.close()
+
+    @property
+    def _active(self) -> Segment:
+        return self._segments[-1]
+
+    def _opened(self, base: Offset) -> Segment:
+        return Segment(self.directory, base, index_interval_bytes=self.settings.index_interval_bytes)
+
+    def _segment_at(self, offset: Offset) -> int:
+        return max(bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
+
+    def _is_in(self, at: int, offset: Offset) -> bool:
+        return at + 1 == len(self._segments) or offset < self._segments[at + 1].base_offset
+
+    def _appended(self, batch: bytes | bytearray, *, now_ms: int) -> Appended:
+        ((_, header),) = batches(batch)
+        self._write(batch, header, now_ms)
+        is_logged = bool(header.attributes & LOG_APPEND_TIME)
+        return Appended(
+            base_offset=header.base_offset,
+            last_offset=header.last_offset,
+            log_append_time_ms=header.max_timestamp if is_logged else -1,
+        )
+
+    def _write(self, batch: Buffer, header: BatchHeader, now_ms: int) -> None:
+        assert header.base_offset >= self.leo, (header, self.leo)  # R5: offsets rise
+        if self._must_roll(header, now_ms):
+            self.roll()
+        if header.epoch > self._written_epoch:
+            self.epochs.assign(epoch=header.epoch, start_offset=header.base_offset)
+            self._write_epochs(header.next_offset)
+        self._active.append(batch, header)
+        self.leo = header.next_offset
+        self._producer_files.count(header, batch, self._active)
+
+    def _must_roll(self, header: BatchHeader, now_ms: int) -> bool:
+        active = self._active
+        if not active.size:
+            return False
+        first = active.first_timestamp if active.first_timestamp is not None else -1
+        age_ms = (header.max_timestamp if first >= 0 and header.max_timestamp >= 0 else now_ms) - max(first, 0)
+        is_old = first >= 0 and age_ms >= self.settings.segment_ms
+        is_full = active.size + header.size > self.settings.limits.segment_bytes
+        return is_full or is_old or header.last_offset - active.base_offset > RELATIVE_MAX
+
+    def _retire(self, segment: Segment) -> None:
+        self._segments.remove(segment)
+        segment.retire()
+        self._retired.append(segment)
+
+    def _ends_at(self, leo: Offset) -> None:
+        self.leo = leo
+        self.recovery_point = min(self.recovery_point, leo)
+        self._producer_files.forget_above(leo)
+        self._producer_files.load(self._segments, start=self.start, leo=leo)
+        self._write_epochs(leo)
+        sync_directory(self.directory)
+
+    def _write_epochs(self, leo: Offset) -> None:
+        entries = [(epoch, start) for epoch, start in self.epochs.entries if epoch >= 0]
+        self._epochs_file.write(entries, leo=leo)
+        self._written_epoch = max((epoch for epoch, start in entries if start < leo), default=NO_EPOCH)

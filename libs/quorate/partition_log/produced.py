@@ -1,0 +1,107 @@
+"""What a leader checks of the records that a producer sends, and what it writes into their header.
+
+Everything is read from the header of the one batch that a request has for a partition (KIP-98). The records themselves
+are not decompressed: a consumer checks them as it reads, by the checksum that is checked here.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from crc32c import crc32c
+
+from quorate.errors import ApiError, Corrupt, ErrorCode
+from quorate.nouns import Epoch, Offset
+from quorate.wire.batch import CHECKED_FROM, CRC_POSITION, NONE, BatchHeader, check_batch, read_header
+
+LOG_APPEND_TIME: Final = 0x08
+MAX_TIMESTAMP_POSITION: Final = 35
+ATTRIBUTES_POSITION: Final = 21
+_OFFSET: Final = struct.Struct(">q")
+_EPOCH: Final = struct.Struct(">i")
+EPOCH_POSITION: Final = 12
+
+
+class TimestampType(Enum):
+    """Kafka's `message.timestamp.type`."""
+
+    CREATE_TIME = "CreateTime"
+    LOG_APPEND_TIME = "LogAppendTime"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """A topic's rules for what is appended; the names and defaults are Kafka's, times in ms, sizes in bytes."""
+
+    max_message_bytes: int = 1_048_588
+    segment_bytes: int = 1 << 30
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    timestamp_before_max_ms: int = (1 << 63) - 1
+    timestamp_after_max_ms: int = 3_600_000
+
+
+def check_produced(records: bytes | bytearray | memoryview, limits: Limits, *, now_ms: int) -> BatchHeader:
+    """Returns the header of the batch that a producer has sent. Raises ApiError with the code that Kafka has for it.
+
+    CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP.
+    """
+    try:
+        header = read_header(records)
+    except Corrupt as damage:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(damage)) from None
+    _check_sizes(header, len(records), limits)
+    try:
+        check_batch(records)
+    except Corrupt as damage:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(damage)) from None
+    if header.is_control:
+        raise ApiError(ErrorCode.INVALID_RECORD, "a client sends a control batch, which only brokers write")
+    if header.count != header.last_offset_delta + 1:
+        why = f"a batch of {header.count} records whose last offset delta is {header.last_offset_delta}"
+        raise ApiError(ErrorCode.INVALID_RECORD, why)
+    if header.producer_id != NONE and header.base_sequence < 0:
+        why = f"producer {header.producer_id} sends sequence {header.base_sequence}; it is 0 or more"
+        raise ApiError(ErrorCode.INVALID_RECORD, why)
+    if limits.timestamp_type is TimestampType.CREATE_TIME:
+        _check_time(header, limits, now_ms)
+    return header
+
+
+def stamped(
+    records: bytes | bytearray | memoryview, *, base_offset: Offset, epoch: Epoch, limits: Limits, now_ms: int
+) -> bytearray:
+    """Returns the batch with the offset and the leader epoch that it gets in the log (R44).
+
+    Neither is below the checksum. With LogAppendTime the largest timestamp is, and the checksum is made anew.
+    """
+    batch = bytearray(records)
+    _OFFSET.pack_into(batch, 0, base_offset)
+    _EPOCH.pack_into(batch, EPOCH_POSITION, epoch)
+    if limits.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        batch[ATTRIBUTES_POSITION + 1] |= LOG_APPEND_TIME
+        struct.pack_into(">q", batch, MAX_TIMESTAMP_POSITION, now_ms)
+        struct.pack_into(">I", batch, CRC_POSITION, crc32c(memoryview(batch)[CHECKED_FROM:]))
+    return batch
+
+
+def _check_sizes(header: BatchHeader, size: int, limits: Limits) -> None:
+    if header.size != size:
+        why = f"a batch of {header.size} bytes in records of {size}; a request has one batch a partition"
+        raise ApiError(ErrorCode.INVALID_RECORD, why)
+    if size > limits.max_message_bytes:
+        why = f"a batch of {size} bytes; max.message.bytes is {limits.max_message_bytes}"
+        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, why)
+    if size > limits.segment_bytes:
+        why = f"a batch of {size} bytes; segment.bytes is {limits.segment_bytes}"
+        raise ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, why)
+
+
+def _check_time(header: BatchHeader, limits: Limits, now_ms: int) -> None:
+    earliest, latest = now_ms - limits.timestamp_before_max_ms, now_ms + limits.timestamp_after_max_ms
+    for timestamp in (header.base_timestamp, header.max_timestamp):
+        if timestamp != NONE and not earliest <= timestamp <= latest:
+            why = f"a record of timestamp {timestamp} at {now_ms}; the topic takes {earliest} to {latest}"
+            raise ApiError(ErrorCode.INVALID_TIMESTAMP, why)

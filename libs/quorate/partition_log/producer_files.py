@@ -1,0 +1,91 @@
+"""What a log keeps of its producers beside the batches: snapshots at the segments' bases, and the aborted transactions.
+
+A snapshot spares a start the batches before it. It is not synced: one that a crash has spoiled is left out for an
+earlier one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from quorate.errors import Corrupt
+from quorate.nouns import Offset
+from quorate.partition_log.aborted import Aborted, append_aborted, cut_aborted, read_aborted
+from quorate.partition_log.markers import marker_in
+from quorate.partition_log.names import ABORTED, producer_snapshots, producers_file
+from quorate.partition_log.producers import Producers
+from quorate.partition_log.segment import Segment
+from quorate.wire.batch import BatchHeader, Buffer
+
+
+class ProducerFiles:
+    """The producers of one log, and their files in its directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.state = Producers()
+
+    def count(self, header: BatchHeader, batch: Buffer, segment: Segment) -> None:
+        """Notes a batch that `segment` has just got; an abort gets into the segment's index."""
+        if not header.is_control:
+            self.state.note(header)
+        elif (marker := marker_in(header, batch)) is not None:
+            decided = self.state.note_marker(header, aborts=marker.aborts, coordinator_epoch=marker.coordinator_epoch)
+            if decided is not None and decided.aborted:
+                stable = self.state.last_stable_at(decided)
+                entry = Aborted(decided.producer_id, decided.first_offset, decided.last_offset, stable)
+                append_aborted(segment.path.with_suffix(ABORTED), entry)
+
+    def load(self, segments: Sequence[Segment], *, start: Offset, leo: Offset) -> None:
+        """Begins at the latest snapshot that can be read, and notes the batches after it."""
+        self.state, at = self._latest(leo, start)
+        ends = [*(segment.base_offset for segment in segments[1:]), leo]
+        for segment, end in zip(segments, ends, strict=True):
+            if end <= at:
+                continue
+            cut_aborted(segment.path.with_suffix(ABORTED), to=at)
+            for position, header in segment.headers(segment.position_of(at)):
+                batch = segment.slice(position, position + header.size, 0).read() if header.is_control else b""
+                self.count(header, batch, segment)
+
+    def snapshot(self, leo: Offset) -> None:
+        """Writes the state at the end of the log."""
+        producers_file(self._directory, leo).write_bytes(self.state.encode())
+
+    def forget_above(self, leo: Offset) -> None:
+        """Removes the snapshots of records that were truncated."""
+        self._remove(offset for offset in producer_snapshots(self._directory) if offset > leo)
+
+    def forget_all(self) -> None:
+        """Removes all snapshots: the log restarts elsewhere."""
+        self._remove(producer_snapshots(self._directory))
+
+    def keep_for(self, segments: Sequence[Segment], leo: Offset) -> None:
+        """Removes the snapshots that lie at no segment's base and are not the latest."""
+        kept = {segment.base_offset for segment in segments}
+        found = producer_snapshots(self._directory)
+        self._remove(offset for offset in found[:-1] if offset not in kept or offset > leo)
+
+    def aborted(self, segments: Iterable[Segment], start: Offset, end: Offset) -> list[Aborted]:
+        """Returns the aborted transactions with records from `start` to `end` (exclusive), by their markers (R52)."""
+        found: list[Aborted] = []
+        for segment in segments:
+            for each in read_aborted(segment.path.with_suffix(ABORTED)):
+                if each.last_offset >= start and each.first_offset < end:
+                    found.append(each)
+                if each.last_stable_offset >= end:
+                    return found
+        return found
+
+    def _latest(self, leo: Offset, start: Offset) -> tuple[Producers, Offset]:
+        for offset in reversed([each for each in producer_snapshots(self._directory) if each <= leo]):
+            try:
+                return Producers.decode(producers_file(self._directory, offset).read_bytes()), offset
+            except Corrupt:
+                self._remove([offset])
+        return Producers(), start
+
+    def _remove(self, offsets: Iterable[Offset]) -> None:
+        for offset in list(offsets):
+            producers_file(self._directory, offset).unlink()

@@ -1,0 +1,240 @@
+"""One segment of a data partition's log: record batches with rising offsets, which may have gaps (compaction)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from quorate.errors import Corrupt
+from quorate.nouns import Offset
+from quorate.partition_log.names import ABORTED
+from quorate.partition_log.segment_index import SegmentIndex
+from quorate.storage.files import FILE_MODE, naming, read_at, write_all
+from quorate.storage.names import DELETED, INDEX, LOG, TIME_INDEX, segment_file
+from quorate.wire.batch import HEADER_BYTES, BatchHeader, Buffer, check_batch, peek_header
+
+WINDOW_BYTES: Final = 4096 + HEADER_BYTES
+"""Bytes that one read fetches when a batch is searched; an index entry is rarely further away."""
+SCAN_BYTES: Final = 4 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """Bytes of a segment's file that answer a fetch. The last batch may be cut anywhere, the first never (KIP-74).
+
+    `descriptor` is open until the segment is removed, `file.delete.delay.ms` after it has left the log: time for
+    `sendfile`.
+    """
+
+    descriptor: int
+    path: Path
+    position: int
+    size: int
+
+    def read(self) -> bytes:
+        """Returns the bytes. Raises Corrupt if the disk does not give them."""
+        return read_at(self.descriptor, self.size, self.position, path=self.path)
+
+
+class Segment:
+    """The batches from `base_offset` on, in one file, with its indexes. Nothing is durable before `flush`."""
+
+    def __init__(self, directory: Path, base_offset: Offset, *, index_interval_bytes: int) -> None:
+        """Opens the file, or creates it. Batches that are in it do not count before `scan` or `trust`."""
+        self.base_offset = base_offset
+        self.path = segment_file(directory, base_offset, LOG)
+        self.size = 0
+        self.next_offset: Offset = base_offset
+        """The end (exclusive) of the batches that were noted one by one; a segment that is only trusted has none."""
+        self.first_timestamp: int | None = None
+        """The largest timestamp of the first batch, for `segment.ms`."""
+        self._index = SegmentIndex(base_offset, interval_bytes=index_interval_bytes)
+        self._log = os.open(self.path, os.O_RDWR | os.O_CREAT, FILE_MODE)
+
+    @property
+    def largest_timestamp(self) -> int:
+        """In ms since 1970; -1 if no batch has one."""
+        return self._index.largest[0]
+
+    @property
+    def largest(self) -> tuple[int, Offset]:
+        """The largest timestamp and the offset of the record that has it (by its batch: the batch's last)."""
+        return self._index.largest
+
+    def append(self, data: Buffer, header: BatchHeader) -> None:
+        """Writes one batch at the end. Raises OSError; then the file has its old size."""
+        assert len(data) == header.size, (len(data), header.size)
+        try:
+            with naming(self.path):
+                write_all(self._log, memoryview(data), self.size)
+        except OSError:
+            os.ftruncate(self._log, self.size)
+            raise
+        self._note(header)
+
+    def flush(self) -> None:
+        """Waits until every batch is on the disk. After an OSError the log directory counts as failed (KIP-112)."""
+        with naming(self.path):
+            os.fdatasync(self._log)
+
+    def trust(self) -> bool:
+        """Takes the file's size and its index files as they are; returns False if the index files do not fit.
+
+        For a segment that a clean stop has left, or that lies below the recovery point.
+        """
+        size = os.fstat(self._log).st_size
+        first = self.header_at(0) if size else None
+        if not self._index.load(*self._index_files, size=size, first=first):
+            self._index.clear()
+            return False
+        self.size = size
+        self.first_timestamp = first.max_timestamp if first else None
+        return True
+
+    def scan(self) -> Iterator[BatchHeader]:
+        """Checks each batch from the file's beginning, counts and yields its header. Raises Corrupt at a bad one."""
+        end = os.fstat(self._log).st_size
+        self._index.clear()
+        self.size, self.next_offset, self.first_timestamp = 0, self.base_offset, None
+        while self.size < end:
+            data = self._bytes(self.size, SCAN_BYTES, until=end)
+            at = 0
+            while at < len(data) and (at == 0 or _is_whole(data, at)):
+                if at == 0 and not _is_whole(data, 0):
+                    data = self._bytes(self.size, max(self._size_of(data), HEADER_BYTES), until=end)
+                header = self._checked(data, at)
+                self._note(header)
+                at += header.size
+                yield header
+
+    def position_of(self, offset: Offset) -> int:
+        """Returns the position of the batch with `offset`, or of the first one after it; the size if there is none."""
+        for position, header in self.headers(self._index.position_before(offset)):
+            if header.next_offset > offset:
+                return position
+        return self.size
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """Yields each batch's position and header from `position` on. Raises Corrupt for a header that cannot be."""
+        begin, window = position, b""
+        while position < self.size:
+            if position + HEADER_BYTES > begin + len(window):
+                window, begin = self._bytes(position, WINDOW_BYTES), position
+            header = self._peek(window, position - begin, begin)
+            if header.size > self.size - position:
+                why = f"a batch of {header.size} bytes, {self.size - position} are left"
+                raise Corrupt(why, path=self.path, position=position)
+            yield position, header
+            position += header.size
+
+    def header_at(self, position: int) -> BatchHeader:
+        """Returns the header of the batch at `position`. Raises Corrupt."""
+        return self._peek(self._bytes(position, HEADER_BYTES, until=position + HEADER_BYTES), 0, position)
+
+    def slice(self, position: int, until: int, max_bytes: int) -> Slice:
+        """Returns what lies from `position` to `until`, up to `max_bytes` and at least the first batch whole."""
+        assert 0 <= position < until <= self.size, (position, until, self.size)
+        size = min(until - position, max(max_bytes, self.header_at(position).size))
+        return Slice(descriptor=self._log, path=self.path, position=position, size=size)
+
+    def first_from(self, timestamp_ms: int) -> tuple[int, BatchHeader] | None:
+        """Returns the first batch whose largest timestamp is at least `timestamp_ms`, and its position."""
+        start = self._index.position_before(self._index.offset_before(timestamp_ms))
+        return next((each for each in self.headers(start) if each[1].max_timestamp >= timestamp_ms), None)
+
+    def truncate(self, position: int) -> None:
+        """Removes the batches from `position` on, durably; the segment is appended to from there."""
+        assert 0 <= position <= self.size, (position, self.size)
+        self._remove_index_files()
+        with naming(self.path):
+            os.ftruncate(self._log, position)
+            os.fsync(self._log)
+        self.size = position
+        self.reopen()
+
+    def reopen(self) -> None:
+        """Makes a segment, sealed or not, the one that is appended to."""
+        self._remove_index_files()
+        end, start = self.size, self._index.truncate(self.size)
+        unnoted = [header for _, header in self.headers(start)]
+        self.size = start
+        for header in unnoted:
+            self._note(header)
+        if end == 0:
+            self.next_offset, self.first_timestamp = self.base_offset, None
+        assert self.size == end, (self.size, end)
+
+    def cut_file(self) -> int:
+        """Removes what follows the batches that count; returns how many bytes these were."""
+        left = os.fstat(self._log).st_size - self.size
+        if left:
+            with naming(self.path):
+                os.ftruncate(self._log, self.size)
+                os.fsync(self._log)
+        return left
+
+    def seal(self) -> None:
+        """Writes the index files of a segment that gets no more batches. They are not synced: a scan rebuilds them."""
+        self._index.seal(*self._index_files)
+
+    def retire(self) -> None:
+        """Renames the file to `.deleted` and removes what lies beside it; readers that have a slice may go on."""
+        self._remove_index_files()
+        self.path.with_suffix(ABORTED).unlink(missing_ok=True)
+        aside = self.path.with_name(self.path.name + DELETED)
+        os.replace(self.path, aside)
+        self.path = aside
+
+    def modified_ms(self) -> int:
+        """When the file was written last, in ms since 1970."""
+        return os.fstat(self._log).st_mtime_ns // 1_000_000
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._log)
+
+    @property
+    def _index_files(self) -> tuple[Path, Path]:
+        return self.path.with_suffix(INDEX), self.path.with_suffix(TIME_INDEX)
+
+    def _note(self, header: BatchHeader) -> None:
+        self._index.note(header, self.size)
+        if self.first_timestamp is None:
+            self.first_timestamp = header.max_timestamp
+        self.size += header.size
+        self.next_offset = header.next_offset
+
+    def _checked(self, data: bytes, at: int) -> BatchHeader:
+        try:
+            header = check_batch(data, at)
+        except Corrupt as damage:
+            raise damage.at(self.path, self.size - at) from None
+        if header.base_offset < self.next_offset:
+            why = f"a batch at offset {header.base_offset}, where {self.next_offset} or more follows"
+            raise Corrupt(why, path=self.path, position=self.size)
+        return header
+
+    def _size_of(self, data: bytes) -> int:
+        return self._peek(data, 0, self.size).size
+
+    def _remove_index_files(self) -> None:
+        for path in self._index_files:
+            path.unlink(missing_ok=True)
+
+    def _bytes(self, position: int, size: int, *, until: int | None = None) -> bytes:
+        end = self.size if until is None else until
+        return read_at(self._log, min(size, end - position), position, path=self.path)
+
+    def _peek(self, window: bytes, at: int, begin: int) -> BatchHeader:
+        try:
+            return peek_header(window, at)
+        except Corrupt as damage:
+            raise damage.at(self.path, begin) from None
+
+
+def _is_whole(data: bytes, at: int) -> bool:
+    left = len(data) - at
+    return left >= HEADER_BYTES and left >= int.from_bytes(data[at + 8 : at + 12], "big") + 12

@@ -1,0 +1,64 @@
+"""Batches as producers and transaction coordinators send them, and a log to put them into."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+from crc32c import crc32c
+
+from kraft import Uuid
+from quorate.nouns import Offset
+from quorate.partition_log import Limits, LogSettings, PartitionLog
+from quorate.wire.batch import CHECKED_FROM, CRC_POSITION, ControlType, control_batch, data_batch
+
+TOPIC_ID = Uuid(bytes(range(16)))
+NOW_MS = 1_700_000_000_000
+_PRODUCER = struct.Struct(">qhi")
+_TRANSACTIONAL = 0x10
+
+
+def produced(
+    *,
+    count: int = 1,
+    size: int = 20,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    transactional: bool = False,
+    timestamp_ms: int = NOW_MS,
+) -> bytes:
+    """A batch as a producer sends it: offset 0, no epoch. `producer` is id, epoch and first sequence number."""
+    values = [bytes([65 + at % 26]) * size for at in range(count)]
+    batch = bytearray(data_batch(base_offset=0, epoch=-1, timestamp_ms=timestamp_ms, values=values))
+    _PRODUCER.pack_into(batch, 43, *producer)
+    batch[22] |= _TRANSACTIONAL if transactional else 0
+    return summed(batch)
+
+
+def marker(offset: Offset, *, epoch: int, producer: tuple[int, int], aborts: bool, coordinator_epoch: int = 3) -> bytes:
+    """The marker by which a coordinator ends a transaction."""
+    kind = ControlType.ABORT if aborts else ControlType.COMMIT
+    value = struct.pack(">hi", 0, coordinator_epoch)
+    batch = bytearray(control_batch(base_offset=offset, epoch=epoch, timestamp_ms=NOW_MS, records=[(kind, value)]))
+    _PRODUCER.pack_into(batch, 43, *producer, -1)
+    batch[22] |= _TRANSACTIONAL
+    return summed(batch)
+
+
+def placed(batch: bytes, *, offset: Offset, epoch: int) -> bytes:
+    """The batch as a leader has it, at its offset and of its epoch."""
+    return struct.pack(">q", offset) + batch[8:12] + struct.pack(">i", epoch) + batch[16:]
+
+
+def summed(batch: bytearray) -> bytes:
+    """The batch with the checksum of what it has now."""
+    struct.pack_into(">I", batch, CRC_POSITION, crc32c(memoryview(batch)[CHECKED_FROM:]))
+    return bytes(batch)
+
+
+def opened(
+    directory: Path, *, segment_bytes: int = 1 << 30, settings: dict[str, Any] | None = None, **how: Any
+) -> PartitionLog:
+    """The log of a directory's partition t-0."""
+    limits = Limits(segment_bytes=segment_bytes)
+    return PartitionLog(directory / "t-0", TOPIC_ID, LogSettings(**{"limits": limits, **(settings or {})}), **how)

@@ -1,0 +1,142 @@
+"""Batches that are sent again, sequences with gaps, transactions: in the log, and after a start from its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from quorate.errors import ApiError, ErrorCode
+from quorate.partition_log import Appended, PartitionLog
+from quorate.partition_log.aborted import Aborted
+from tests.partition_log.batches import NOW_MS, marker, opened, produced
+
+SEQUENCE_MAX = (1 << 31) - 1
+
+
+def send(log: PartitionLog, *, producer: tuple[int, int, int], count: int = 1, transactional: bool = False) -> Appended:
+    batch = produced(count=count, producer=producer, transactional=transactional)
+    return log.append_as_leader(batch, epoch=1, now_ms=NOW_MS)
+
+
+def end(log: PartitionLog, *, producer: tuple[int, int], aborts: bool) -> None:
+    log.append_marker(marker(log.leo, epoch=1, producer=producer, aborts=aborts), now_ms=NOW_MS)
+
+
+def started_again(log: PartitionLog, directory: Path, how: str) -> PartitionLog:
+    """The log as the next process opens it, after a stop in order or a kill."""
+    if how == "stop":
+        log.close()
+    else:
+        log.abandon()
+    return opened(directory, segment_bytes=400, clean=how == "stop")
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_batch_that_is_sent_again_has_its_first_offsets(tmp_path: Path, how: str) -> None:
+    log = opened(tmp_path, segment_bytes=400)
+    for at in range(7):
+        send(log, producer=(5, 0, at * 2), count=2)
+    again = send(log, producer=(5, 0, 6), count=2)
+    log = started_again(log, tmp_path, how)
+
+    assert Appended(base_offset=6, last_offset=7, was_there=True) == again
+    assert Appended(base_offset=12, last_offset=13, was_there=True) == send(log, producer=(5, 0, 12), count=2)
+    assert 14 == log.leo
+    log.abandon()
+
+
+SEQUENCES = {
+    "the next one": ((5, 0, 3), None),
+    "a gap": ((5, 0, 4), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    "one that five batches have followed": ((5, 0, 0), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    "a new epoch from 0": ((5, 1, 0), None),
+    "a new epoch from 1": ((5, 1, 1), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    "another producer from anywhere (KIP-360)": ((6, 0, 77), None),
+    "no producer id": ((-1, -1, -1), None),
+}
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize(("producer", "refused"), SEQUENCES.values(), ids=SEQUENCES)
+def test_a_sequence_follows_the_last_one(
+    tmp_path: Path, how: str, producer: tuple[int, int, int], refused: ErrorCode | None
+) -> None:
+    log = opened(tmp_path, segment_bytes=400)
+    send(log, producer=(5, 0, 0), count=3)
+    log = started_again(log, tmp_path, how)
+
+    if refused is None:
+        assert 3 == send(log, producer=producer).base_offset
+    else:
+        with pytest.raises(ApiError, match="producer 5 sends sequence") as error:
+            send(log, producer=producer)
+        assert (refused, 3) == (error.value.code, log.leo)
+    log.abandon()
+
+
+def test_an_older_epoch_of_a_producer_is_refused(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    send(log, producer=(5, 2, 0))
+    with pytest.raises(ApiError, match="producer 5 sends in epoch 1, and is in epoch 2") as error:
+        send(log, producer=(5, 1, 1))
+
+    assert ErrorCode.INVALID_PRODUCER_EPOCH == error.value.code
+    log.abandon()
+
+
+def test_sequence_numbers_go_on_at_0(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    send(log, producer=(5, 0, SEQUENCE_MAX - 1), count=3)  # the last one has 0
+    assert 3 == send(log, producer=(5, 0, 1)).base_offset
+    log.abandon()
+
+
+@pytest.mark.parametrize("how", ["stop", "kill", ""])
+def test_a_transaction_is_open_until_its_marker_is_committed(tmp_path: Path, how: str) -> None:
+    log = opened(tmp_path, segment_bytes=400)
+    send(log, producer=(-1, -1, -1))
+    send(log, producer=(7, 0, 0), transactional=True)
+    send(log, producer=(8, 0, 0), transactional=True)
+    if how:
+        log = started_again(log, tmp_path, how)
+    assert 1 == log.first_open_offset
+    end(log, producer=(7, 0), aborts=True)
+    log.commit(3)
+    assert 1 == log.first_open_offset, "the marker at offset 3 is not committed yet"
+    log.commit(4)
+    assert 2 == log.first_open_offset
+    end(log, producer=(8, 0), aborts=False)
+    log.commit(log.leo)
+
+    assert log.first_open_offset is None
+    log.abandon()
+
+
+@pytest.mark.parametrize("how", ["stop", "kill", ""])
+def test_aborted_transactions_are_told_of_to_whoever_reads_their_records(tmp_path: Path, how: str) -> None:
+    log = opened(tmp_path, segment_bytes=400)
+    for first in (0, 1, 2):
+        send(log, producer=(7, 0, first * 2), count=2, transactional=True)
+        end(log, producer=(7, 0), aborts=first != 1)
+    if how:
+        log = started_again(log, tmp_path, how)
+    first, third = Aborted(7, 0, 2, 3), Aborted(7, 6, 8, 9)
+
+    assert [first, third] == log.aborted(0, 9)
+    assert [first] == log.aborted(0, 4)
+    assert [third] == log.aborted(5, 9)
+    assert [] == log.aborted(3, 6)
+    log.truncate(8)
+    assert ([first], 6) == (log.aborted(0, 8), log.first_open_offset)
+    log.abandon()
+
+
+def test_a_truncation_takes_back_what_a_producer_has_sent(tmp_path: Path) -> None:
+    log = opened(tmp_path, segment_bytes=400)
+    for at in range(9):
+        send(log, producer=(5, 0, at))
+    log.truncate(4)
+
+    assert 4 == send(log, producer=(5, 0, 4)).base_offset
+    log.abandon()

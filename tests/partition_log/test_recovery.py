@@ -1,0 +1,130 @@
+"""What a start makes of files that an unclean stop, a disk or a JVM has left."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from quorate.errors import Corrupt
+from quorate.partition_log import PartitionLog
+from quorate.storage.names import LEADER_EPOCHS
+from tests.partition_log.batches import NOW_MS, opened, placed, produced
+
+SIZE = len(produced())
+SEGMENT_BYTES = 3 * SIZE
+
+
+def written(directory: Path, *, count: int = 8, flushed: int = 0) -> Path:
+    """A log of one record a batch, three a segment, whose process was killed; returns the partition's directory."""
+    log = opened(directory, segment_bytes=SEGMENT_BYTES)
+    for at in range(count):
+        log.append_as_leader(produced(), epoch=at // 2, now_ms=NOW_MS)
+        if at + 1 == flushed:
+            log.flush()
+    log.abandon()
+    return directory / "t-0"
+
+
+def last(directory: Path) -> Path:
+    return max(directory.glob("*.log"))
+
+
+@pytest.mark.parametrize("left", [0, 1, 11, 60, 61, SIZE - 1])
+def test_a_batch_that_is_torn_at_any_byte_is_cut_off(tmp_path: Path, left: int) -> None:
+    path = last(written(tmp_path))
+    os.truncate(path, SIZE + left)
+    log = opened(tmp_path, segment_bytes=SEGMENT_BYTES)
+
+    assert (7, 0, left) == (log.leo, log.start, log.torn.size if log.torn else 0)
+    assert log.torn is None or (path, SIZE, 7) == (log.torn.path, log.torn.position, log.torn.offset)
+    assert SIZE == path.stat().st_size
+    assert 7 == log.append_as_leader(produced(), epoch=9, now_ms=NOW_MS).base_offset
+    log.abandon()
+
+
+def test_what_follows_a_bad_batch_above_the_recovery_point_goes_with_it(tmp_path: Path) -> None:
+    directory = written(tmp_path, flushed=3)
+    with min(directory.glob("*3.log")).open("r+b") as file:
+        file.seek(SIZE + 70)
+        file.write(b"!")
+    log = opened(tmp_path, segment_bytes=SEGMENT_BYTES, recovery_point=3)
+
+    assert (4, 2 * SIZE) == (log.leo, log.torn.size if log.torn else 0)
+    assert ["00000000000000000000.log", "00000000000000000003.log"] == sorted(
+        path.name for path in directory.glob("*.log")
+    )
+    log.abandon()
+
+
+def test_a_bad_batch_below_the_recovery_point_is_damage_and_changes_nothing(tmp_path: Path) -> None:
+    directory = written(tmp_path, flushed=7)
+    path = min(directory.glob("*6.log"))
+    with path.open("r+b") as file:
+        file.seek(70)
+        file.write(b"!")
+    before = path.read_bytes()
+    with pytest.raises(Corrupt, match=r"00000000000000000006\.log: batch at offset 6 has checksum .* at byte 0"):
+        opened(tmp_path, segment_bytes=SEGMENT_BYTES, recovery_point=7)
+
+    assert before == path.read_bytes()
+
+
+def test_an_epoch_that_leader_epoch_checkpoint_has_otherwise_is_damage(tmp_path: Path) -> None:
+    directory = written(tmp_path, flushed=8)
+    path = last(directory)
+    path.write_bytes(placed(produced(), offset=6, epoch=2) + path.read_bytes()[SIZE:])
+    with pytest.raises(Corrupt, match="the batch at offset 6 has epoch 2, leader-epoch-checkpoint has 3"):
+        opened(tmp_path, segment_bytes=SEGMENT_BYTES, recovery_point=8)
+
+
+@pytest.mark.parametrize("lost", ["*.index", "*.timeindex", "*.snapshot", LEADER_EPOCHS])
+@pytest.mark.parametrize("how", ["removed", "emptied", "noise", "cut"])
+def test_files_beside_the_batches_are_made_anew(tmp_path: Path, lost: str, how: str) -> None:
+    log = opened(tmp_path, segment_bytes=SEGMENT_BYTES, settings={"index_interval_bytes": 1})
+    for at in range(8):
+        log.append_as_leader(produced(timestamp_ms=NOW_MS + at), epoch=at // 2, now_ms=NOW_MS)
+    log.close()
+    for path in (tmp_path / "t-0").glob(lost):
+        if how == "removed":
+            path.unlink()
+        else:
+            path.write_bytes({"emptied": b"", "noise": b"\xff" * 24, "cut": path.read_bytes()[:5]}[how])
+    log = opened(tmp_path, segment_bytes=SEGMENT_BYTES, clean=True, settings={"index_interval_bytes": 1})
+
+    assert ((0, 0), (1, 2), (2, 4), (3, 6)) == tuple(each for each in log.epochs.entries if each[0] >= 0)
+    assert 8 == log.leo
+    assert list(range(8)) == [offset_at(log, NOW_MS + at) for at in range(8)]
+    log.abandon()
+
+
+def offset_at(log: PartitionLog, timestamp_ms: int) -> int | None:
+    found = log.find_time(timestamp_ms)
+    return None if found is None else found[2].base_offset
+
+
+def test_a_time_after_the_last_record_is_found_nowhere(tmp_path: Path) -> None:
+    written(tmp_path)
+    log = opened(tmp_path, segment_bytes=SEGMENT_BYTES)
+
+    assert (0, None) == (offset_at(log, NOW_MS), offset_at(log, NOW_MS + 1))
+    log.abandon()
+
+
+def test_another_topics_directory_is_refused(tmp_path: Path) -> None:
+    directory = written(tmp_path)
+    (directory / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    with pytest.raises(Corrupt, match="it is another topic's"):
+        opened(tmp_path)
+
+
+def test_a_compaction_that_was_not_finished_is_refused_and_one_that_had_not_begun_is_forgotten(tmp_path: Path) -> None:
+    directory = written(tmp_path)
+    (directory / "00000000000000000000.log.cleaned").touch()
+    (directory / "00000000000000000000.log.deleted").touch()
+    opened(tmp_path).abandon()
+    assert [] == [*directory.glob("*.cleaned"), *directory.glob("*.deleted")]
+    (directory / "00000000000000000000.log.swap").touch()
+    with pytest.raises(Corrupt, match="start a Kafka broker on the directory once"):
+        opened(tmp_path)
