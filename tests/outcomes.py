@@ -3,6 +3,7 @@
     QUORATE_OUTCOMES=build/outcomes pytest …            each call leaves what became of every test that it collected
     python -m tests.outcomes missing build/outcomes     the tests that ran in none of them, a line each
     python -m tests.outcomes report build/outcomes      the same in words; the exit code is 1 if there are any
+    python -m tests.outcomes failed build/outcomes      the tests that failed when they were run last, a line each
 
 A test that was skipped, or left out by a marker, did not run: a green run must not hide it.
 """
@@ -13,7 +14,7 @@ import argparse
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,7 @@ import pytest
 ENVIRONMENT: Final = "QUORATE_OUTCOMES"
 """The directory for the files; without it nothing is written."""
 RAN: Final = "ran"
+FAILED: Final = "failed"
 NOT_CHOSEN: Final = "left out by a marker or a name"
 
 EXCUSED: Final[Mapping[str, str]] = {
@@ -49,10 +51,12 @@ class Recorder:
         self._outcomes[item.nodeid] = NOT_CHOSEN
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A test has run if its body was begun; whether it passed is for the call's exit code to say."""
+        """A test has run if its body was begun, or if it failed before."""
         if report.skipped and isinstance(report.longrepr, tuple):
             self._outcomes[report.nodeid] = report.longrepr[2].removeprefix("Skipped: ")
-        elif report.when == "call" or report.failed:
+        elif report.failed:
+            self._outcomes[report.nodeid] = FAILED
+        elif report.when == "call":
             self._outcomes[report.nodeid] = RAN
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -65,11 +69,23 @@ class Recorder:
 def unrun(directory: Path) -> dict[str, str]:
     """The tests that were collected and ran in no session, but for what is excused, each with the last reason heard."""
     reasons: dict[str, str] = {}
-    for file in sorted(directory.glob("*.json"), key=lambda file: file.stat().st_mtime_ns):
-        for test, outcome in json.loads(file.read_text()).items():
-            if reasons.get(test) != RAN and (outcome != NOT_CHOSEN or test not in reasons):
-                reasons[test] = outcome
-    return {test: reason for test, reason in reasons.items() if reason != RAN and excuse(test) is None}
+    for test, outcome in _in_order(directory):
+        if reasons.get(test) not in (RAN, FAILED) and (outcome != NOT_CHOSEN or test not in reasons):
+            reasons[test] = outcome
+    unrun_ = {test: reason for test, reason in reasons.items() if reason not in (RAN, FAILED)}
+    return {test: reason for test, reason in unrun_.items() if excuse(test) is None}
+
+
+def failed(directory: Path) -> list[str]:
+    """The tests that failed in the last session in which they ran."""
+    last = {test: outcome for test, outcome in _in_order(directory) if outcome in (RAN, FAILED)}
+    return [test for test, outcome in last.items() if outcome == FAILED]
+
+
+def _in_order(directory: Path) -> Iterator[tuple[str, str]]:
+    """Each test of each session and what became of it, the oldest session first."""
+    for file in sorted(directory.rglob("*.json"), key=lambda file: file.stat().st_mtime_ns):
+        yield from json.loads(file.read_text()).items()
 
 
 def excuse(test: str) -> str | None:
@@ -82,9 +98,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.outcomes", description="Which tests ran in no call of pytest?"
     )
-    parser.add_argument("command", choices=("missing", "report"))
+    parser.add_argument("command", choices=("missing", "report", "failed"))
     parser.add_argument("directory", type=Path)
     arguments = parser.parse_args()
+    if arguments.command == "failed":
+        print("".join(f"{test}\n" for test in failed(arguments.directory)), end="")
+        return 0
     found = unrun(arguments.directory)
     if arguments.command == "missing":
         print("\n".join(found))

@@ -50,6 +50,12 @@ def test_what_ran_in_no_session_is_named_with_its_reason(tmp_path: Path) -> None
     run("pytest", "-p", "no:cacheprovider", cwd=tmp_path, JUDGE="1", **kept)
     after = run("tests.outcomes", "report", str(outcomes), cwd=tmp_path)
 
+    broken = run("tests.outcomes", "failed", str(outcomes), cwd=tmp_path)
+    (tmp_path / "test_it.py").write_text(TESTS.replace("assert False", "pass"))
+    run("pytest", "-p", "no:cacheprovider", "test_it.py::test_broken", cwd=tmp_path, **kept)
+    mended = run("tests.outcomes", "failed", str(outcomes), cwd=tmp_path)
+
+    assert ("test_it.py::test_broken\n", "") == (broken.stdout, mended.stdout)
     assert 1 == before.returncode
     assert "1 ran nowhere: no judge here" in before.stdout
     assert "2 tests ran nowhere" in before.stdout
