@@ -74,6 +74,9 @@ e2e: setup ## real processes on loopback; grpcurl where it is on PATH
 netns: setup ## partitions and slow links between network namespaces (needs root and iproute2)
 	@$(RUN) pytest tests/e2e -m netns
 
+observer-kills: setup ## kill an observer that keeps a database, KILLS times under writes (SEED=, URL= of PostgreSQL)
+	@$(RUN) python -m tests.services.observer.kills --kills $(or $(KILLS),100) --seed $(or $(SEED),1) $(if $(URL),--url $(URL))
+
 kube: setup ## the chart on a Kubernetes of this machine: install, faults, rollouts, teardown (needs root, Go, Debian; SHOWS=, KEEP=1)
 	@$(RUN) python -m tests.kube run $(SHOWS) $(if $(KEEP),--keep)
 

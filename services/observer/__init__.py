@@ -1,10 +1,12 @@
 """The observer service: a read replica of the metadata, and a store of trace spans. Any number of copies can run.
 
-servicer   answers reads from the replica, and traces from the span store
-spans      the span store; `database` checks its URL
-otlp       receives spans from any OpenTelemetry exporter
-kafka_log  reads the log of a Kafka cluster's quorum, over Kafka's own wire
-relay      forwards fetches of the committed log to a quorum node
-check      a program of its own: checks a whole control plane through its doors
-config     the settings
+servicer      answers reads from the replica, and traces from the span store
+spans         the span store
+otlp          receives spans from any OpenTelemetry exporter
+state_keeper  keeps a database of the state and its history; `state_log` has what the log brings to it
+database      checks the URLs of both databases, and says what is wrong; `engines` opens them
+kafka_log     reads the log of a Kafka cluster's quorum, over Kafka's own wire
+relay         forwards fetches of the committed log to a quorum node
+check         a program of its own: checks a whole control plane through its doors
+config        the settings
 """

@@ -12,13 +12,14 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc
 from kraft.service.observer_pb2_grpc import add_ObserverServicer_to_server
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server
 from quorate.metadata.acls import AclOperation
+from quorate.nouns import NOBODY, NodeId
 from quorate.runtime import cluster_metrics
 from quorate.runtime.client import open_channel
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.entry_guard import entry_guard_of
 from quorate.runtime.log_reader import LogReader
 from quorate.runtime.loop import ServiceLife, run
-from quorate.runtime.process import ServiceProcess, configured
+from quorate.runtime.process import Close, ServiceProcess, Work, configured
 from quorate.runtime.replica import Replica
 from quorate.runtime.replica_readiness import ReplicaReadiness
 from quorate.runtime.server import ServerLimits
@@ -30,6 +31,7 @@ from services.observer.otlp import TRACE_SERVICE, TraceServicer
 from services.observer.relay import ObserverLogService
 from services.observer.servicer import ObserverService
 from services.observer.spans import SpanStore
+from services.observer.state_keeper import StateKeeper
 
 QUORUM: Final = "kraft.service.Quorum"
 QUIET: Final = ("kraft.service.Observer/GetTrace", "kraft.service.Observer/ListTraces", QUORUM)
@@ -57,7 +59,7 @@ async def main(life: ServiceLife) -> None:
     process = ServiceProcess(life, "observer", config, transport_of(config))
     transport = process.transport
     connect = partial(open_channel, transport=transport)
-    reader = _reader(config, connect)
+    reader = _reader(config, connect, replica_id=config.node_id)
     replica = Replica(reader, SystemClock(), process.telemetry)
     guard = entry_guard_of(config, transport, replica, OPERATIONS)
     limits = ServerLimits(calls=config.call_limits, connection_age_max_ms=config.connection_age_max_ms or None)
@@ -77,9 +79,14 @@ async def main(life: ServiceLife) -> None:
         await server.stop()
 
     ready = partial(ReplicaReadiness(replica, SystemClock()).run, server)
-    closing = (reader.close, store.close) if isinstance(reader, LogReader) else (store.close,)
-    opening = partial(open_store, store, config.database)
-    await process.serve(server, replica.run, ready, opening, stop=stop, closing=closing)
+    closing: list[Close] = [reader.close, store.close] if isinstance(reader, LogReader) else [store.close]
+    work: list[Work] = [replica.run, ready, partial(open_store, store, config.database)]
+    if config.state_database is not None:
+        # The leader lists this observer once, by the reader above.
+        keeper = StateKeeper(config.state_database, partial(_reader, config, connect, replica_id=NOBODY))
+        work.append(keeper.run)
+        closing.append(keeper.close)
+    await process.serve(server, *work, stop=stop, closing=closing)
 
 
 def _watch(replica: Replica) -> None:
@@ -95,12 +102,14 @@ def _watch(replica: Replica) -> None:
     )
 
 
-def _reader(config: ObserverConfig, connect: Callable[[str], grpc.aio.Channel]) -> LogReader | KafkaLog:
+def _reader(
+    config: ObserverConfig, connect: Callable[[str], grpc.aio.Channel], *, replica_id: NodeId
+) -> LogReader | KafkaLog:
     """Returns the reader of the log: of quorum nodes over gRPC, or of Kafka controllers over Kafka's own wire."""
     if config.kafka_controllers:
         return KafkaLog(config.kafka_controllers, config.client_properties, SystemClock(), cluster_id=config.cluster_id)
     return LogReader(
-        _servers(config), connect, cluster_id=config.cluster_id, replica_id=config.node_id, from_any=config.from_any
+        _servers(config), connect, cluster_id=config.cluster_id, replica_id=replica_id, from_any=config.from_any
     )
 
 

@@ -21,7 +21,7 @@ from quorate.runtime.setting_types import (
     path,
     text,
 )
-from services.observer.database import database_url
+from services.observer.database import database_url, is_kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +65,13 @@ class ObserverConfig(GuardedSettings):
     database: str = setting(
         "observer.database.url", database_url(), "Where spans are kept.", default="sqlite://", secret=True
     )
+    state_database: str | None = setting(
+        "observer.state.database.url",
+        optional(database_url()),
+        "Where the state and its history are kept as tables: a file of SQLite, or PostgreSQL; empty for nowhere.",
+        default=None,
+        secret=True,
+    )
     connection_age_max_ms: int = setting(
         "connection.max.age.ms",
         milliseconds(0),
@@ -89,6 +96,10 @@ class ObserverConfig(GuardedSettings):
             yield f"observer.log.relay = true: must be false with {kafka}; fetches are handed on to quorum nodes alone"
         if self.command_config is not None and not self.kafka_controllers:
             yield f"command.config = {self.command_config}: is for {kafka}, which is not given"
+        if self.state_database is not None and not is_kept(self.state_database):
+            yield "observer.state.database.url: in memory nothing is kept; it must be a file, or a server"
+        if self.state_database == self.database:
+            yield "observer.state.database.url: must be another database than observer.database.url, of spans"
         try:
             _ = self.client_properties
         except ValueError as problem:

@@ -10,9 +10,10 @@ import sqlalchemy as sa
 from quorate.runtime.config import ConfigError
 from quorate.runtime.logs import logger, redact
 from quorate.runtime.setting_types import SettingType
-from services.observer.spans import AWAY, SpanStore
+from services.observer.engines import AWAY
+from services.observer.spans import SpanStore
 
-__all__ = ["database_url", "open_store"]
+__all__ = ["database_url", "is_kept", "is_refused", "open_store", "reason_of", "refusal"]
 
 log = logger(__name__)
 
@@ -29,6 +30,32 @@ REFUSED: Final = re.compile(
 )
 """What PostgreSQL and libpq say to an observer that will not be let in, in English; in another language it counts as
 away. A connection that fails has no SQLSTATE: libpq has no result yet from which it could be read."""
+
+
+def is_kept(url: str) -> bool:
+    """Returns whether a database outlives its process.
+
+    >>> [is_kept(url) for url in ("sqlite:////var/state.db", "postgresql+psycopg://host/name", "sqlite://")]
+    [True, True, False]
+    """
+    parsed = sa.make_url(url)
+    return parsed.get_backend_name() != "sqlite" or parsed.database not in (None, "", ":memory:")
+
+
+def is_refused(error: sa.exc.DBAPIError, url: str) -> bool:
+    """Returns whether a database will not have us, so that another try is of no use; a server may be away."""
+    is_server = sa.make_url(url).get_backend_name() != "sqlite"
+    return not (isinstance(error, AWAY) and is_server and not REFUSED.search(reason_of(error)))
+
+
+def reason_of(error: sa.exc.DBAPIError) -> str:
+    """Returns what the database says, in one line."""
+    return " ".join(str(error.orig).split())
+
+
+def refusal(name: str, url: str, reason: str) -> ConfigError:
+    """Returns the error that ends the start, of the setting `name`."""
+    return ConfigError([f"{name} = {redact('url', url)}: must be a database that we may use: {reason}"])
 
 
 def database_url() -> SettingType[str]:
@@ -58,9 +85,6 @@ async def open_store(store: SpanStore, url: str) -> None:
     try:
         await store.open()
     except sa.exc.DBAPIError as error:
-        reason = " ".join(str(error.orig).split())
-        is_server = sa.make_url(url).get_backend_name() != "sqlite"
-        if isinstance(error, AWAY) and is_server and not REFUSED.search(reason):
-            log.warning("the database of spans is away; until it answers, spans are lost", reason=reason)
-            return
-        raise ConfigError([f"{SETTING} = {redact('url', url)}: must be a database that we may use: {reason}"]) from None
+        if is_refused(error, url):
+            raise refusal(SETTING, url, reason_of(error)) from None
+        log.warning("the database of spans is away; until it answers, spans are lost", reason=reason_of(error))

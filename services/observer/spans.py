@@ -17,8 +17,9 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.runtime.daemon_threads import DaemonThreads
 from quorate.runtime.logs import logger
 from quorate.traces import SpanData
+from services.observer.engines import AWAY, engine_of
 
-__all__ = ["AWAY", "ROWS_MAX", "SPANS", "SpanStore", "TraceSummary"]
+__all__ = ["ROWS_MAX", "SPANS", "SpanStore", "TraceSummary"]
 
 log = logger(__name__)
 
@@ -41,17 +42,10 @@ ROWS_AT_ONCE: Final = 100
 LIST_DEFAULT: Final = 20
 LIST_MAX: Final = 1_000
 
-CONNECT_TIMEOUT_S: Final = 10
-"""How long (s) a connection to PostgreSQL may take; psycopg waits 130 s by itself, and others for ever."""
 CLOSE_S: Final = 1.0
 """How long (s) a close waits for the thread that opens the database."""
-LIBPQ: Final = ("psycopg", "psycopg2")
-"""Drivers that know `connect_timeout`."""
 SCHEMA_LOCK: Final = 0x7370616E73
 """The number of PostgreSQL's advisory lock under which the table is created: "spans" in ASCII."""
-
-AWAY: Final = (sa.exc.OperationalError, sa.exc.InterfaceError)
-"""Errors of a database that takes no span, whichever it is."""
 
 T = TypeVar("T")
 
@@ -107,7 +101,8 @@ class SpanStore:
         assert bytes_max > 0, bytes_max
         self._rows_max = rows_max
         self._bytes_max = bytes_max
-        self._engine = _engine(url)
+        # A power loss may lose spans, so that a commit needs no fsync.
+        self._engine = engine_of(url, synchronous="OFF")
         self._writer = DaemonThreads(1, "spans-writer")  # a database may hang for ever, too
         # An SQLite database in memory has one connection: its reads queue behind its writes.
         in_memory = self._engine.pool.__class__ is sa.StaticPool
@@ -288,25 +283,6 @@ class SpanStore:
         for row in rows:
             traces.setdefault(row.trace_id, []).append(row)
         return tuple(_summary(spans) for spans in sorted(traces.values(), key=lambda spans: -spans[0].start_ns))
-
-
-def _engine(url: str) -> sa.Engine:
-    parsed = sa.make_url(url)
-    if parsed.get_backend_name() != "sqlite":
-        has_default = parsed.get_driver_name() in LIBPQ and "connect_timeout" not in parsed.query
-        limit = {"connect_timeout": CONNECT_TIMEOUT_S} if has_default else {}
-        return sa.create_engine(parsed, pool_pre_ping=True, connect_args=limit)
-    if parsed.database in (None, "", ":memory:"):
-        return sa.create_engine(parsed, poolclass=sa.StaticPool, connect_args={"check_same_thread": False})
-    engine = sa.create_engine(parsed)
-
-    @sa.event.listens_for(engine, "connect")
-    def tune(connection: Any, _: object) -> None:  # the driver's connection, of which SQLAlchemy has no type
-        # WAL: readers do not wait for the writer. A power loss may lose spans, so a commit needs no fsync.
-        for pragma in ("journal_mode = WAL", "synchronous = OFF", "busy_timeout = 5000"):
-            connection.execute(f"PRAGMA {pragma}")
-
-    return engine
 
 
 def _size(span: SpanData) -> int:

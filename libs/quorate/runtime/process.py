@@ -29,7 +29,7 @@ from quorate.runtime.telemetry import Telemetry
 from quorate.runtime.transport import Transport
 from quorate.runtime.transport_settings import TransportSettings, tell
 
-__all__ = ["ServiceProcess", "Work", "configured"]
+__all__ = ["Close", "ServiceProcess", "Work", "configured"]
 
 log = logger(__name__)
 

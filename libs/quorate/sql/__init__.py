@@ -6,5 +6,7 @@ difference         what differs between two states, row by row
 touched            the rows that a record may change, so that a log can be followed
 tables             the same as SQLAlchemy's tables
 views              the questions that are asked again and again, as SQL
+following          follows a log, and says what each record has changed
+kept               a database that is kept at the state of a log; kept_tables, kept_schema, kept_writes
 database           a state in SQLite, and a query on it: read only, bounded
 """

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from quorate.sql.nouns import NOUNS, Image, Noun, Row, Value, rows
+from quorate.sql.nouns import NOUNS, Image, Noun, Row, Value, column_names, rows
 
 __all__ = ["Change", "Difference", "compared", "differences"]
 
@@ -46,7 +46,7 @@ def differences(before: Image, after: Image) -> Iterator[Difference]:
 
 def compared(noun: Noun, before: Iterable[Row], after: Iterable[Row]) -> Iterator[Difference]:
     """Yields what differs between rows of one table, in the order of their keys."""
-    names = [each.name for each in noun.columns]
+    names = column_names(noun.name)
     places = [names.index(name) for name in noun.identity]
     old, new = _by_key(places, before), _by_key(places, after)
     changed = (key for key in old.keys() | new.keys() if old.get(key) != new.get(key))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -41,7 +41,7 @@ from quorate.sql.comments import comment_of
 from quorate.wire.json_names import json_name
 from quorate.wire.schema import Field, FieldType, Layout, layout_of
 
-__all__ = ["NOUNS", "Image", "Named", "Noun", "Row", "Value", "rows", "rows_of"]
+__all__ = ["NOUNS", "Image", "Named", "Noun", "Row", "Value", "column_names", "rows", "rows_of"]
 
 Value: TypeAlias = int | float | str | None
 """A value as the database has it."""
@@ -129,9 +129,7 @@ def rows(noun: Noun, image: Image) -> Iterator[Row]:
 
 def rows_of(noun: Noun, found: Iterable[tuple[Sequence[Value], Message]]) -> Iterator[Row]:
     """Yields the rows of some records, each with the values of the columns before its own."""
-    fields = noun.fields
-    converters = [_converter(each, noun.words.get(each.name)) for each in fields]
-    names = [each.name for each in fields]
+    names, converters = _reading(noun.name)
     for first, record in found:
         values = [getattr(record, name) for name in names]
         yield (
@@ -140,14 +138,32 @@ def rows_of(noun: Noun, found: Iterable[tuple[Sequence[Value], Message]]) -> Ite
         )
 
 
+@cache
+def column_names(table: str) -> tuple[str, ...]:
+    """Returns the names of a table's columns, in order."""
+    return tuple(each.name for each in NOUNS[table].columns)
+
+
+@cache
+def _reading(table: str) -> tuple[list[str], list[Callable[[Any], Value] | None]]:
+    """Returns a record's fields that are columns, and what makes the value of each."""
+    noun = NOUNS[table]
+    fields = noun.fields
+    return [each.name for each in fields], [_converter(each, noun.words.get(each.name)) for each in fields]
+
+
+TEXTS_KEPT: Final = 65_536
+"""Texts of lists and ids that are kept for each column, as they repeat from row to row."""
+
+
 def _converter(of: Field, words: Mapping[int, str] | None) -> Callable[[Any], Value] | None:
     """Returns what makes a field's values those of the database; None if they are."""
-    # Any: a value of the field's own type. Lists and ids repeat from row to row, and are made into text once.
+    # Any: a value of the field's own type.
     if words is not None:
         return lambda number: words.get(number, str(number))
     if of.array or of.kind is FieldType.STRUCT:
-        return cache(_as_json)
-    return cache(uuid_text) if of.kind is FieldType.UUID else None
+        return lru_cache(TEXTS_KEPT)(_as_json)
+    return lru_cache(TEXTS_KEPT)(uuid_text) if of.kind is FieldType.UUID else None
 
 
 def _as_json(value: Any) -> Value:

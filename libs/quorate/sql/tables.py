@@ -11,7 +11,7 @@ from sqlalchemy.types import TypeEngine
 from quorate.sql.nouns import NOUNS, Named, Noun
 from quorate.wire.schema import FieldType
 
-__all__ = ["COLUMNS", "METADATA", "TABLES", "described"]
+__all__ = ["COLUMNS", "METADATA", "TABLES", "column_of", "described"]
 
 METADATA: Final = MetaData()
 
@@ -26,14 +26,15 @@ _TYPES: Final[Mapping[FieldType, type[TypeEngine[Any]]]] = {  # Any: what the co
 
 
 def _table(noun: Noun) -> Table:
-    table = Table(noun.name, METADATA, *map(_column, noun.columns), comment=noun.about)
+    table = Table(noun.name, METADATA, *map(column_of, noun.columns), comment=noun.about)
     if noun.key:
         # No primary key: what a log made by hand has twice is shown twice, as elsewhere.
         Index(f"{noun.name}_key", *(table.c[name] for name in noun.key))
     return table
 
 
-def _column(named: Named) -> Column[Any]:
+def column_of(named: Named) -> Column[Any]:
+    """Returns a column of SQLAlchemy."""
     return Column(named.name, _TYPES.get(named.kind, BigInteger), comment=named.comment or None)
 
 

@@ -47,6 +47,9 @@ __all__ = ["SCOPES", "Touched"]
 Found = Iterable[tuple[Sequence[Value], Message]]
 
 
+_ORDER: Final = {name: place for place, name in enumerate(NOUNS)}
+
+
 class Scope(NamedTuple):
     """The row of one table that an id has, if there is one."""
 
@@ -72,7 +75,7 @@ class Touched:
         """Yields what has changed since the last time, in the order of the tables and of their keys."""
         before, self._before = self._before, {}
         tables = {scope.table for scope in before}
-        for noun in (noun for name, noun in NOUNS.items() if name in tables):
+        for noun in (NOUNS[name] for name in sorted(tables, key=_ORDER.__getitem__)):
             scopes = [scope for scope in before if scope.table == noun.name]
             old = [row for scope in scopes for row in before[scope]]
             yield from compared(noun, old, [row for scope in scopes for row in self._rows(scope)])

@@ -219,6 +219,14 @@ def test_an_observer_whose_file_is_no_database_says_so_and_ends(tmp_path: Path) 
         ),
         ({**KAFKAS, "command.config": "/"}, "command.config = /: it is no file"),
         ({**KAFKAS, "bootstrap.controllers": "kafka"}, "bootstrap.controllers = 'kafka' (--set): must be "),
+        (
+            {**KAFKAS, "observer.state.database.url": "sqlite://"},
+            "observer.state.database.url: in memory nothing is kept; it must be a file, or a server",
+        ),
+        (
+            {**KAFKAS, "observer.state.database.url": "sqlite:////a.db", "observer.database.url": "sqlite:////a.db"},
+            "observer.state.database.url: must be another database than observer.database.url, of spans",
+        ),
         ({**KAFKAS, "bootstrap.controler": "x"}, "did you mean bootstrap.controllers?"),
     ],
 )

@@ -60,14 +60,17 @@ class Read:
 
 
 @asynccontextmanager
-async def observing(log: str, port: int, traces: str, *, database: str = "sqlite://") -> AsyncIterator[Process]:
-    """An observer's process, which ends within the block."""
+async def observing(
+    log: str, port: int, traces: str, *, database: str = "sqlite://", **more: str
+) -> AsyncIterator[Process]:
+    """An observer's process, which ends within the block; `more` are settings."""
     settings = {
         "node.id": "201",
         "listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "controller.quorum.bootstrap.servers": log,
         "observer.fetch.from.any": "false",
         "observer.database.url": database,
+        **more,
     }
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("QUORATE_", "OTEL_"))}
     process = await asyncio.create_subprocess_exec(

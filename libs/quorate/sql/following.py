@@ -1,0 +1,100 @@
+"""Follows a metadata log record by record, and says which rows each record has changed: what a database is kept by.
+
+What a metadata transaction does counts at its end; of what it has not ended, nothing is said (KIP-868).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Final, NamedTuple
+
+from kraft import Message
+from quorate.metadata.state import ClusterState
+from quorate.nouns import Epoch, Offset
+from quorate.records import VotersRecord
+from quorate.sql.difference import Difference, compared
+from quorate.sql.nouns import NOUNS, Image, rows
+from quorate.sql.touched import Touched
+
+__all__ = ["RECORDS_PER_STEP", "Changed", "Following", "Place"]
+
+RECORDS_PER_STEP: Final = 100
+"""Records that are followed at once: some 5 ms of CPU."""
+
+
+class Place(NamedTuple):
+    """Where a log has a record: its offset, its leader epoch, and when it was appended, in ms since 1970."""
+
+    offset: Offset
+    epoch: Epoch
+    timestamp_ms: int
+
+
+class Changed(NamedTuple):
+    """A row that the record at a place has changed."""
+
+    place: Place
+    row: Difference
+
+
+class Following:
+    """A state that follows a log; `changes` are the rows that have changed since they were taken the last time."""
+
+    def __init__(
+        self, state: ClusterState | None = None, *, end: Offset = 0, voters: VotersRecord | None = None
+    ) -> None:
+        """`end` is the offset up to which (exclusive) the state has the log."""
+        self._image = Image(state=ClusterState() if state is None else state, voters=voters)
+        self._touched = Touched(self._image)
+        self._end = end
+        self.changes: list[Changed] = []
+
+    @property
+    def image(self) -> Image:
+        """The state, with the voters that the log has."""
+        return self._image
+
+    @property
+    def end(self) -> Offset:
+        """The offset up to which (exclusive) the log is followed."""
+        return self._end
+
+    @property
+    def is_between_transactions(self) -> bool:
+        """Whether all that was followed counts: no metadata transaction is open."""
+        return self._image.state.transactions.open is None
+
+    def apply(self, records: Sequence[Message], first: Place, *, end: Offset) -> Generator[None, None, None]:
+        """Applies a batch whose records are at `first` and after it, up to `end`, in steps. Raises ReplayFault."""
+        state = self._image.state
+        for count, record in enumerate(records):
+            self._touched.note(record)
+            state.apply(record, first.offset + count)
+            if state.transactions.open is None:
+                place = first._replace(offset=first.offset + count)
+                self.changes += [Changed(place, each) for each in self._touched.take()]
+            if count % RECORDS_PER_STEP == RECORDS_PER_STEP - 1:
+                yield
+        state.settle()
+        self._end = end
+
+    def skip(self, records: Sequence[Message], base_offset: Offset, *, end: Offset) -> None:
+        """Applies a batch of which the database has what it changes."""
+        self._image.state.apply_all(records, base_offset)
+        self._image.state.settle()
+        self._end = end
+
+    def vote(self, voters: VotersRecord | None, place: Place, *, end: Offset) -> None:
+        """Takes a batch of control records up to `end`; `voters` is the last set of voters in it, None without one."""
+        if voters is not None:
+            before, self._image = self._image, Image(state=self._image.state, voters=voters)
+            noun = NOUNS["voters"]
+            changed = compared(noun, rows(noun, before), rows(noun, self._image))
+            self.changes += [Changed(place, each) for each in changed]
+        self._end = end
+
+    def take(self) -> list[Changed]:
+        """Returns the changes since the last time, in the order of the log. No transaction may be open."""
+        assert self.is_between_transactions, self._image.state.transactions.open
+        taken, self.changes = self.changes, []
+        return taken

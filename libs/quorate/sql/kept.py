@@ -1,0 +1,171 @@
+"""A database that is kept at the state of a log: rows, and the offset that they have reached, move in one transaction.
+
+SQLite in a file, or PostgreSQL. One process writes at a time: it holds a lock, on a file beside SQLite's or in the
+server, which ends with it; and each transaction begins only where the one before it ended.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from quorate.nouns import Epoch, Offset
+from quorate.sql.following import Changed, Place
+from quorate.sql.kept_schema import make
+from quorate.sql.kept_tables import APPLIED, GAPS, KEPT
+from quorate.sql.kept_writes import insert_rows, merge_rows, write_changes
+from quorate.sql.nouns import Image, rows
+
+__all__ = ["Applied", "KeptDatabase", "Superseded"]
+
+WRITER_LOCK: Final = 0x51756F72
+"""The first number of PostgreSQL's advisory lock of who writes: "Quor"; the second one is made from the schema."""
+LOCK_MODE: Final = 0o644
+
+
+class Superseded(Exception):
+    """Raised if the database is not where this process has left it: another one has written."""
+
+
+class Applied(NamedTuple):
+    """How much of which log a database has: the records below `next_offset`; epoch and time are those of the last."""
+
+    cluster_id: str
+    next_offset: Offset
+    epoch: Epoch
+    timestamp_ms: int
+
+    @property
+    def place(self) -> Place:
+        """Where the last record is."""
+        return Place(self.next_offset - 1, self.epoch, self.timestamp_ms)
+
+
+class KeptDatabase:
+    """One database. One method runs at a time, in whichever thread."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        """`engine` is for this alone: on SQLite its transactions are made to begin with the right to write."""
+        self._engine = engine
+        self._is_sqlite = engine.dialect.name == "sqlite"
+        self._connection: sa.Connection | None = None
+        self._lock: int | None = None
+        self.is_grown = False
+        """Whether `claim` has added tables or columns, of which the rows of before lack the values."""
+        if self._is_sqlite:
+            sa.event.listen(engine, "connect", _begin_nothing_by_itself)
+            sa.event.listen(engine, "begin", _begin_immediate)
+
+    def claim(self) -> bool:
+        """Returns whether this process may write from now on until `close`; else another one holds the lock.
+
+        The tables are made, or grown. Raises sqlalchemy.exc.DBAPIError, and OSError for the lock's file.
+        """
+        if self._connection is not None:
+            return True
+        if self._is_sqlite and not self._lock_file():
+            return False
+        connection = self._engine.connect()
+        try:
+            with connection.begin():
+                is_ours = self._is_sqlite or _lock_server(connection)
+                if is_ours:
+                    self.is_grown = make(connection)
+        except BaseException:
+            connection.close()
+            raise
+        if is_ours:
+            self._connection = connection
+        else:
+            connection.close()
+        return is_ours
+
+    def close(self) -> None:
+        """Lets go of the lock and of the connections. It may be claimed again."""
+        if self._connection is not None:
+            self._connection.invalidate()
+            self._connection.close()
+            self._connection = None
+        self._engine.dispose()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def applied(self) -> Applied | None:
+        """Returns how far the database is; None if nothing was ever written."""
+        columns = [APPLIED.c[name] for name in Applied._fields]
+        with self._transaction() as connection:
+            found = connection.execute(sa.select(*columns)).one_or_none()
+        return None if found is None else Applied(*found)
+
+    def write(self, changes: Sequence[Changed], *, before: Applied | None, after: Applied) -> None:
+        """Writes changes in the order of the log. Raises Superseded if it is not at `before`, and DBAPIError."""
+        with self._transaction() as connection:
+            _move(connection, before, after)
+            write_changes(connection, changes)
+
+    def replace(self, image: Image, *, before: Applied | None, after: Applied) -> None:
+        """Writes what differs from a whole state as one change, at the record before `after`. Raises as `write`."""
+        with self._transaction() as connection:
+            _move(connection, before, after)
+            had = -1 if before is None else before.place.offset
+            if after.place.offset > had:
+                connection.execute(sa.insert(GAPS), {"after_offset": had, "until_offset": after.place.offset})
+            for kept in KEPT.values():
+                found = rows(kept.noun, image)
+                if before is None:
+                    insert_rows(connection, kept.present, found, after.place)
+                else:
+                    merge_rows(connection, kept, found, after.place)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sa.Connection]:
+        assert self._connection is not None, "it is not claimed"
+        with self._connection.begin():
+            yield self._connection
+
+    def _lock_file(self) -> bool:
+        """Returns whether we hold the lock of the file. POSIX lets go of it when this process ends."""
+        if self._lock is not None:
+            return True
+        descriptor = os.open(f"{self._engine.url.database}.lock", os.O_RDWR | os.O_CREAT, LOCK_MODE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        self._lock = descriptor
+        return True
+
+
+def _lock_server(connection: sa.Connection) -> bool:
+    """Returns whether this connection holds the server's lock of its schema from now on."""
+    schema = sa.func.hashtext(sa.func.current_schema())
+    return bool(connection.scalar(sa.select(sa.func.pg_try_advisory_lock(WRITER_LOCK, schema))))
+
+
+def _move(connection: sa.Connection, before: Applied | None, after: Applied) -> None:
+    values: Mapping[str, Any] = after._asdict()
+    if before is None:
+        if connection.scalar(sa.select(sa.func.count()).select_from(APPLIED)):
+            raise Superseded(f"the database was empty, and is not any more; {after} was to be written")
+        connection.execute(sa.insert(APPLIED), {"only": 1, **values})
+        return
+    at = [APPLIED.c[name] == value for name, value in before._asdict().items()]
+    if not connection.execute(sa.update(APPLIED).where(*at).values(values)).rowcount:
+        raise Superseded(f"the database is not at {before} any more; {after} was to be written")
+
+
+# SQLAlchemy has no type of the driver's connection.
+def _begin_nothing_by_itself(connection: Any, _: object) -> None:
+    """Python's driver would begin a transaction only before a write, and end it where it sees fit."""
+    connection.isolation_level = None
+
+
+def _begin_immediate(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")

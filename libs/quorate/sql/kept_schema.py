@@ -1,0 +1,48 @@
+"""Makes the tables and views of a kept database, and adds what those of an earlier release lack."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.schema import CreateColumn
+
+from quorate.sql.kept_tables import KEPT, METADATA
+from quorate.sql.tables import COLUMNS, described
+from quorate.sql.views import VIEWS
+
+__all__ = ["make"]
+
+
+def make(connection: sa.Connection) -> bool:
+    """Makes what is missing. Returns whether that was a part only: a column, or a table beside those there are.
+
+    A column that this release does not know is left as it is, and is null in rows of this release.
+    """
+    inspector = sa.inspect(connection)
+    there, views = set(inspector.get_table_names()), set(inspector.get_view_names())
+    known = {table.name: table for table in METADATA.sorted_tables if table.name in there}
+    grown = bool(known) and len(known) < len(METADATA.tables)
+    METADATA.create_all(connection)
+    for name, table in known.items():
+        has = {column["name"] for column in inspector.get_columns(name)}
+        for column in (each for each in table.columns if each.name not in has):
+            added = CreateColumn(column).compile(dialect=connection.dialect)
+            connection.exec_driver_sql(f"ALTER TABLE {name} ADD COLUMN {added}")
+            grown = True
+    for kept in KEPT.values():
+        if kept.history not in views or grown:
+            connection.exec_driver_sql(f"DROP VIEW IF EXISTS {kept.history}")
+            connection.exec_driver_sql(f"CREATE VIEW {kept.history} AS {kept.history_query}")
+    if connection.dialect.name == "sqlite":
+        _make_what_sqlite_lacks(connection)
+    return grown
+
+
+def _make_what_sqlite_lacks(connection: sa.Connection) -> None:
+    """Makes the views, which are in SQLite's SQL, and the table of the columns' comments, which PostgreSQL has."""
+    for name, view in VIEWS.items():
+        connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
+        connection.exec_driver_sql(f"CREATE VIEW {name} AS {view.query}")
+    COLUMNS.create(connection, checkfirst=True)
+    connection.execute(sa.delete(COLUMNS))
+    names = [column.name for column in COLUMNS.columns]
+    connection.execute(sa.insert(COLUMNS), [dict(zip(names, row, strict=True)) for row in described()])

@@ -1,0 +1,102 @@
+"""The tables of a kept database: of each noun the present rows, those that were, and a view of both.
+
+A row of the present says from which record on it holds; a row of the past says, too, by which record it ended. Columns
+of numbers, texts and JSON are as in `tables`, so that the same question may be asked of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text
+
+from quorate.sql.nouns import NOUNS, Noun
+from quorate.sql.tables import column_of
+
+__all__ = ["APPLIED", "FROM", "GAPS", "KEPT", "METADATA", "TO", "KeptNoun"]
+
+METADATA: Final = MetaData()
+
+FROM: Final = ("valid_from_offset", "valid_from_epoch", "valid_from_ms")
+"""The columns of the record that made a row what it is, in the order of a `Place`."""
+TO: Final = ("valid_to_offset", "valid_to_epoch", "valid_to_ms")
+"""The columns of the record that ended it."""
+
+_SAID: Final = {
+    "offset": "The offset of the record that {} this row.",
+    "epoch": "The leader epoch of that record.",
+    "ms": "When it was appended, in ms since 1970.",
+}
+
+
+def _places(names: tuple[str, ...], did: str) -> list[Column[Any]]:  # Any: as SQLAlchemy has columns of any type
+    return [Column(name, BigInteger, comment=_SAID[name.rpartition("_")[2]].format(did)) for name in names]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptNoun:
+    """The two tables of a noun, and the SQL of the view of both."""
+
+    noun: Noun
+    present: Table
+    past: Table
+    incoming: Table
+    """A temporary table, for rows that are compared with those that are there."""
+
+    @property
+    def history(self) -> str:
+        """The name of the view."""
+        return f"{self.noun.name}_history"
+
+    @property
+    def history_query(self) -> str:
+        """The view's SQL: rows of the present end nowhere."""
+        columns = ", ".join(f'"{each.name}"' for each in self.present.columns)
+        nowhere = ", ".join(f"CAST(NULL AS BIGINT) AS {name}" for name in TO)
+        return (
+            f"SELECT {columns}, {', '.join(TO)} FROM {self.past.name}"
+            f" UNION ALL SELECT {columns}, {nowhere} FROM {self.present.name}"
+        )
+
+
+def _kept(noun: Noun) -> KeptNoun:
+    present = Table(
+        noun.name, METADATA, *map(column_of, noun.columns), *_places(FROM, "made"), comment=f"{noun.about}: now"
+    )
+    past = Table(
+        f"{noun.name}_past",
+        METADATA,
+        *map(column_of, noun.columns),
+        *_places(FROM, "made"),
+        *_places(TO, "ended"),
+        comment=f"{noun.about}: as they were",
+    )
+    incoming = Table(f"incoming_{noun.name}", MetaData(), *map(column_of, noun.columns), prefixes=["TEMPORARY"])
+    for table in (present, past, incoming) if noun.identity else ():
+        # No primary key: what a log made by hand has twice is there twice, as elsewhere.
+        Index(f"{table.name}_key", *(table.c[name] for name in noun.identity))
+    return KeptNoun(noun=noun, present=present, past=past, incoming=incoming)
+
+
+KEPT: Final[Mapping[str, KeptNoun]] = {name: _kept(noun) for name, noun in NOUNS.items()}
+
+APPLIED: Final = Table(
+    "applied",
+    METADATA,
+    Column("only", Integer, primary_key=True, comment="1: this table has one row."),
+    Column("cluster_id", Text, nullable=False, comment="The id of the cluster whose log it is."),
+    Column("next_offset", BigInteger, nullable=False, comment="Every record below this offset is in the tables."),
+    Column("epoch", BigInteger, nullable=False, comment="The leader epoch of the last of them."),
+    Column("timestamp_ms", BigInteger, nullable=False, comment="When that was appended, in ms since 1970."),
+    comment="how much of the log the tables have",
+)
+
+GAPS: Final = Table(
+    "history_gaps",
+    METADATA,
+    Column("after_offset", BigInteger, nullable=False, comment="The last offset before it; -1 for the log's start."),
+    Column("until_offset", BigInteger, nullable=False, comment="The offset at which all its changes are written."),
+    comment="parts of the log that a checkpoint has replaced: what changed in one is written as one change at its end",
+)

@@ -1,0 +1,149 @@
+"""What a kept database is told: changed rows in the order of the log, or a whole state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import islice
+from typing import Any, Final, NamedTuple, assert_never
+
+import sqlalchemy as sa
+
+from quorate.sql.difference import Change, Difference
+from quorate.sql.following import Changed, Place
+from quorate.sql.kept_tables import FROM, KEPT, TO, KeptNoun
+from quorate.sql.nouns import Row, Value, column_names
+
+__all__ = ["insert_rows", "merge_rows", "write_changes"]
+
+ROWS_AT_ONCE: Final = 10_000
+"""Rows of a whole state that are given to the database in one call."""
+NO_TEXT: Final = "\ufffd"
+"""What PostgreSQL has in place of the character NUL, which it does not take: the sign for what cannot be shown."""
+KEY: Final = "key_{}"
+"""The parameter of a column of a row's key."""
+END: Final = "end_{}"
+"""The parameter of a column of the record that ends a row."""
+
+Parameters = Mapping[str, Any]  # Any: a value of whichever column
+
+
+class _Kind(NamedTuple):
+    """Changes of one kind are written by the same statements."""
+
+    table: str
+    change: Change
+    columns: tuple[str, ...]
+
+
+class _Statement(NamedTuple):
+    """A statement, and its parameters for a change."""
+
+    what: sa.Executable
+    parameters: Callable[[Changed], Parameters]
+
+
+def write_changes(connection: sa.Connection, changes: Iterable[Changed]) -> None:
+    """Writes changes in their order, as many as possible by one call."""
+    storable = _storable(connection)
+    for kind, run in _runs(changes):
+        for statement in _statements(kind):
+            connection.execute(statement.what, [storable(statement.parameters(each)) for each in run])
+
+
+def insert_rows(connection: sa.Connection, table: sa.Table, rows: Iterable[Row], place: Place | None) -> None:
+    """Inserts rows; with a `place` they hold from there on."""
+    storable = _storable(connection)
+    names = [column.name for column in table.columns]
+    since = () if place is None else tuple(place)
+    left, statement = iter(rows), sa.insert(table)
+    while some := list(islice(left, ROWS_AT_ONCE)):
+        connection.execute(statement, [storable(dict(zip(names, (*row, *since), strict=True))) for row in some])
+
+
+def merge_rows(connection: sa.Connection, kept: KeptNoun, rows: Iterable[Row], place: Place) -> None:
+    """Makes a table's present these rows: what is not among them any more ends at `place`, what is new begins there."""
+    kept.incoming.create(connection)
+    insert_rows(connection, kept.incoming, rows, None)
+    gone = ~sa.exists().where(_is_same(kept))
+    connection.execute(_ended(kept, gone), _end(place))
+    connection.execute(sa.delete(kept.present).where(gone))
+    names = column_names(kept.noun.name)
+    since = [sa.literal(value, sa.BigInteger) for value in place]
+    came = sa.select(*(kept.incoming.c[name] for name in names), *since).where(~sa.exists().where(_is_same(kept)))
+    connection.execute(sa.insert(kept.present).from_select([*names, *FROM], came))
+    kept.incoming.drop(connection)
+
+
+def _is_same(kept: KeptNoun) -> sa.ColumnElement[bool]:
+    """Returns the condition that a row of the present is an incoming one; the key by =, for which there is an index."""
+    pairs = [(name, kept.present.c[name], kept.incoming.c[name]) for name in column_names(kept.noun.name)]
+    of_key = kept.noun.identity
+    return sa.and_(*(old == new if name in of_key else old.is_not_distinct_from(new) for name, old, new in pairs))
+
+
+def _runs(changes: Iterable[Changed]) -> Iterator[tuple[_Kind, list[Changed]]]:
+    """Yields changes of one kind that follow each other; no row is twice in a run."""
+    kind, run, keys = None, list[Changed](), set[tuple[Value, ...]]()
+    for each in changes:
+        its, key = _kind(each.row), tuple(each.row.key.values())
+        if kind is not None and (its != kind or key in keys):
+            yield kind, run
+            run, keys = [], set()
+        kind = its
+        run.append(each)
+        keys.add(key)
+    if kind is not None:
+        yield kind, run
+
+
+def _kind(row: Difference) -> _Kind:
+    return _Kind(row.noun.name, row.change, tuple(row.after))
+
+
+@cache
+def _statements(kind: _Kind) -> Sequence[_Statement]:
+    """Returns what is executed for each change of a kind, one after the other."""
+    kept = KEPT[kind.table]
+    keys = (kept.present.c[name] == sa.bindparam(KEY.format(name)) for name in kept.noun.identity)
+    found = sa.and_(sa.true(), *keys)
+    ended = _Statement(_ended(kept, found), lambda each: {**_key(each), **_end(each.place)})
+    match kind.change:
+        case Change.CREATED:
+            made = sa.insert(kept.present)
+            return (_Statement(made, lambda each: {**each.row.key, **each.row.after, **_since(each.place)}),)
+        case Change.CHANGED:
+            changed = sa.update(kept.present).where(found)
+            return ended, _Statement(changed, lambda each: {**_key(each), **each.row.after, **_since(each.place)})
+        case Change.DELETED:
+            return ended, _Statement(sa.delete(kept.present).where(found), _key)
+        case _:
+            assert_never(kind.change)
+
+
+def _ended(kept: KeptNoun, found: sa.ColumnElement[bool]) -> sa.Executable:
+    """Returns what copies rows of the present to the past; its parameters are those of `_end`."""
+    ends = [sa.bindparam(END.format(name), type_=sa.BigInteger) for name in TO]
+    columns = [column.name for column in kept.past.columns]
+    return sa.insert(kept.past).from_select(columns, sa.select(*kept.present.columns, *ends).where(found))
+
+
+def _key(each: Changed) -> Parameters:
+    return {KEY.format(name): value for name, value in each.row.key.items()}
+
+
+def _since(place: Place) -> Parameters:
+    return dict(zip(FROM, place, strict=True))
+
+
+def _end(place: Place) -> Parameters:
+    return dict(zip(map(END.format, TO), place, strict=True))
+
+
+def _storable(connection: sa.Connection) -> Callable[[Parameters], Parameters]:
+    """Returns what makes values such as the database takes."""
+    if connection.dialect.name == "sqlite":
+        return lambda values: values
+    return lambda values: {
+        name: value.replace("\0", NO_TEXT) if isinstance(value, str) else value for name, value in values.items()
+    }

@@ -1,0 +1,36 @@
+"""Engines of SQLAlchemy for the observer's databases, by URL."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+__all__ = ["AWAY", "engine_of"]
+
+CONNECT_TIMEOUT_S: Final = 10
+"""How long (s) a connection to PostgreSQL may take; psycopg waits 130 s by itself, and others for ever."""
+LIBPQ: Final = ("psycopg", "psycopg2")
+"""Drivers that know `connect_timeout`."""
+AWAY: Final = (sa.exc.OperationalError, sa.exc.InterfaceError)
+"""Errors of a database that takes nothing, whichever it is."""
+
+
+def engine_of(url: str, *, synchronous: str) -> sa.Engine:
+    """Returns the engine of a URL. `synchronous` is SQLite's: what a commit to a file waits for."""
+    parsed = sa.make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        has_default = parsed.get_driver_name() in LIBPQ and "connect_timeout" not in parsed.query
+        limit = {"connect_timeout": CONNECT_TIMEOUT_S} if has_default else {}
+        return sa.create_engine(parsed, pool_pre_ping=True, connect_args=limit)
+    if parsed.database in (None, "", ":memory:"):
+        return sa.create_engine(parsed, poolclass=sa.StaticPool, connect_args={"check_same_thread": False})
+    engine = sa.create_engine(parsed, connect_args={"check_same_thread": False})
+
+    @sa.event.listens_for(engine, "connect")
+    def tune(connection: Any, _: object) -> None:  # the driver's connection, of which SQLAlchemy has no type
+        # WAL: readers do not wait for the writer.
+        for pragma in ("journal_mode = WAL", f"synchronous = {synchronous}", "busy_timeout = 5000"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    return engine

@@ -1,0 +1,220 @@
+"""Keeps the database of the cluster's state: follows the log, and writes what each record changed, in its order.
+
+It has a state of its own, which stands where the database does, so that a database that is away holds up no reads. Of
+several observers on one database one writes, and the others stand by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, suppress
+from functools import partial
+from typing import Final, TypeVar
+
+import sqlalchemy as sa
+
+from quorate.nouns import Offset
+from quorate.runtime.daemon_threads import DaemonThreads
+from quorate.runtime.log_reader import CommittedBatch, Event, LoadedSnapshot, LogReader
+from quorate.runtime.logs import logger
+from quorate.sql.following import Following
+from quorate.sql.kept import Applied, KeptDatabase, Superseded
+from services.observer.database import is_refused, reason_of, refusal
+from services.observer.engines import engine_of
+from services.observer.kafka_log import KafkaLog
+from services.observer.state_log import apply, loaded, skip
+
+__all__ = ["SETTING", "StateKeeper"]
+
+log = logger(__name__)
+
+SETTING: Final = "observer.state.database.url"
+CHANGES_MAX: Final = 20_000
+"""Rows that are written in one transaction of the database, beside those of one batch of the log."""
+AGAIN_S: Final = 1.0
+"""The pause (s) before a database that is away, or that another observer writes, is tried again."""
+CLOSE_S: Final = 1.0
+"""How long (s) a close waits for what the database is doing."""
+
+T = TypeVar("T")
+
+
+class StateKeeper:
+    """Keeps one database. `source` opens the log, from its beginning or a checkpoint on, each time it is called."""
+
+    def __init__(self, url: str, source: Callable[[], LogReader | KafkaLog]) -> None:
+        self._url = url
+        self._source = source
+        self._database = KeptDatabase(engine_of(url, synchronous="NORMAL"))
+        self._thread = DaemonThreads(1, "state-writer")  # a database may hang for ever
+        self._at: Applied | None = None
+        """How far the database is."""
+        self._seen: Applied | None = None
+        """How far the log is followed."""
+        self._following = Following()
+        self._is_told = False
+        self._is_taken = False
+        """Whether the database was ours at some time: what it refuses after that may pass, as a full disk does."""
+
+    async def run(self) -> None:
+        """Keeps the database until cancelled. Raises ConfigError for one that refuses us, or is of another log."""
+        while True:
+            try:
+                self._at = await self._claim()
+                await self._follow()
+            except Superseded as why:
+                log.warning("another process has written the state's database", reason=str(why))
+                await self._do(self._database.close)
+                await asyncio.sleep(AGAIN_S)
+
+    async def close(self) -> None:
+        """Lets go of the database; one that hangs is left as it is."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await self._do(self._database.close)
+
+    async def _claim(self) -> Applied | None:
+        """Waits until the database is ours to write. Returns how far it is."""
+        is_told = False
+        while True:
+            if await self._try(self._database.claim, default=False):
+                nothing: list[Applied | None] = []
+                found = await self._try(lambda: [self._database.applied()], default=nothing)
+                if found:
+                    self._is_taken = True
+                    log.info("keeps the state's database", next_offset=found[0].next_offset if found[0] else 0)
+                    return found[0]
+                await self._do(self._database.close)
+            elif not is_told:
+                log.info("the state's database is away, or another observer writes it; this one stands by")
+                is_told = True
+            await asyncio.sleep(AGAIN_S)
+
+    async def _follow(self) -> None:
+        """Follows the log from its beginning, and writes from where the database is."""
+        self._following, self._seen, self._is_told = Following(), None, False
+        source = self._source()
+        try:
+            async with aclosing(_in_advance(source.events())) as events:
+                async for event, is_last in events:
+                    await self._take(event, source)
+                    if is_last or len(self._following.changes) >= CHANGES_MAX:
+                        await self._write()
+        finally:
+            if isinstance(source, LogReader):
+                await source.close()
+
+    async def _take(self, event: Event, source: LogReader | KafkaLog) -> None:
+        cluster_id = source.cluster_id or ""
+        if self._at is not None and self._at.cluster_id != cluster_id:
+            raise self._refusal(f"has the state of cluster {self._at.cluster_id}; the log is of cluster {cluster_id}")
+        if isinstance(event, LoadedSnapshot):
+            self._following, self._seen = await loaded(event, cluster_id)
+            if self._at is None or self._at.next_offset < event.end_offset:
+                await self._replace()
+        else:
+            await self._take_batch(event, cluster_id)
+            self._tell_if_ahead(source.high_watermark)
+        if self._at is not None and self._seen is not None and self._seen.next_offset == self._at.next_offset:
+            await self._meet(self._at, self._seen)
+
+    async def _take_batch(self, batch: CommittedBatch, cluster_id: str) -> None:
+        header, at = batch.header, self._at
+        if at is None or at.next_offset <= header.base_offset:
+            await apply(self._following, batch)
+        elif at.next_offset < header.next_offset:
+            raise self._refusal(
+                f"ends at offset {at.next_offset}, where a batch of the log goes on from {header.base_offset} to "
+                f"{header.next_offset}"
+            )
+        else:
+            await skip(self._following, batch)
+        self._seen = Applied(cluster_id, header.next_offset, header.epoch, header.max_timestamp)
+
+    def _tell_if_ahead(self, high_watermark: Offset) -> None:
+        """Warns once of a database that has more of the log than there is; `_meet` tells if it is the same log."""
+        seen, at = self._seen, self._at
+        if at is None or seen is None or self._is_told or not high_watermark <= seen.next_offset < at.next_offset:
+            return
+        log.warning(
+            "the state's database is ahead of the log; until the log has come there, nothing is written",
+            next_offset=at.next_offset,
+            high_watermark=high_watermark,
+        )
+        self._is_told = True
+
+    async def _meet(self, at: Applied, seen: Applied) -> None:
+        """Raises ConfigError unless the log is the one whose end the database has, by the epoch there (KIP-101)."""
+        if at.epoch != seen.epoch:
+            raise self._refusal(
+                f"ends at offset {at.next_offset} in epoch {at.epoch}, and the log has epoch {seen.epoch} there: it is "
+                "not the same log"
+            )
+        if self._database.is_grown:
+            await self._replace()
+            self._database.is_grown = False
+
+    def _refusal(self, reason: str) -> Exception:
+        return refusal(SETTING, self._url, f"it {reason}; name another one, or delete this one")
+
+    async def _write(self) -> None:
+        """Writes what has changed, unless a metadata transaction is open, or the database is as far, or farther."""
+        before, after = self._at, self._seen
+        if after is None or not self._following.is_between_transactions:
+            return
+        if before is None or before.next_offset < after.next_offset:
+            changes = self._following.take()
+            await self._commit(partial(self._database.write, changes, before=before, after=after), before, after)
+
+    async def _replace(self) -> None:
+        before, after = self._at, self._seen
+        assert after is not None, before
+        image = self._following.image
+        await self._commit(partial(self._database.replace, image, before=before, after=after), before, after)
+
+    async def _commit(self, work: Callable[[], None], before: Applied | None, after: Applied) -> None:
+        """Has a transaction written once, also if the answer to its commit is lost. Raises Superseded."""
+        while not await self._try(lambda: _done(work), default=False):
+            await self._do(self._database.close)
+            await asyncio.sleep(AGAIN_S)
+            found = await self._claim()
+            if found == after:
+                break
+            if found != before:
+                raise Superseded(f"it was at {before}, and is at {found}")
+        self._at = after
+
+    async def _try(self, work: Callable[[], T], *, default: T) -> T:
+        """Returns what `work` does; the default if the database is away. Raises ConfigError if it never had us."""
+        try:
+            return await self._do(work)
+        except sa.exc.DBAPIError as error:
+            if not self._is_taken and is_refused(error, self._url):
+                raise refusal(SETTING, self._url, reason_of(error)) from None
+            log.warning("the state's database takes nothing; it is tried again", reason=reason_of(error))
+            return default
+        except OSError as error:
+            raise refusal(SETTING, self._url, f"{error.filename}: {error.strerror}") from None
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _done(work: Callable[[], None]) -> bool:
+    work()
+    return True
+
+
+async def _in_advance(events: AsyncIterator[Event]) -> AsyncGenerator[tuple[Event, bool], None]:
+    """Yields each event, and whether the next one is yet to come: what is there meanwhile is written together."""
+    coming = asyncio.ensure_future(anext(events))
+    try:
+        while True:
+            event = await coming
+            coming = asyncio.ensure_future(anext(events))
+            await asyncio.sleep(0)
+            yield event, not coming.done()
+    finally:
+        coming.cancel()
+        await asyncio.wait([coming])

@@ -1,0 +1,287 @@
+"""The observer's database of the state: what a real quorum node has committed, whatever happens to the observer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from itertools import accumulate
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+import pytest
+import sqlalchemy as sa
+
+from deploy.local.ports import free_ports
+from kraft import Message
+from kraft.service.quorum_pb2 import CreateSnapshotRequest
+from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import LATEST
+from quorate.nouns import NOBODY, Offset
+from quorate.records import FeatureLevelRecord, encode_record
+from quorate.runtime.client import open_channel
+from quorate.runtime.config import ConfigError
+from quorate.runtime.log_reader import LogReader
+from quorate.sql.kept_tables import APPLIED, GAPS, KEPT
+from quorate.sql.nouns import NOUNS, Image, Row, column_names, rows
+from quorate.wire.schema import layout_of
+from services.observer.state_keeper import StateKeeper
+from services.quorum.cleaner import Cleaner
+from services.quorum.driver import QuorumDriver
+from services.quorum.snapshot_upload import take_snapshot
+from tests.metadata.histories import STEPS, feature_level, write
+from tests.pipeline.postgres import absent, postgres
+from tests.runtime.test_log_reader import ONLY_THE_LATEST, node
+from tests.services.nodes import committed
+from tests.services.observer.test_stop import observing
+from tests.services.scripted import WITHIN_S
+
+POLL_S = 0.02
+TABLES = {name: [kept.present.c[each] for each in column_names(name)] for name, kept in KEPT.items()}
+
+
+def batches_of(count: int, seed: int) -> list[list[Message]]:
+    """A log that could have been, in batches of one to five records."""
+    steps = tuple(step for step in STEPS if step is not feature_level)
+    chance, found = Random(seed), list[list[Message]]([[FeatureLevelRecord("metadata.version", LATEST)]])
+    log = write(chance, count, steps)
+    while log:
+        size = chance.randint(1, 5)
+        found.append(log[:size])
+        log = log[size:]
+    return found
+
+
+async def append(driver: QuorumDriver, batches: Sequence[Sequence[Message]]) -> Offset:
+    """The records, a batch each, committed; the answer is the end of the log."""
+    for batch in batches:
+        values = [encode_record(each, max(layout_of(type(each)).versions)) for each in batch]
+        result = driver.append(driver.core.role.epoch, driver.core.log.leo, [values])
+        assert result.error == 0, result
+    await committed(driver, driver.core.log.leo)
+    return driver.core.log.leo
+
+
+@asynccontextmanager
+async def keeping(url: str, log: str) -> AsyncIterator[asyncio.Task[None]]:
+    """A keeper that is cut off at the block's end, whatever it is doing."""
+    keeper = StateKeeper(url, partial(LogReader, [log], open_channel, replica_id=NOBODY))
+    running = asyncio.create_task(keeper.run())
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            yield running
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        await keeper.close()
+
+
+def reading(url: str) -> sa.Engine:
+    return sa.create_engine(url, poolclass=sa.NullPool)
+
+
+def end_of(engine: sa.Engine) -> Offset:
+    """How far a database is; 0 while it has nothing."""
+    with engine.connect() as connection:
+        if not sa.inspect(connection).has_table(APPLIED.name):
+            return 0
+        return connection.scalar(sa.select(APPLIED.c.next_offset)) or 0
+
+
+async def reached(engine: sa.Engine, end: Offset) -> None:
+    while end_of(engine) < end:  # noqa: ASYNC110  another process writes it, which tells nobody
+        await asyncio.sleep(POLL_S)
+
+
+def rows_of(engine: sa.Engine) -> dict[str, list[Row]]:
+    with engine.connect() as connection:
+        return {name: in_order(map(tuple, connection.execute(sa.select(*each)))) for name, each in TABLES.items()}
+
+
+def history_at(engine: sa.Engine, end: Offset) -> dict[str, list[Row]]:
+    """The rows that the history has after all records below an offset."""
+    with engine.connect() as connection:
+        return {
+            name: in_order(
+                tuple(row)
+                for row in connection.exec_driver_sql(
+                    f"SELECT {', '.join(column_names(name))} FROM {kept.history} "
+                    f"WHERE valid_from_offset < {end} AND (valid_to_offset IS NULL OR valid_to_offset >= {end})"
+                )
+            )
+            for name, kept in KEPT.items()
+        }
+
+
+def expected(batches: Sequence[Sequence[Message]]) -> dict[str, list[Row]]:
+    """The rows of the state after these batches, which begin after the leader's own record."""
+    state, offset = ClusterState(), 1
+    for batch in batches:
+        state.apply_all(batch, offset)
+        offset += len(batch)
+    return {name: in_order(rows(noun, Image(state=state))) for name, noun in NOUNS.items()}
+
+
+def in_order(found: Iterable[Row]) -> list[Row]:
+    return sorted(found, key=lambda row: repr([int(each) if isinstance(each, bool) else each for each in row]))
+
+
+async def test_rows_and_their_history_are_those_of_the_log_across_restarts(tmp_path: Path) -> None:
+    url, batches, rounds = f"sqlite:///{tmp_path}/state.db", batches_of(120, seed=1), 4
+    engine = reading(url)
+    async with node(tmp_path) as (driver, log):
+        for part in range(rounds):
+            async with keeping(url, log):
+                some = batches[part * len(batches) // rounds : (part + 1) * len(batches) // rounds]
+                await append(driver, some[: len(some) // 2])
+                await reached(engine, driver.core.log.leo)
+                await append(driver, some[len(some) // 2 :])  # the keeper is cut off while it writes
+        async with keeping(url, log):
+            await reached(engine, driver.core.log.leo)
+
+    assert expected(batches) == rows_of(engine)
+    end = 1
+    for count, batch in enumerate(batches, 1):
+        end += len(batch)
+        assert (end, expected(batches[:count])) == (end, history_at(engine, end))
+
+
+async def test_what_a_checkpoint_has_replaced_is_written_as_one_change_and_named(tmp_path: Path) -> None:
+    url, batches = f"sqlite:///{tmp_path}/state.db", batches_of(120, seed=2)
+    engine = reading(url)
+    before, between, after = batches[: len(batches) // 3], batches[len(batches) // 3 : -9], batches[-9:]
+    async with node(tmp_path) as (driver, log):
+        async with keeping(url, log):
+            had = await append(driver, before)
+            await reached(engine, had)
+        await take_checkpoint(driver, before)
+        until = await append(driver, between)
+        await take_checkpoint(driver, [*before, *between])
+        Cleaner(driver, ONLY_THE_LATEST).clean()
+        assert until == driver.core.log.start
+        async with keeping(url, log):
+            await reached(engine, until)
+            at_checkpoint = rows_of(engine)
+            await reached(engine, await append(driver, after))
+
+    assert expected([*before, *between]) == at_checkpoint
+    assert expected(batches) == rows_of(engine)
+    assert expected(before) == history_at(engine, had)
+    with engine.connect() as connection:
+        assert [(had - 1, until - 1)] == [tuple(each) for each in connection.execute(sa.select(GAPS))]
+
+
+async def take_checkpoint(driver: QuorumDriver, batches: Sequence[Sequence[Message]]) -> None:
+    """Has the node write a checkpoint of the state at the log's end, as a controller does."""
+    state, offset = ClusterState(), 1
+    for batch in batches:
+        state.apply_all(batch, offset)
+        offset += len(batch)
+    values = [encode_record(record, version) for record, version in state.records(LATEST)]
+
+    async def pieces() -> AsyncIterator[CreateSnapshotRequest]:
+        yield CreateSnapshotRequest(end_offset=offset, epoch=driver.core.role.epoch, values=values)
+        yield CreateSnapshotRequest()
+
+    await take_snapshot(driver, pieces())
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "reason"),
+    [
+        ("cluster_id", "another", "it has the state of cluster another; the log is of cluster c; name another one"),
+        ("epoch", 7, "it ends at offset {end} in epoch 7, and the log has epoch 1 there: it is not the same log"),
+    ],
+)
+async def test_a_database_of_another_log_is_refused(tmp_path: Path, column: str, value: object, reason: str) -> None:
+    url = f"sqlite:///{tmp_path}/state.db"
+    engine = reading(url)
+    async with node(tmp_path) as (driver, log):
+        end = await append(driver, batches_of(20, seed=3))
+        async with keeping(url, log):
+            await reached(engine, end)
+        with engine.begin() as connection:
+            connection.execute(sa.update(APPLIED).values({column: value}))
+        kept = rows_of(engine)
+        async with keeping(url, log) as running:
+            with pytest.raises(ConfigError) as refused:
+                await running
+
+    assert f"observer.state.database.url = {url}: must be a database" in str(refused.value)
+    assert reason.format(end=end) in str(refused.value)
+    assert kept == rows_of(engine)
+
+
+async def test_of_two_observers_one_writes_and_the_other_takes_over(tmp_path: Path) -> None:
+    await one_writes_at_a_time(f"sqlite:///{tmp_path}/state.db", tmp_path)
+
+
+async def one_writes_at_a_time(url: str, directory: Path) -> None:
+    engine, batches = reading(url), batches_of(60, seed=4)
+    async with node(directory) as (driver, log), AsyncExitStack() as first:
+        await first.enter_async_context(keeping(url, log))
+        await reached(engine, await append(driver, batches[:3]))
+        async with keeping(url, log) as second:
+            await reached(engine, await append(driver, batches[3:6]))
+            await first.aclose()
+            await reached(engine, await append(driver, batches[6:]))
+            assert not second.done()
+
+    assert expected(batches) == rows_of(engine)
+    assert expected(batches[:6]) == history_at(engine, 1 + sum(map(len, batches[:6])))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    if (why := absent()) is not None:
+        pytest.skip(why)
+    # pytest's own directories are closed to the user that the server runs as.
+    with TemporaryDirectory(prefix="quorate-postgres-") as place, postgres(Path(place)) as url:
+        yield url
+
+
+async def test_of_two_observers_on_one_postgresql_one_writes_and_the_other_takes_over(
+    tmp_path: Path, server: str
+) -> None:
+    await one_writes_at_a_time(server, tmp_path)
+
+
+async def test_an_observer_that_is_killed_at_any_point_neither_loses_nor_repeats_a_change(tmp_path: Path) -> None:
+    """`make observer-kills` does it a hundred times."""
+    await killed(tmp_path, f"sqlite:///{tmp_path}/state.db", kills=2, seed=5)
+
+
+async def killed(directory: Path, url: str, *, kills: int, seed: int) -> None:
+    """Kills an observer's process again and again while records are written, each time once a drawn offset is there."""
+    engine, batches, chance = reading(url), batches_of(60 * (kills + 1), seed), Random(seed)
+    async with node(directory) as (driver, log):
+        for part in range(kills + 1):
+            some = batches[part * len(batches) // (kills + 1) : (part + 1) * len(batches) // (kills + 1)]
+            cut = chance.randrange(1, len(some)) if part < kills else len(some)
+            (port,) = free_ports(1)
+            async with observing(log, port, f"127.0.0.1:{port}", **{"observer.state.database.url": url}) as process:
+                await reached(engine, await append(driver, some[:cut]))
+                await append(driver, some[cut:])
+                process.kill()
+                await process.wait()
+            assert expected_by(batches, end_of(engine)) == rows_of(engine)
+
+    for count in range(1, len(batches), kills):
+        end = 1 + sum(map(len, batches[:count]))
+        assert (end, expected(batches[:count])) == (end, history_at(engine, end))
+
+
+def expected_by(batches: Sequence[Sequence[Message]], end: Offset) -> dict[str, list[Row]]:
+    """The rows after the batches below an offset, which one of them must end at."""
+    ends = list(accumulate(map(len, batches), initial=1))
+    return expected(batches[: ends.index(end)])
+
+
+async def test_a_file_that_is_no_database_ends_the_start(tmp_path: Path) -> None:
+    (tmp_path / "letter").write_text(100 * "so long, ")
+    keeper = StateKeeper(f"sqlite:///{tmp_path}/letter", partial(LogReader, ["127.0.0.1:1"], open_channel))
+    with pytest.raises(ConfigError, match="must be a database that we may use: file is not a database"):
+        await keeper.run()
+    await keeper.close()
