@@ -56,7 +56,7 @@ tidy: setup ## the shape of the tree: sizes, names, docstrings
 	@$(RUN) pytest tests/tidy
 
 interop: setup interop-setup ## against Kafka releases (needs a JDK 17 and Maven)
-	@$(RUN) pytest $(PARALLEL) tests/interop tests/conformance tests/cli/test_against_kafka.py tests/storage/test_indexes.py tests/partition_log/test_kafkas_tool.py
+	@$(RUN) pytest $(PARALLEL) tests/interop tests/conformance tests/cli/test_against_kafka.py tests/storage/test_indexes.py tests/partition_log/test_kafkas_tool.py tests/partition_log/test_with_kafka.py
 
 interop-setup: setup ## fetch the jars of these releases into build/, and make what their JVMs start faster with
 	@$(RUN) python -m tests.interop.kafka.release

@@ -90,7 +90,7 @@ def data_of(scratch: Path, node_id: int) -> Path:
 
 def _cluster(scratch: Path, voters: Voters, port: int) -> dict[int, Node]:
     if len(voters.addresses) == 1:
-        return {1: _combined(data_of(scratch, 1), 1, voters, port)}
+        return {1: combined(data_of(scratch, 1), 1, voters, port)}
     controllers = {node_id: _controller(data_of(scratch, node_id), node_id, voters) for node_id in voters.addresses}
     return controllers | {BROKER: _broker(data_of(scratch, BROKER), BROKER, voters, port)}
 
@@ -115,7 +115,8 @@ def _broker(data: Path, node_id: int, voters: Voters, port: int) -> Node:
     return Node(data.parent, SECURITY | AS_BROKER | voters.properties | own)
 
 
-def _combined(data: Path, node_id: int, voters: Voters, port: int) -> Node:
+def combined(data: Path, node_id: int, voters: Voters, port: int) -> Node:
+    """A controller and broker in one process, whose clients come to `port`."""
     listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://{voters.addresses[node_id]}"
     own = {"process.roles": "broker,controller", "node.id": node_id, "listeners": listeners, "log.dirs": data}
     return Node(data.parent, SECURITY | AS_BROKER | voters.properties | own)
