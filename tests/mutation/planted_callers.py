@@ -119,4 +119,20 @@ CALLER_BUGS: Final = (
         wrong="if True else",
         test="tests/services/gateway/test_sizes_of_refusals.py::test_no_refusal_is_twenty_times_its_request",
     ),
+    Planted(
+        number="C14",
+        what="connections without a login keep others out",
+        file="libs/quorate/network/connections.py",
+        right="if (full := room.full) and room.oldest_stranger is None:",
+        wrong="if full := room.full:",
+        test=f"{CALLERS}::test_who_only_stays_connected_keeps_nobody_out",
+    ),
+    Planted(
+        number="C15",
+        what="a connection without a login goes though another one is older",
+        file="libs/quorate/network/connections.py",
+        right="return next(iter(self._strangers), None)",
+        wrong="return next(reversed(self._strangers), None)",
+        test=f"{CALLERS}::test_who_only_stays_connected_keeps_nobody_out",
+    ),
 )

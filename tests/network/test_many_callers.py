@@ -6,18 +6,22 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import pytest
+
 from kraft import Message
 from kraft.api.alter_client_quotas import AlterClientQuotasRequest
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraft.api.describe_cluster import DescribeClusterRequest
 from quorate.network.buffers import Buffers
-from quorate.network.client import connect
+from quorate.network.client import Disconnected, connect
+from quorate.network.connections import ConnectionCounts
 from quorate.network.fair_turns import FairTurns
 from quorate.protocol import Request, ServerSettings, api_of
 from quorate.protocol.apis import all_apis
 from tests.network.test_network import LOOPBACK, Handler, Reports, served, until
 from tests.protocol.pair import describe
 from tests.protocol.test_connection import raw
+from tests.protocol.test_sasl import CLIENTS, MECHANISMS
 
 API_VERSIONS = raw(all_apis()[18], ApiVersionsRequest("tool", "1"), 3)
 QUOTAS = api_of(AlterClientQuotasRequest)
@@ -176,6 +180,63 @@ async def test_halves_of_requests_are_not_kept_beyond_the_limit_of_all_connectio
         "hold more than queued.max.request.bytes = 1048576 together, those from 127.0.0.1 the most"
         in (reports.reasons[0])
     )
+
+
+@pytest.mark.parametrize(
+    ("cap", "full"),
+    [
+        ({"counts": ConnectionCounts(limit=3)}, "3 connections are open, as many as max.connections allows"),
+        (
+            {"counts": ConnectionCounts(limit_per_ip=3)},
+            "3 connections from 127.0.0.1 are open, as many as max.connections.per.ip allows",
+        ),
+        (
+            {"connections_max": 3, "name": "SECURE"},
+            "3 connections are open at SECURE, as many as its max.connections allows",
+        ),
+    ],
+)
+async def test_who_only_stays_connected_keeps_nobody_out(cap: dict[str, object], full: str) -> None:
+    """The oldest that has not logged in goes for another connection. Only if all have logged in it is refused."""
+    reports, begin = Reports(), CLIENTS["PLAIN"]
+    async with served(Handler(), mechanisms=MECHANISMS, report=reports, **cap) as server:
+        first = await connect(LOOPBACK, server.port, begin=begin)
+        silent = [await asyncio.open_connection(LOOPBACK, server.port) for _ in range(2)]
+        others = [first, await connect(LOOPBACK, server.port, begin=begin)]
+        reader, writer = silent[1]
+        writer.write(API_VERSIONS)  # which anybody may ask for: it is no login
+        await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+        others.append(await connect(LOOPBACK, server.port, begin=begin))
+        for reader, writer in silent:
+            await reader.read()
+            writer.close()
+        with pytest.raises(Disconnected):
+            await connect(LOOPBACK, server.port, begin=begin)
+        for client in others:
+            assert await client.ask(DescribeClusterRequest())
+            await client.close()
+        await until(lambda: len(server) == 0)
+
+    assert [*[f"{full}; of those that have not logged in this one is the oldest"] * 2, full] == reports.reasons
+
+
+async def test_at_a_listener_without_logins_who_has_asked_for_nothing_goes_first() -> None:
+    reports, counts = Reports(), ConnectionCounts(limit=3, limit_per_ip=2)
+    async with served(Handler(), counts=counts, report=reports) as server, connected(server.port) as ask:
+        assert await ask()
+        silent = [await asyncio.open_connection(LOOPBACK, server.port) for _ in range(200)]
+        async with asyncio.TaskGroup() as closing:
+            for reader, _ in silent[:-1]:
+                closing.create_task(reader.read())
+        assert await ask()
+        assert 2 == len(server)
+        for _, writer in silent:
+            writer.close()
+        await until(lambda: len(server) == 1)
+        async with connected(server.port) as another:
+            assert await another()
+
+    assert 199 == len(reports.reasons)
 
 
 async def test_turns_go_by_address_and_then_by_name() -> None:

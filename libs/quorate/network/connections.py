@@ -1,45 +1,114 @@
-"""How many connections are open at the listeners of one process, in all and from each address, and how many may be."""
+"""How many connections are open at the listeners of one process, in all and from each address, and how many may be.
+
+Where there is no room for another, the oldest that has not logged in goes: connections that only stay open keep nobody
+out, and a login takes less time than it takes to come to be the oldest.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Final
+from collections import OrderedDict
+from typing import Final, Protocol
 
-__all__ = ["NO_LIMIT", "ConnectionCounts"]
+__all__ = ["NO_LIMIT", "Connection", "ConnectionCounts", "Room"]
 
 NO_LIMIT: Final = (1 << 31) - 1
 """Kafka's default of `max.connections` and `max.connections.per.ip`."""
 
 
+class Connection(Protocol):
+    """One connection, as it is counted."""
+
+    @property
+    def host(self) -> str:
+        """Returns the client's address."""
+
+    def leave(self, reason: str) -> None:
+        """Ends the connection at once, to make room."""
+
+
+class Room:
+    """The connections that one limit counts. `which` says in words which they are, and `setting` has the limit."""
+
+    def __init__(self, which: str, setting: str, limit: int) -> None:
+        self._which, self._setting, self._limit = which, setting, limit
+        self._open: set[Connection] = set()
+        self._strangers: OrderedDict[Connection, None] = OrderedDict()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is open."""
+        return not self._open
+
+    @property
+    def full(self) -> str | None:
+        """Says that there is no room for another; None if there is."""
+        if len(self._open) < self._limit:
+            return None
+        return f"{len(self._open)} connections {self._which}, as many as {self._setting} allows"
+
+    @property
+    def oldest_stranger(self) -> Connection | None:
+        """The connection that has waited longest without a login."""
+        return next(iter(self._strangers), None)
+
+    def add(self, connection: Connection) -> None:
+        """Counts a connection, which has not logged in yet."""
+        self._open.add(connection)
+        self._strangers[connection] = None
+
+    def know(self, connection: Connection) -> None:
+        """Notes that a connection has logged in: it stays."""
+        self._strangers.pop(connection, None)
+
+    def remove(self, connection: Connection) -> None:
+        """Counts a connection no more."""
+        self._open.discard(connection)
+        self.know(connection)
+
+
 class ConnectionCounts:
     """The counts that all listeners of a process share, with Kafka's `max.connections` and `max.connections.per.ip`.
 
-    Kafka leaves the connections beyond `max.connections` waiting; here they are closed.
+    Kafka leaves the connections beyond `max.connections` waiting; here they are closed if all others have logged in.
     """
 
     def __init__(self, *, limit: int = NO_LIMIT, limit_per_ip: int = NO_LIMIT) -> None:
-        self._limit = limit
+        self._all = Room("are open", "max.connections", limit)
         self._limit_per_ip = limit_per_ip
-        self._count = 0
-        self._by_host: Counter[str] = Counter()
+        self._by_host: dict[str, Room] = {}
 
-    def admits(self, host: str) -> str | None:
-        """Returns why another connection from `host` is refused, or None."""
-        if self._count >= self._limit:
-            return f"{self._count} connections are open, as many as max.connections allows"
-        if (count := self._by_host[host]) >= self._limit_per_ip:
-            return f"{count} connections from {host} are open, as many as max.connections.per.ip allows"
+    def _room_of(self, host: str) -> Room:
+        return Room(f"from {host} are open", "max.connections.per.ip", self._limit_per_ip)
+
+    def add(self, connection: Connection, at_listener: Room) -> str | None:
+        """Counts a connection, for which the oldest one without a login may have to go.
+
+        Returns why it is refused, if there is no room nor such a one; then it is not counted.
+        """
+        host = connection.host
+        of_host = self._by_host.get(host) or self._room_of(host)
+        rooms = (of_host, at_listener, self._all)
+        for room in rooms:
+            if (full := room.full) and room.oldest_stranger is None:
+                return full
+        for room in rooms:
+            # Who has gone from the room before has made room here, too, or there is still the one seen above.
+            if (full := room.full) and (oldest := room.oldest_stranger) is not None:
+                oldest.leave(f"{full}; of those that have not logged in this one is the oldest")
+        self._by_host[host] = of_host
+        for room in rooms:
+            room.add(connection)
         return None
 
-    def add(self, host: str) -> None:
-        """Counts a connection from `host`."""
-        self._count += 1
-        self._by_host[host] += 1
+    def know(self, connection: Connection, at_listener: Room) -> None:
+        """Notes that a connection has logged in."""
+        for room in (self._by_host[connection.host], at_listener, self._all):
+            room.know(connection)
 
-    def remove(self, host: str) -> None:
-        """Counts a connection from `host` no more."""
-        assert self._by_host[host] > 0, host
-        self._count -= 1
-        self._by_host[host] -= 1
-        if not self._by_host[host]:
+    def remove(self, connection: Connection, at_listener: Room) -> None:
+        """Counts a connection no more."""
+        host = connection.host
+        for room in (self._by_host[host], at_listener, self._all):
+            room.remove(connection)
+        if self._by_host[host].is_empty:
             del self._by_host[host]

@@ -15,7 +15,7 @@ from typing import Final, cast
 from kraft import Message
 from quorate.errors import Corrupt
 from quorate.network.buffers import Buffers
-from quorate.network.connections import NO_LIMIT, ConnectionCounts
+from quorate.network.connections import NO_LIMIT, ConnectionCounts, Room
 from quorate.network.fair_turns import FairTurns, in_turns
 from quorate.network.tls import TlsError, TlsServer
 from quorate.nouns import ANONYMOUS, Principal
@@ -76,7 +76,7 @@ class Listening:
     certified: Certified | None = None
     """Who a client is by its certificate, where there is no SASL; None makes everybody User:ANONYMOUS."""
     connections_max: int = NO_LIMIT
-    """Kafka's `listener.name.<name>.max.connections`: beyond it a connection is closed."""
+    """Kafka's `listener.name.<name>.max.connections`: beyond it one is closed."""
     counts: ConnectionCounts = field(default_factory=ConnectionCounts)
     """The connections of all listeners of the process."""
     buffers: Buffers = field(default_factory=Buffers)
@@ -98,6 +98,7 @@ class KafkaServer:
         self.port = 0
         self._tasks = tasks
         self._open: set[_Driver] = set()
+        self._room = Room(f"are open at {listening.name}", "its max.connections", listening.connections_max)
         self.close: Callable[[], None] = lambda: None
         self.read_buffer = bytearray(READ_BYTES)
         """Into which each connection is read; what it has is taken at once."""
@@ -110,22 +111,22 @@ class KafkaServer:
         """Returns the driver of the next connection."""
         return _Driver(self)
 
-    def admits(self, host: str) -> str | None:
-        """Returns why another connection from `host` is refused, or None."""
-        if refusal := self.listening.counts.admits(host):
+    def add(self, driver: _Driver) -> str | None:
+        """Counts a connection. Returns why it is refused, or None."""
+        if refusal := self.listening.counts.add(driver, self._room):
             return refusal
-        if len(self._open) >= self.listening.connections_max:
-            name = self.listening.name
-            return f"{len(self._open)} connections are open at {name}, as many as its max.connections allows"
+        self._open.add(driver)
         return None
 
-    def add(self, driver: _Driver) -> None:
-        self._open.add(driver)
-        self.listening.counts.add(driver.client.host)
+    def know(self, driver: _Driver) -> None:
+        """Notes that a client has logged in."""
+        self.listening.counts.know(driver, self._room)
 
     def remove(self, driver: _Driver) -> None:
-        self._open.discard(driver)
-        self.listening.counts.remove(driver.client.host)
+        """Counts a connection no more, if it is counted."""
+        if driver in self._open:
+            self._open.remove(driver)
+            self.listening.counts.remove(driver, self._room)
 
     def begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         return self._tasks.create_task(work)
@@ -191,7 +192,8 @@ class _Driver(asyncio.BufferedProtocol):
         self._reads = True
         self._has_turn = False
         self._idle: asyncio.TimerHandle | None = None
-        self._admitted = False
+        self._is_known = False
+        self.host = ""
         self._closing = False
         software, is_tls, name = self._connection.software, self._tls is not None, self._listening.name
         self.client = ConnectedClient(host="", port=0, software=software, is_tls=is_tls, listener=name)
@@ -202,22 +204,19 @@ class _Driver(asyncio.BufferedProtocol):
         # uvloop's transports are no subclasses of asyncio's.
         self._transport = transport = cast("asyncio.Transport", transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        peer = transport.get_extra_info("peername") or ("", 0)
-        self.client = replace(self.client, host=peer[0], port=peer[1])
-        if refusal := self._server.admits(self.client.host):
+        self.host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
+        self.client = replace(self.client, host=self.host, port=port)
+        if refusal := self._server.add(self):
             self._end(Close(reason=refusal))
-            return
-        self._admitted = True
-        self._server.add(self)
-        self._watch_idle()
+        else:
+            self._watch_idle()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._idle is not None:
             self._idle.cancel()
         for task in self.answering:
             task.cancel()
-        if self._admitted:
-            self._server.remove(self)
+        self._server.remove(self)
         self._transport = self._tls = None
         self._connection.forget()
         self._note_held()
@@ -259,6 +258,12 @@ class _Driver(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def leave(self, reason: str) -> None:
+        """Ends the connection at once, to make room."""
+        self._end(Close(reason=reason))
+        self.abort()
+        self._server.remove(self)
+
     def _decrypted(self, tls: TlsServer, data: bytes) -> bytes:
         """Raises TlsError, or what `certified` raises; then nothing of `data` counts."""
         was_ready = tls.is_ready
@@ -298,6 +303,9 @@ class _Driver(asyncio.BufferedProtocol):
         """Sends what is ready, and has the next request wait for its turn of the loop."""
         if self._has_ended:
             return
+        if not self._is_known and self._connection.is_known:
+            self._is_known = True
+            self._server.know(self)
         self._send()
         self._read_or_not()
         self._note_held()
@@ -308,12 +316,7 @@ class _Driver(asyncio.BufferedProtocol):
     def _note_held(self) -> None:
         unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
         held = 0 if self._transport is None else self._connection.held_bytes + unsent
-        self._listening.buffers.note(self, self.client.host, held, self._leave)
-
-    def _leave(self, reason: str) -> None:
-        """Ends the connection at once, to make room."""
-        self._end(Close(reason=reason))
-        self.abort()
+        self._listening.buffers.note(self, self.host, held, self.leave)
 
     def _begin(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
         task = self._server.begin(self._guarded(what, work))
@@ -338,7 +341,7 @@ class _Driver(asyncio.BufferedProtocol):
 
     async def _answer_large(self, large: LargeRequest) -> None:
         """Decodes a request in steps, each in a turn of the loop, and answers it."""
-        async with self._listening.large.turn(self.client.host):
+        async with self._listening.large.turn(self.host):
             try:
                 request = await in_turns(large.steps)
             except ProtocolError as problem:

@@ -77,6 +77,8 @@ class ServerConnection:
         """Whose requests they are without a login: the driver knows it by the client's certificate, if by anything."""
         self.software = ("unknown", "unknown")
         """Name and version of the client's library, if it sent them. KIP-511."""
+        self.is_known = False
+        """Whether the client has logged in; where there are no logins, whether it has asked for anything."""
         self.closing: Close | None = None
 
     @property
@@ -187,6 +189,7 @@ class ServerConnection:
         if version not in self._served.get(api.key, ()):
             self._refuse_version(api, header, data)
             return None
+        self.is_known = True
         self._await_answer(header, data)
         if len(data) > self._settings.large_bytes:
             self._large = header
@@ -276,6 +279,7 @@ class ServerConnection:
             return self._close(login.failure, self._settings.failed_authentication_delay_ms)
         if login.session is not None:
             self.session, self._login = login.session, None
+            self.is_known = True
             self._frames.size_max = self._settings.request_bytes_max
         return None
 

@@ -53,7 +53,7 @@ def test_the_page_on_security_says_what_bounds_one_caller() -> None:
         f"this holds from {EARLY_BYTES >> 10} KiB on",
         f"| {LIST_MAX:,} in a list, {ITEMS_MAX:,} in all;",
         f"| writes of admins that wait at a controller | {QueueLimit.ADMIN.value:,};",
-        f"| {CONNECTIONS_PER_IP_MAX:,} and {CONNECTIONS_MAX:,} | `max.connections.per.ip`",
+        f"| {CONNECTIONS_PER_IP_MAX:,} and {CONNECTIONS_MAX:,}; for one more the oldest that has not logged in",
         f"| {REQUEST_BYTES_MAX >> 20} MiB, {gateway.sasl_receive_bytes_max >> 10} KiB before a login |",
         f"| {gateway.items_max:,}, counted before they are decoded;",
         f"twenty times the request, and {MESSAGES_BYTES_MAX >> 10} KiB:",
