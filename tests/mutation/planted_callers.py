@@ -135,4 +135,21 @@ CALLER_BUGS: Final = (
         wrong="return next(reversed(self._strangers), None)",
         test=f"{CALLERS}::test_who_only_stays_connected_keeps_nobody_out",
     ),
+    Planted(
+        number="C16",
+        what="large requests of many callers are decoded at once",
+        file="libs/quorate/runtime/receiving.py",
+        right="return _SMALL if room is None else room.held(host, limit.most(len(data)))",
+        wrong="return _SMALL",
+        test="tests/runtime/test_room.py::"
+        "test_many_large_requests_at_once_are_served_a_few_at_a_time_and_small_ones_at_once",
+    ),
+    Planted(
+        number="C17",
+        what="a request that was to have room and has gone keeps it",
+        file="libs/quorate/runtime/room.py",
+        right="self._give_back(0 if waiting.turn.cancelled() else size)",
+        wrong="self._give_back(0)",
+        test="tests/runtime/test_room.py::test_turns_go_by_address_and_all_room_is_given_back",
+    ),
 )

@@ -12,19 +12,24 @@ from dataclasses import dataclass
 from typing import Final
 
 from quorate.errors import ApiError, ErrorCode
+from quorate.runtime.room import ROOM_BYTES, WAIT_S, Room
 
 __all__ = ["DEFAULT_LIMITS", "Admission", "CallLimits", "Ledger", "MethodLedger"]
 
 HEALTH: Final = "health"
 REQUESTS: Final = "requests"
+PEERS: Final = "peers"
+CONTROLLER: Final = "the controller"
+WITHOUT_ROOM: Final = frozenset({PEERS, CONTROLLER})
+"""Purposes whose large requests never wait for memory: those of the cluster's own processes, on which raft depends."""
 
 _SERVICES: Final = {
     "grpc.health.v1.Health": HEALTH,
     "grpc.reflection.v1.ServerReflection": "reflection",
     "grpc.reflection.v1alpha.ServerReflection": "reflection",
     "kraft.service.Multiplexed": "multiplexed calls",
-    "kraft.service.Quorum": "peers",
-    "kraft.service.RaftClient": "the controller",
+    "kraft.service.Quorum": PEERS,
+    "kraft.service.RaftClient": CONTROLLER,
     "opentelemetry.proto.collector.trace.v1.TraceService": "traces",
 }
 """The purpose of the calls of a gRPC service; each purpose has its own limits."""
@@ -56,6 +61,10 @@ class CallLimits:
     """The setting `max.streams`: how many of `calls` may be streams."""
     streams_per_ip: int = 250
     """The setting `max.streams.per.ip`: how many of `calls_per_ip` may be streams."""
+    large_bytes: int = ROOM_BYTES
+    """The memory that large requests may take together."""
+    large_wait_s: float = WAIT_S
+    """How long one waits for it."""
 
 
 DEFAULT_LIMITS: Final = CallLimits()
@@ -64,7 +73,7 @@ DEFAULT_LIMITS: Final = CallLimits()
 class Ledger:
     """The concurrent calls of one purpose, counted. Each `enter` must be followed by one `leave`."""
 
-    __slots__ = ("_calls", "_calls_by_ip", "_limits", "_purpose", "_streams", "_streams_by_ip")
+    __slots__ = ("_calls", "_calls_by_ip", "_limits", "_purpose", "_streams", "_streams_by_ip", "room")
 
     def __init__(self, purpose: str, limits: CallLimits) -> None:
         self._purpose = purpose
@@ -73,6 +82,8 @@ class Ledger:
         self._streams = 0
         self._calls_by_ip: dict[str, int] = {}
         self._streams_by_ip: dict[str, int] = {}
+        self.room = None if purpose in WITHOUT_ROOM else Room(purpose, limits.large_bytes, limits.large_wait_s)
+        """The memory that its large requests take; None where they never wait."""
 
     def enter(self, peer: str, *, is_stream: bool) -> str:
         """Admits a call of `peer` (gRPC's name of the other end) and returns its IP, for `leave`.
@@ -126,10 +137,11 @@ def _decrease(counts: dict[str, int], ip: str) -> None:
 class MethodLedger:
     """Counts the calls of one RPC, which share their limits with the other RPCs of the same purpose."""
 
-    __slots__ = ("_of_purpose", "unary")
+    __slots__ = ("_of_purpose", "room", "unary")
 
     def __init__(self, of_purpose: Ledger) -> None:
         self._of_purpose = of_purpose
+        self.room = of_purpose.room
         self.unary = 0
         """The calls under way that are no streams."""
 

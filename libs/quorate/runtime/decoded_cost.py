@@ -67,6 +67,10 @@ class CostLimit(NamedTuple):
     free_bytes: int
     """A request of so many bytes costs less than the limit whatever it has, so nobody counts."""
 
+    def most(self, size: int) -> int:
+        """Returns the most memory that a request of `size` bytes may take, its bytes among them."""
+        return size + min(self.bytes_max, size * (self.bytes_max // self.free_bytes))
+
 
 @cache
 def cost_limit(method: str, descriptor: Any) -> CostLimit:

@@ -10,7 +10,7 @@ import inspect
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from functools import partial
 from typing import Any, Final, NamedTuple, Never, Protocol, TypeAlias
 
@@ -20,10 +20,11 @@ from google.protobuf.message import Message
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.runtime.admission import DEFAULT_LIMITS, Admission, CallLimits, MethodLedger
 from quorate.runtime.call_login import LogIn, set_login
+from quorate.runtime.decoded_cost import cost_limit
 from quorate.runtime.decoding import Encode, decoder, encoder
 from quorate.runtime.logs import logger
 from quorate.runtime.peers import address_of
-from quorate.runtime.receiving import Check, Recheck, Take, taking, taking_each
+from quorate.runtime.receiving import Check, Enter, Recheck, Take, entering, taking, taking_each
 from quorate.runtime.repeats import RepeatFilter
 from quorate.runtime.statuses import is_retriable, shortened, status_code, trailing_metadata
 from quorate.runtime.telemetry import Span, SpanKind, Telemetry
@@ -163,15 +164,15 @@ class Door:
         assert handler.request_deserializer is not None, method
         assert handler.response_serializer is not None, method
         decode, encode = decoder(method, handler.request_deserializer), encoder(handler.response_serializer)
-        if handler.request_streaming:
-            take = taking_each(decode, claim, self._refuse)
-        else:
-            take = taking(decode, claim, None if self._may_send is None else partial(self._may_send, method))
+        take = taking_each(decode, claim, self._refuse) if handler.request_streaming else taking(decode, claim)
         if inspect.isasyncgenfunction(behavior):
             made: object = self._stream(method, behavior, take, ledger, guard, log_in)
         else:
+            message: Any = handler.request_deserializer.__self__  # type: ignore[attr-defined]  # whose method it is
+            may_send = None if self._may_send is None else partial(self._may_send, method)
+            enter = entering(cost_limit(method, message.DESCRIPTOR), ledger.room, may_send)
             made = self._unary(
-                method, behavior, take, ledger, guard, log_in, begins_trace=begins_trace, is_stream=streams
+                method, behavior, take, enter, ledger, guard, log_in, begins_trace=begins_trace, is_stream=streams
             )
         kinds = {
             (False, False): grpc.unary_unary_rpc_method_handler,
@@ -190,6 +191,7 @@ class Door:
         method: str,
         behavior: Answer,
         take: Take,
+        enter: Enter,
         ledger: MethodLedger,
         guard: Guard | None,
         log_in: LogIn | None,
@@ -206,7 +208,7 @@ class Door:
                 if log_in is not None:
                     set_login(await log_in(context))
                 recheck = None if guard is None else guard.check(method, context)
-                served = _served(behavior, take(request, context, recheck), context)
+                served = _served(behavior, take, enter(request, context, ip), request, context, recheck)
                 if is_stream or context.time_remaining() is not None:
                     return await served
                 return await _capped(served, cap_s)
@@ -316,8 +318,16 @@ def _refuse_nobody(context: Any) -> None:
     """Serves every caller."""
 
 
-async def _served(behavior: Answer, request: Awaitable[Any], context: Context) -> Message | None:
-    return await behavior(await request, context)
+async def _served(
+    behavior: Answer,
+    take: Take,
+    room: AbstractAsyncContextManager[None],
+    request: object,
+    context: Context,
+    recheck: Recheck | None,
+) -> Message | None:
+    async with room:
+        return await behavior(await take(request, context, recheck), context)
 
 
 def _not_served(method: str) -> Answer:

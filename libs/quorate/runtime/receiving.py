@@ -6,30 +6,48 @@ gRPC gives the bytes. It would decode them before anybody is asked whether the c
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final, TypeAlias
 
 import grpc
 
+from quorate.runtime.decoded_cost import CostLimit
 from quorate.runtime.decoding import Decode
+from quorate.runtime.room import LARGE_BYTES, Room
 
-__all__ = ["Check", "Recheck", "Take", "taking", "taking_each"]
+__all__ = ["Check", "Enter", "Recheck", "Take", "entering", "taking", "taking_each"]
 
 Recheck: TypeAlias = Callable[[], None]
 Check: TypeAlias = Callable[[Any], None]
 Claim: TypeAlias = Callable[[Any, Any], None]
 Take: TypeAlias = Callable[[Any, Any, Recheck | None], Awaitable[Any]]
 """From what gRPC gives a handler, the call's context, and what asks the guard again, to what the handler gets."""
+Enter: TypeAlias = Callable[[Any, Any, str], AbstractAsyncContextManager[None]]
+"""From the same, and the caller's address, to a block in which the call is answered."""
 
-LARGE_BYTES: Final = 64 << 10
-"""To decode a request of fewer bytes costs less than to ask for a right twice."""
+_SMALL: Final = nullcontext()
 
 
-def taking(decode: Decode, claim: Claim | None, may_send: Check | None) -> Take:
+def entering(limit: CostLimit, room: Room | None, may_send: Check | None) -> Enter:
+    """Returns what a large request goes through before it is decoded: its caller's right, and room in memory.
+
+    To decode a small one costs less than to ask for a right twice.
+    """
+
+    def enter(data: Any, context: Any, host: str) -> AbstractAsyncContextManager[None]:
+        if data.__class__ is not bytes or len(data) <= LARGE_BYTES:
+            return _SMALL
+        if may_send is not None:
+            may_send(context)
+        return _SMALL if room is None else room.held(host, limit.most(len(data)))
+
+    return enter
+
+
+def taking(decode: Decode, claim: Claim | None) -> Take:
     """Returns what gives a handler its request, checked."""
 
     async def one(data: Any, context: Any, recheck: Recheck | None) -> Any:
-        if may_send is not None and len(data) > LARGE_BYTES:
-            may_send(context)
         request = await decode(data)
         if claim is not None:
             claim(request, context)

@@ -12,7 +12,8 @@ from quorate.runtime.admission import DEFAULT_LIMITS
 from quorate.runtime.caps import ITEMS_MAX, LIST_MAX
 from quorate.runtime.decoded_cost import COST_BYTES_MAX, COST_BYTES_MAX_OF, cost_limit, decoded_cost
 from quorate.runtime.multiplexed_calls import UNDER_WAY_MAX as CALL_STREAM_MAX
-from quorate.runtime.receiving import LARGE_BYTES as EARLY_BYTES
+from quorate.runtime.room import LARGE_BYTES as EARLY_BYTES
+from quorate.runtime.room import ROOM_BYTES, WAIT_S
 from quorate.runtime.wrapped_server import ServerLimits
 from services.controller.admin import UNDER_WAY_MAX as ADMIN_STREAM_MAX
 from services.gateway.config import CONNECTIONS_MAX, CONNECTIONS_PER_IP_MAX, REQUEST_BYTES_MAX
@@ -51,6 +52,8 @@ def test_the_page_on_security_says_what_bounds_one_caller() -> None:
         f"a gRPC request | {limits.receive_bytes_max >> 20} MiB; {RAFT_BYTES_MAX >> 20} MiB at a quorum node |",
         f"| {COST_BYTES_MAX >> 20} MiB, and {COST_BYTES_MAX_OF[OTLP_EXPORT] >> 20} MiB for an export of spans;",
         f"this holds from {EARLY_BYTES >> 10} KiB on",
+        f"(of more than {EARLY_BYTES >> 10} KiB) of one purpose take together | {ROOM_BYTES >> 20} MiB;",
+        f"in turns of the addresses, and gets THROTTLING_QUOTA_EXCEEDED after {WAIT_S:g} s |",
         f"| {LIST_MAX:,} in a list, {ITEMS_MAX:,} in all;",
         f"| writes of admins that wait at a controller | {QueueLimit.ADMIN.value:,};",
         f"| {CONNECTIONS_PER_IP_MAX:,} and {CONNECTIONS_MAX:,}; for one more the oldest that has not logged in",

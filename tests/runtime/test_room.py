@@ -1,0 +1,119 @@
+"""Large requests take their turns at the memory that there is for all of them; small ones never wait."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import grpc
+import pytest
+
+from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
+from kraft.service.placer_pb2_grpc import PlacerServicer, add_PlacerServicer_to_server
+from quorate.errors import ErrorCode
+from quorate.runtime.admission import CallLimits
+from quorate.runtime.client import open_channel
+from quorate.runtime.room import LARGE_BYTES, Room
+from quorate.runtime.server import Server
+from quorate.runtime.statuses import error_from_call
+from quorate.runtime.wrapped_server import ServerLimits
+from tests.services.scripted import listening
+
+PLACE: Final = "/kraft.service.Placer/Place"
+SMALL: Final = PlaceRequest().SerializeToString()
+LARGE: Final = b"\xfa\x07" + b"\xfc\xff\x3f" + bytes((1 << 20) - 4)
+"""A field of a megabyte that no placer knows, which protobuf keeps as it is."""
+TWO_OF_THEM: Final = 40 << 20
+
+
+class Counting(PlacerServicer):
+    """Answers small requests; large ones, once it is told to."""
+
+    def __init__(self) -> None:
+        self.under_way = self.most = 0
+        self.is_full, self.released = asyncio.Event(), asyncio.Event()
+
+    async def Place(self, request: PlaceRequest, context: Any) -> PlaceResponse:
+        if request.ByteSize() > LARGE_BYTES:
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+            if self.under_way == 2:
+                self.is_full.set()
+            await self.released.wait()
+            self.under_way -= 1
+        return PlaceResponse()
+
+
+def server_of(placer: Counting, **limits: Any) -> Server:
+    server = Server(limits=ServerLimits(calls=CallLimits(**limits)))
+    server.add("kraft.service.Placer", add_PlacerServicer_to_server, placer)
+    return server
+
+
+async def test_many_large_requests_at_once_are_served_a_few_at_a_time_and_small_ones_at_once() -> None:
+    placer = Counting()
+    async with listening(server_of(placer, large_bytes=TWO_OF_THEM)) as address, open_channel(address) as channel:
+        place = channel.unary_unary(PLACE)
+        many = [asyncio.ensure_future(place(LARGE, timeout=60)) for _ in range(20)]
+        await placer.is_full.wait()
+        await place(SMALL, timeout=60)
+        many.pop().cancel()
+        placer.released.set()
+        await asyncio.gather(*many)
+
+    assert 2 == placer.most
+
+
+async def test_who_has_waited_too_long_hears_the_limit() -> None:
+    placer = Counting()
+    server = server_of(placer, large_bytes=TWO_OF_THEM, large_wait_s=0.01)
+    async with listening(server) as address, open_channel(address) as channel:
+        place = channel.unary_unary(PLACE)
+        first = [asyncio.ensure_future(place(LARGE, timeout=60)) for _ in range(2)]
+        await placer.is_full.wait()
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await place(LARGE, timeout=60)
+        placer.released.set()
+        await asyncio.gather(*first)
+        await place(LARGE, timeout=60)  # the one that was refused takes no room
+
+    refusal = error_from_call(refused.value)
+    assert ErrorCode.THROTTLING_QUOTA_EXCEEDED is refusal.code
+    assert "requests of more than 65536 bytes may take 41943040 together" in refusal.message
+
+
+async def test_turns_go_by_address_and_all_room_is_given_back() -> None:
+    """Whoever leaves in between, also at the moment at which the turn is given."""
+    room, order = Room("requests", 3, 60), list[str]()
+
+    async def work(host: str, size: int) -> None:
+        async with room.held(host, size):
+            order.append(f"{host}{size}")
+            await asyncio.sleep(0)
+
+    async with room.held("x", 100):  # more than there is: it takes all
+        waiting = [asyncio.create_task(work(*each)) for each in (("a", 1), ("a", 2), ("a", 1), ("b", 3), ("a", 3))]
+        await asyncio.sleep(0)
+        waiting[2].cancel()
+    waiting[0].cancel()
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert ["b3", "a2", "a3"] == order
+    assert [True, False, True, False, False] == [isinstance(each, asyncio.CancelledError) for each in results]
+    assert 0 == room.taken
+
+
+async def test_a_large_one_is_not_passed_over() -> None:
+    room, order = Room("requests", 3, 60), list[int]()
+
+    async def work(size: int) -> None:
+        async with room.held("a", size):
+            order.append(size)
+
+    async with room.held("x", 1):
+        waiting = [asyncio.create_task(work(size)) for size in (3, 1)]
+        await asyncio.sleep(0)
+        assert [] == order
+    await asyncio.gather(*waiting)
+
+    assert [3, 1] == order
