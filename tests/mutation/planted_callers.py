@@ -152,4 +152,13 @@ CALLER_BUGS: Final = (
         wrong="self._give_back(0)",
         test="tests/runtime/test_room.py::test_turns_go_by_address_and_all_room_is_given_back",
     ),
+    Planted(
+        number="C18",
+        what="wrong passwords of many names stand before another name's",
+        file="libs/quorate/network/fair_turns.py",
+        right="self._is_for_newest = not self._is_for_newest",
+        wrong="self._is_for_newest = False",
+        test="tests/services/controller/test_call_logins.py::"
+        "test_wrong_names_of_one_address_do_not_stand_before_a_right_one",
+    ),
 )

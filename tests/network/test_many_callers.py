@@ -254,5 +254,12 @@ async def test_turns_go_by_address_and_then_by_name() -> None:
     await asyncio.gather(*waiting, return_exceptions=True)
 
     assert ["aa", "ba", "ab", "bb", "aa", "aa"] == order
+    order.clear()
+    await turns.begin("x")
+    waiting = [asyncio.create_task(work("a", name)) for name in "bcdefg"]
+    await asyncio.sleep(0)
+    turns.end()
+    await asyncio.gather(*waiting)
+    assert ["ab", "ag", "ac", "af", "ad", "ae"] == order
     async with turns.turn("x"):
         assert order

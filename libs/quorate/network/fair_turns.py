@@ -1,6 +1,7 @@
 """Turns at work of which only so much is done at once: each address in turn, and in it each name in turn.
 
-So who asks a thousand times waits for its own requests, and somebody else for one of them.
+So who asks a thousand times waits for its own requests, and somebody else for one of them. Of the names of an
+address every second turn is for the one that came last: who asks by a thousand names holds up the next for two of them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,33 @@ __all__ = ["FairTurns", "in_turns"]
 
 T = TypeVar("T")
 
-_Names = OrderedDict[str, deque["asyncio.Future[None]"]]
+
+class _Names:
+    """Who waits at one address, by name: in a row, and beside it those that have had no turn yet."""
+
+    __slots__ = ("_fresh", "_is_for_newest", "rows")
+
+    def __init__(self) -> None:
+        self.rows: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._fresh: OrderedDict[str, None] = OrderedDict()
+        self._is_for_newest = False
+
+    def add(self, name: str, turn: asyncio.Future[None]) -> None:
+        if name not in self.rows:
+            self.rows[name] = deque()
+            self._fresh[name] = None
+        self.rows[name].append(turn)
+
+    def next(self) -> asyncio.Future[None]:
+        """Takes the first of the name whose turn it is, and puts the name at the end of the row."""
+        name = next(reversed(self._fresh) if self._is_for_newest and self._fresh else iter(self.rows))
+        self._is_for_newest = not self._is_for_newest
+        self._fresh.pop(name, None)
+        turns = self.rows.pop(name)
+        turn = turns.popleft()
+        if turns:
+            self.rows[name] = turns
+        return turn
 
 
 class FairTurns:
@@ -41,7 +68,7 @@ class FairTurns:
             self._free -= 1
             return
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(host, OrderedDict()).setdefault(name, deque()).append(turn)
+        self._waiting.setdefault(host, _Names()).add(name, turn)
         try:
             await turn
         except asyncio.CancelledError:
@@ -59,13 +86,10 @@ class FairTurns:
         self._free += 1
 
     def _next(self) -> asyncio.Future[None]:
-        """Takes the first of the name and the address whose turn it is, and puts both at the end of their rows."""
+        """Takes the first of the address whose turn it is, and puts the address at the end of the row."""
         host, names = self._waiting.popitem(last=False)
-        name, turns = names.popitem(last=False)
-        turn = turns.popleft()
-        if turns:
-            names[name] = turns
-        if names:
+        turn = names.next()
+        if names.rows:
             self._waiting[host] = names
         return turn
 

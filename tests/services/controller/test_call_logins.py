@@ -264,6 +264,20 @@ async def test_wrong_passwords_do_not_stand_before_the_first_login_of_somebody_e
     await asyncio.gather(*wrong, return_exceptions=True)
 
 
+async def test_wrong_names_of_one_address_do_not_stand_before_a_right_one() -> None:
+    by, told = asked(active(credential(1))), list[object]()
+    wrong = [asyncio.create_task(login(by, basic(user=f"nobody-{number}"))) for number in range(300)]
+    for each in wrong:
+        each.add_done_callback(told.append)
+    await asyncio.sleep(0)
+    assert Login(principal=Principal("User", USER)) == await login(by, basic())
+
+    assert len(told) <= 2 * HASHED_AT_ONCE + 1
+    for each in wrong:
+        each.cancel()
+    await asyncio.gather(*wrong, return_exceptions=True)
+
+
 def test_a_password_takes_tls() -> None:
     given = ["node.id=1", "listeners=PLAINTEXT://:9093", "quorum.endpoint=a:1", "placer.endpoints=a:1"]
     given += ["metadata.log.dir=/nowhere", "sasl.enabled.mechanisms=SCRAM-SHA-512"]
