@@ -22,7 +22,6 @@ from quorate.records import (
     PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
-    UserScramCredentialRecord,
     VotersRecord,
 )
 from quorate.sql.database import Database
@@ -281,21 +280,6 @@ def test_a_query_that_would_do_more_than_read_within_its_caps_is_refused(
     assert reason in said
     assert 1 == said.count("\n")
     assert (False, before) == (file.exists(), contents(directory))
-
-
-def test_no_secret_is_in_any_table(tmp_path: Path) -> None:
-    state = a_cluster(0)
-    secrets = [b"salt-of-alice", b"stored-of-alice", b"server-of-alice"]
-    state.apply(UserScramCredentialRecord("alice", 1, *secrets[:2], secrets[2], 4096), 100)
-    state.apply(ConfigRecord(BROKER, "1", "ssl.key.password", "hunter2"), 101)
-    state.apply(ConfigRecord(BROKER, "1", "plugin.of.somebody", "hunter3"), 102)
-    write_checkpoint(tmp_path, state, OffsetAndEpoch(epoch=1, offset=103))
-    told = "".join(str(asked(f"SELECT * FROM {name}", tmp_path)) for name in NOUNS)
-
-    assert "alice" in told
-    assert 2 == told.count("(redacted)")
-    for secret in ("hunter", *(each.decode() for each in secrets), *(each.hex() for each in secrets)):
-        assert secret not in told
 
 
 def test_rows_are_printed_for_people_and_for_programs() -> None:

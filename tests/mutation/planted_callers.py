@@ -161,4 +161,12 @@ CALLER_BUGS: Final = (
         test="tests/services/controller/test_call_logins.py::"
         "test_wrong_names_of_one_address_do_not_stand_before_a_right_one",
     ),
+    Planted(
+        number="C19",
+        what="the history of a password has the password",
+        file="libs/quorate/sql/touched.py",
+        right="redacted(ConfigRecord(resource_type, resource_name, name, value)))",
+        wrong="ConfigRecord(resource_type, resource_name, name, value))",
+        test="tests/cli/test_no_secret.py::test_no_secret_of_a_log_is_shown",
+    ),
 )
