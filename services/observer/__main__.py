@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -37,8 +38,8 @@ QUORUM: Final = "kraft.service.Quorum"
 QUIET: Final = ("kraft.service.Observer/GetTrace", "kraft.service.Observer/ListTraces", QUORUM)
 """RPCs that create no spans: queries of traces, and reads of the log."""
 
-FLUSH_S: Final = 1.0
-"""How long a stop waits for the spans that are not sent yet."""
+FLUSH_PART: Final = 0.2
+"""How much of the time of a stop is for the spans that are not sent yet; calls under way have what they leave of it."""
 
 OPERATIONS: Final = {
     "kraft.service.Observer/DescribeCluster": None,
@@ -75,8 +76,10 @@ async def main(life: ServiceLife) -> None:
 
     async def stop() -> None:
         # This observer may be where its own spans go, and takes none once the server stops.
-        await process.telemetry.flush(FLUSH_S)
-        await server.stop()
+        clock = asyncio.get_running_loop().time
+        until = clock() + config.graceful_s
+        await process.telemetry.flush(config.graceful_s * FLUSH_PART)
+        await server.stop(grace_s=max(0.0, until - clock()))
 
     ready = partial(ReplicaReadiness(replica, SystemClock()).run, server)
     closing: list[Close] = [reader.close, store.close] if isinstance(reader, LogReader) else [store.close]

@@ -148,6 +148,24 @@ def test_a_port_in_use_is_said_in_one_line() -> None:
     assert (ExitCode.CANNOT_LISTEN, [f"fatal: cannot listen on 127.0.0.1:{port}: {reason}"]) == (code, fatal)
 
 
+def test_what_is_closed_at_the_end_has_the_time_of_a_stop_and_is_named_if_it_takes_longer() -> None:
+    """One second is the least, and one time for all that are closed."""
+    body = """
+async def hangs():
+    await asyncio.Event().wait()
+async def ends():
+    print("closed")
+life.at_end(hangs)
+life.at_end(ends)
+life.give(0.2)
+"""
+    code, told, fatal = ended(process(body))
+
+    assert (ExitCode.FAILED, ["closed"]) == (code, told)
+    assert 1 == len(fatal), fatal
+    assert fatal[0].endswith("hangs did not end within 1 s (shutdown.graceful.timeout.ms)"), fatal
+
+
 FATAL_IN_A_CALL = """
 import grpc
 from kraft.service.heartbeat_pb2_grpc import HeartbeatServicer, HeartbeatStub, add_HeartbeatServicer_to_server

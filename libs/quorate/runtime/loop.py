@@ -25,7 +25,7 @@ from quorate.runtime.config import ConfigError, HelpAsked
 from quorate.runtime.daemon_threads import DaemonThreads
 from quorate.runtime.logs import logger
 from quorate.runtime.memory import tune_memory
-from quorate.runtime.stop_settings import GRACEFUL_MS
+from quorate.runtime.stop_settings import GRACEFUL_MS, STOP_TIMEOUT
 
 __all__ = ["CannotListen", "ExitCode", "ServiceLife", "run"]
 
@@ -35,8 +35,9 @@ STOP_TIMEOUT_S: Final = 30.0
 """The time in seconds that `main` may take to stop: Kubernetes' default grace period. The default of
 `shutdown.graceful.timeout.ms` is a part of it; what that has more, `main` has more."""
 
-CLOSE_TIMEOUT_S: Final = 5.0
-"""The time in seconds that each close function of `at_end` may take."""
+CLOSE_MIN_S, CLOSE_MAX_S = 1.0, 5.0
+"""The functions of `at_end` together have the time of `shutdown.graceful.timeout.ms` again, within these bounds (s):
+with a setting of 0 they end, too, and a long one leaves them within what Kubernetes gives a stop."""
 
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Error numbers for no room: the disk is full, the user's quota is used up, or the file would be too large."""
@@ -63,14 +64,13 @@ class CannotListen(Exception):
 class ServiceLife:
     """The lifetime of a service process: its `main` waits here for the stop, and may request it."""
 
-    __slots__ = ("_closings", "_failure", "_stop", "longer_s")
+    __slots__ = ("_closings", "_failure", "_graceful_s", "_stop")
 
     def __init__(self) -> None:
         self._stop = asyncio.Event()
         self._failure: BaseException | None = None
         self._closings: list[Callable[[], Awaitable[None]]] = []
-        self.longer_s = 0.0
-        """What a stop may take beyond `stop_timeout_s` (s)."""
+        self._graceful_s = GRACEFUL_MS / 1000
 
     @property
     def is_stopping(self) -> bool:
@@ -93,14 +93,25 @@ class ServiceLife:
         self._closings.append(close)
 
     def give(self, graceful_s: float) -> None:
-        """Gives calls under way so much time (s) to end when the service stops."""
-        self.longer_s = max(0.0, graceful_s - GRACEFUL_MS / 1000)
+        """Gives calls under way so much time (s) to end at the stop, and the functions of `at_end` as much after it."""
+        self._graceful_s = graceful_s
+
+    @property
+    def longer_s(self) -> float:
+        """What a stop may take beyond `stop_timeout_s` (s)."""
+        return max(0.0, self._graceful_s - GRACEFUL_MS / 1000)
 
     async def close(self) -> None:
-        """Calls the functions registered with `at_end`, last one first."""
+        """Calls the functions of `at_end`, last one first. Raises TimeoutError: they have one time for all."""
+        given_s = min(max(self._graceful_s, CLOSE_MIN_S), CLOSE_MAX_S)
+        until = asyncio.get_running_loop().time() + given_s
         for close in reversed(self._closings):
-            async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                await close()
+            try:
+                async with asyncio.timeout_at(until):
+                    await close()
+            except TimeoutError:
+                name = getattr(close, "__qualname__", repr(close))
+                raise TimeoutError(f"{name} did not end within {given_s:g} s ({STOP_TIMEOUT})") from None
 
     def fail(self, error: BaseException) -> None:
         """Stops the service with an error, from code that cannot raise it to `main`, such as an RPC handler."""

@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from quorate.nouns import NodeId
 from quorate.runtime.call_login import LogIn
@@ -32,6 +32,9 @@ from quorate.runtime.transport_settings import TransportSettings, tell
 __all__ = ["Close", "ServiceProcess", "Work", "configured"]
 
 log = logger(__name__)
+
+LAST_SPANS_MAX_S: Final = 3.0
+"""The last spans have the time of `shutdown.graceful.timeout.ms` again, but no more than this (s)."""
 
 C = TypeVar("C")
 Close: TypeAlias = Callable[[], Awaitable[object]]
@@ -119,7 +122,7 @@ class ServiceProcess:
             watching.cancel()
         for close in closing:
             await close()
-        await self.telemetry.close()
+        await self.telemetry.close(min(self._settings.graceful_s, LAST_SPANS_MAX_S))
 
     async def serve(
         self,

@@ -23,11 +23,12 @@ from quorate.runtime.client import open_channel
 from quorate.runtime.health import READINESS
 from quorate.runtime.loop import ExitCode
 from quorate.runtime.server import Server
+from quorate.runtime.stop_settings import STOP_TIMEOUT
 from services.observer.otlp import TRACE_SERVICE, TraceServicer
 from services.observer.spans import SpanStore
 from tests.runtime.test_log_reader import node
 from tests.services.nodes import write
-from tests.services.scripted import WITHIN_S, listening
+from tests.services.scripted import LOOPBACK, WITHIN_S, listening
 
 METHOD = "kraft.service.Observer/DescribeTopicPartitions"
 READS = 40
@@ -162,3 +163,26 @@ async def test_an_observer_that_keeps_its_own_spans_has_those_of_before_its_stop
 
     assert (ExitCode.STOPPED, 1) == (process.returncode, len(traced))
     assert b"could not be sent" not in told
+
+
+async def test_spans_that_nobody_takes_have_no_more_than_the_time_of_its_stop(tmp_path: Path) -> None:
+    """What they are sent to takes connections, and answers nothing."""
+    (port,) = free_ports(1)
+    silent = await asyncio.start_server(lambda *_: None, LOOPBACK, 0)
+    traces = f"{LOOPBACK}:{silent.sockets[0].getsockname()[1]}"
+    async with (
+        node(tmp_path) as (_, log),
+        observing(log, port, traces, **{STOP_TIMEOUT: "200"}) as process,
+        open_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        ready = Readiness(channel)
+        await ready.becomes(HealthCheckResponse.SERVING)
+        ready.cancel()
+        await Read(channel).end()
+        process.terminate()
+        _, told = await process.communicate()
+    silent.close()
+    lost = [line for line in told.decode().splitlines() if "the last spans could not be sent" in line]
+
+    assert (ExitCode.STOPPED, 1) == (process.returncode, len(lost))
+    assert lost[0].endswith("timeout_s=0.2")
