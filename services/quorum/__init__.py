@@ -15,5 +15,6 @@ readiness, handing_over                  whether this node counts in a rollout; 
 alter_quorum, describe                   AlterQuorum; DescribeQuorum and FindQuorum
 metrics, readings, recorder, tracing     metrics and spans
 first_start, resize                      programs of their own: format an empty directory, once; remove voters that go
+own_certificate                          another: copies the certificate of one node out of those of all
 config                                   the settings, by Kafka's names
 """

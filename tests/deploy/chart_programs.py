@@ -16,6 +16,7 @@ from services.observer.config import ObserverConfig
 from services.placer.config import PlacerConfig
 from services.quorum.config import QuorumConfig
 from services.quorum.first_start import FirstStartConfig
+from services.quorum.own_certificate import OwnCertificateConfig
 from services.quorum.resize import ResizeConfig
 from tests.deploy.chart import Json, named
 
@@ -24,6 +25,7 @@ __all__ = ["BY_ARGUMENTS", "CONFIGS", "environment", "loaded", "program"]
 CONFIGS: Final[dict[str, type]] = {
     "services.quorum": QuorumConfig,
     "services.quorum.first_start": FirstStartConfig,
+    "services.quorum.own_certificate": OwnCertificateConfig,
     "services.quorum.resize": ResizeConfig,
     "services.controller": ControllerConfig,
     "services.gateway": GatewayConfig,

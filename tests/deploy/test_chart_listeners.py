@@ -36,7 +36,7 @@ LISTS: Final[dict[str, list[Json]]] = {
     "both certificates and logins": [KAFKA, {**SCRAM, "clientAuth": "required"}],
     "all protocols": [KAFKA, LOGINS, SCRAM, OUTSIDE, CLEAR, CLEAR_LOGINS],
 }
-IDENTITIES: Final = ("quorum", "heartbeat", "placer", "observer", "admin")
+IDENTITIES: Final = ("quorum", "gateway", "heartbeat", "placer", "observer", "admin")
 SOURCES: Final[dict[str, Json]] = {
     "selfSigned": {},
     "certManager": {"source": "certManager"},
@@ -111,7 +111,7 @@ def test_a_gateway_listens_as_the_values_say(name: str, source: str, tmp_path: P
 @pytest.mark.parametrize("name", LISTS)
 def test_each_node_is_told_at_each_listener_by_a_name_that_its_certificate_has(name: str, tmp_path: Path) -> None:
     objects = render(values(*LISTS[name], tls=SOURCES["certManager"]), apis=(CERT_MANAGER,))
-    in_certificate = named(objects, "Certificate", "q-quorate-quorum")["spec"]["dnsNames"]
+    in_certificate = named(objects, "Certificate", "q-quorate-gateway")["spec"]["dnsNames"]
     told = config_of(objects, tmp_path).gateways_at
 
     assert [each["name"].upper() for each in LISTS[name]] == list(told)
@@ -221,7 +221,7 @@ def test_a_listener_has_its_own_certificate_and_takes_nobody_for_one_of_the_rele
         assert of_listener.keystore.parent == of_listener.truststore.parent
         shown[name] = secrets[mounts[str(of_listener.keystore.parent)]]
 
-    assert {"KAFKA": "q-quorate-quorum-tls", "OUTSIDE": "public"} == shown
+    assert {"KAFKA": "q-quorate-gateway-tls", "OUTSIDE": "public"} == shown
     assert "DEFAULT" == config.of_listeners["OUTSIDE"].principal_rules
     assert "DEFAULT" != config.of_listeners["KAFKA"].principal_rules
 

@@ -15,6 +15,8 @@ NAMESPACE: Final = "kraft"
 QUORUM: Final = "q-quorate-quorum"
 IDENTITIES: Final = ("quorum", "heartbeat", "placer", "observer", "admin")
 OWN: Final[Json] = {"tls": {"source": "existingSecret", "existingSecrets": {each: f"my-{each}" for each in IDENTITIES}}}
+SECRETS: Final = ("quorum-0", "quorum-1", "quorum-2", *IDENTITIES[1:])
+"""What OWN takes: one for each node of the quorum."""
 WHOLE: Final = {"tls-combined.pem": "eA==", "ca.crt": "eA=="}
 DEFAULT: Final[Json] = {
     "apiVersion": "v1",
@@ -24,9 +26,12 @@ DEFAULT: Final[Json] = {
 """Every namespace has it."""
 
 
-def quorum(*, release: str = "q", replicas: int = 3, first: int = 0, cluster: str = "") -> Json:
+def quorum(
+    *, release: str = "q", replicas: int = 3, first: int = 0, cluster: str = "", certificates: str = "perNode"
+) -> Json:
     """The StatefulSet that a release has made."""
-    about = {"name": QUORUM, "namespace": NAMESPACE, "annotations": {"meta.helm.sh/release-name": release}}
+    annotations = {"meta.helm.sh/release-name": release, "quorate/node-certificates": certificates}
+    about = {"name": QUORUM, "namespace": NAMESPACE, "annotations": {k: v for k, v in annotations.items() if v}}
     spec: Json = {"replicas": replicas, **({"ordinals": {"start": first}} if first else {})}
     if cluster:
         environment = [{"name": "POD_NAME", "valueFrom": {}}, {"name": "QUORATE_CLUSTER_ID", "value": cluster}]
@@ -41,7 +46,7 @@ def secret(name: str, data: Json) -> Json:
 
 def secrets(*without: str) -> Iterable[Json]:
     """Those that OWN names, but for these."""
-    return (secret(f"my-{each}", WHOLE) for each in IDENTITIES if each not in without)
+    return (secret(f"my-{each}", WHOLE) for each in SECRETS if each not in without)
 
 
 def refused(values: Json, objects: Iterable[Json], **how: Any) -> str:
@@ -194,11 +199,31 @@ def test_voters_are_removed_before_an_upgrade_only_where_it_makes_the_quorum_sma
     assert hooks == named(objects, "Job", "q-quorate-resize")["metadata"]["annotations"]["helm.sh/hook"]
 
 
-@pytest.mark.parametrize("absent", IDENTITIES)
+@pytest.mark.parametrize("absent", SECRETS)
 def test_a_secret_that_is_not_there_is_refused_by_its_name(absent: str) -> None:
     says = refused(OWN, secrets(absent))
 
-    assert f"tls.existingSecrets.{absent} = my-{absent}: the namespace kraft has no such Secret" in says
+    assert f"tls.existingSecrets.{absent.split('-')[0]} = my-{absent}: the namespace kraft has no such Secret" in says
+
+
+STEPS: Final = ("", "shared", "moving", "perNode")
+"""How nodes get certificates of their own, from a chart before `tls.nodeCertificates` on."""
+
+
+@pytest.mark.parametrize("had", STEPS)
+@pytest.mark.parametrize("wanted", STEPS[1:])
+def test_certificates_of_nodes_of_their_own_come_in_steps_in_which_nodes_let_each_other_in(
+    had: str, wanted: str
+) -> None:
+    at, to = STEPS.index(had), STEPS.index(wanted)
+    there, values = [quorum(certificates=had)], {"tls": {"nodeCertificates": wanted}}
+
+    if abs(to - at) <= 1:
+        assert made(values, there, is_upgrade=True)
+    else:
+        says = refused(values, there, is_upgrade=True)
+        assert f"tls.nodeCertificates = {wanted}: the running nodes have {had or 'one certificate for all'}" in says
+        assert f"Upgrade with {STEPS[at + (1 if to > at else -1)]} first" in says
 
 
 @pytest.mark.parametrize("key", WHOLE)
@@ -227,7 +252,7 @@ def test_certificates_of_helm_s_own_stay_at_an_upgrade() -> None:
         each["metadata"]["name"]: each["data"] for each in same
     }
     assert named(first, "Secret", admin)["data"] == named(more, "Secret", admin)["data"]
-    quorum_before, quorum_after = (named(each, "Secret", "q-quorate-quorum-tls")["data"] for each in (first, more))
+    quorum_before, quorum_after = (named(each, "Secret", "q-quorate-quorum-1-tls")["data"] for each in (first, more))
     assert quorum_before["tls.crt"] != quorum_after["tls.crt"]
     assert quorum_before["ca.crt"] == quorum_after["ca.crt"]
 

@@ -107,6 +107,7 @@ SHAPES: Final[dict[str, Json]] = {
     "certificates by another's issuer": {
         "tls": {"source": "certManager", "certManager": {"issuerRef": {"name": "ours", "kind": "ClusterIssuer"}}}
     },
+    "nodes that move to their own": {"tls": {"nodeCertificates": "moving"}, "gateway": {"enabled": True}},
     "certificates that are there": {
         "tls": {
             "source": "existingSecret",

@@ -32,12 +32,18 @@ SERVED: Final = {
 }
 """The gRPC services that each container serves."""
 CALLERS: Final = {
-    "quorum": {"quorum": ("quorum", "controller", "gateway"), "heartbeat": ("heartbeat",), "observer": ("observer",)},
-    "controller": {"quorum": ("quorum", "controller", "gateway"), "heartbeat": ("heartbeat",)},
-    "placer": {"quorum": ("quorum", "controller", "gateway")},
-    "heartbeat": {"quorum": ("quorum", "controller", "gateway"), "CN=b/1.x,O=y": ("broker",)},
+    "quorum": {
+        "quorum-1": ("quorum", "controller"),
+        "gateway": ("gateway",),
+        "heartbeat": ("heartbeat",),
+        "observer": ("observer",),
+    },
+    "controller": {"quorum-1": ("quorum", "controller"), "gateway": ("gateway",), "heartbeat": ("heartbeat",)},
+    "placer": {"quorum-1": ("quorum", "controller")},
+    "heartbeat": {"quorum-1": ("quorum", "controller"), "gateway": ("gateway",), "CN=b/1.x,O=y": ("broker",)},
     "observer": {
-        "quorum": ("quorum", "controller", "gateway"),
+        "quorum-1": ("quorum", "controller"),
+        "gateway": ("gateway",),
         "heartbeat": ("heartbeat",),
         "placer": ("placer",),
         "observer": ("observer",),
@@ -60,7 +66,9 @@ WITH_THE_ADMINS: Final = {
 """Pods that show the certificate of the admin, and which containers, by their pods, they call."""
 COMPONENT: Final = "app.kubernetes.io/component"
 PODS: Final = ("quorum", "heartbeat", "placer", "observer", "pipeline", "collector")
-NAMES: Final = (*PODS, "ann", "CN=b/1.x,O=y", "mallory")
+IN_PODS: Final = {"quorum-1": "quorum", "gateway": "quorum", **{each: each for each in PODS[1:]}}
+"""The pod in which a certificate is shown, by its common name."""
+NAMES: Final = (*IN_PODS, "ann", "CN=b/1.x,O=y", "mallory", "quorum", "quorum-", "quorum-1x")
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +111,8 @@ def test_each_certificate_may_call_what_its_processes_call_and_nothing_else(
     served = {rpc for rpc in methods if rpc.rpartition("/")[0].rpartition(".")[2] in SERVED[container]}
 
     assert expected == {rpc for rpc in served if rights.may_call(who, rpc)}
-    assert rights.may_pass_on(who) == (name == "quorum")
+    passes_on = {"quorum-1", "gateway"} & CALLERS[container].keys()
+    assert rights.may_pass_on(who) == (name in passes_on)
 
 
 @pytest.mark.parametrize("container", ["quorum", "placer"])
@@ -170,10 +179,10 @@ def test_the_network_lets_through_what_some_process_of_a_pod_calls_and_nothing_e
 ) -> None:
     pods = {"controller": "quorum"}  # of other containers they have the same name
     expected = {
-        (name, pods.get(container, container), container)
+        (IN_PODS[name], pods.get(container, container), container)
         for container, callers in CALLERS.items()
         for name, processes in callers.items()
-        if name in PODS and any(called(container, process) for process in processes)
+        if name in IN_PODS and any(called(container, process) for process in processes)
     }
     expected |= {(pod, *where) for pod, called_there in WITH_THE_ADMINS.items() for where in called_there}
     expected |= {(name, "collector", "collector") for name in ("quorum", "heartbeat", "placer", "observer")}  # spans

@@ -12,12 +12,13 @@ from quorate.tls.key_stores import read_stores
 from tests.deploy.chart import CERT_MANAGER, PROMETHEUS, SPARK_OPERATOR, Json, helm, merged, render, schema, values_file
 from tests.deploy.chart_values import README, TABLES, leaves, listener_keys, parts, unset
 
-IDENTITIES: Final = ("quorum", "heartbeat", "placer", "observer", "admin", "pipeline", "collector")
+IDENTITIES: Final = ("quorum", "gateway", "heartbeat", "placer", "observer", "admin", "pipeline", "collector")
 OWN_CERTIFICATES: Final[Json] = {
     "tls": {
         "source": "existingSecret",
         "existingSecrets": {name: f"{name}-pem" for name in IDENTITIES},
     },
+    "gateway": {"enabled": True},
     "pipeline": {"enabled": True},
     "collector": {"enabled": True},
 }
@@ -62,6 +63,8 @@ OTHERS: Final[dict[str, Any]] = {
     "tls.certManager.duration": "240h",
     "tls.certManager.renewBefore": "24h",
     "tls.principalMappingRules": "DEFAULT",
+    "tls.nodeCertificates": "moving",
+    "tls.nodeIdMappingRules": "RULE:^kafka$/101/",
     "tls.extraDnsNames": ["kraft.example"],
     "quorum.replicas": 5,
     "gateway.listeners": [{"name": "KAFKA", "port": 9091}],

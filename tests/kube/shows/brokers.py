@@ -28,7 +28,7 @@ STOP_S: Final = 60
 
 def show(release: Release) -> None:
     """While writes go on: the broker registers, makes a topic for a tool, and goes on as the leader's pod is gone."""
-    release.upgrade("gateway.enabled=true")
+    release.upgrade("gateway.enabled=true", f"tls.nodeIdMappingRules=RULE:^admin$/{BROKER_ID}/")
     release.wait_for("quorum", 3)
     pod = add_pod(release, "broker", BROKER)
     with under_load(release, "a Kafka broker"), _broker(release, pod):

@@ -16,7 +16,7 @@ RENEWED_S = 400
 def show(release: Release) -> None:
     """Helm makes other certificates where the Secrets are gone."""
     with under_load(release, "certificates rotated"), all_renewed(release):
-        for service in (*SERVICES, "admin"):
+        for service in ("quorum-0", "quorum-1", "quorum-2", *SERVICES[1:], "admin"):
             release.kubectl("delete", "secret", f"{FULL_NAME}-{service}-tls")
         release.upgrade()
 

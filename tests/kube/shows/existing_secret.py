@@ -16,6 +16,7 @@ from tests.network.certificates import Authority, authority
 
 NAMESPACE: Final = "kraft-own"
 IDENTITIES: Final = ("quorum", "heartbeat", "placer", "observer", "admin")
+NODES: Final = ("quorum-0", "quorum-1", "quorum-2")
 PATIENCE_S: Final = 400
 
 
@@ -66,9 +67,10 @@ def _client(issuer: Authority, name: str) -> Path:
 def _write_secrets(release: Release, issuer: Authority, trusted: str) -> None:
     """One for each identity, with a new certificate of this authority and the authorities that it trusts."""
     objects = []
-    for identity in IDENTITIES:
-        host = f"{FULL_NAME}-{identity}.{NAMESPACE}.svc"
-        names = [host, f"*.{host}", "localhost", *([release.host("controller")] if identity == "quorum" else [])]
+    for identity in (*NODES, *IDENTITIES[1:]):
+        service = "quorum" if identity in NODES else identity
+        host = f"{FULL_NAME}-{service}.{NAMESPACE}.svc"
+        names = [host, f"*.{host}", "localhost", *([release.host("controller")] if identity in NODES else [])]
         at = ",".join(("IP:127.0.0.1", *(f"DNS:{name}" for name in names)))
         store = issuer.issue(f"{issuer.name}-{identity}", f"/CN={identity}", at=at)
         data = {"tls-combined.pem": store.read_bytes(), "ca.crt": trusted.encode()}

@@ -16,6 +16,8 @@ from tests.kube.waiting import until
 PREVIOUS: Final = "e1d1009"
 """The commit whose chart and images are the previous ones."""
 TAG: Final = f"{VERSION}-{PREVIOUS}"
+SHARED: Final = ("--set", "tls.nodeCertificates=shared")
+"""As nodes of that chart have it, which let in no certificate of one node."""
 WAIT: Final = ("--wait", "--timeout", HELM_WAIT)
 
 
@@ -31,15 +33,19 @@ def show(release: Release) -> None:
     if lost := before - release.users():
         raise SystemExit(f"the previous release lacks {sorted(lost)[:10]}")
     with under_load(release, "upgrade from the previous chart"):
-        release.helm("upgrade", CHART, "--reset-then-reuse-values", "--set", f"image.tag={VERSION}", *WAIT)
+        release.helm("upgrade", CHART, "--reset-then-reuse-values", "--set", f"image.tag={VERSION}", *SHARED, *WAIT)
         _images_are(release, VERSION)
     print(release.helm("test", "--logs"), flush=True)
     with under_load(release, "rollback to the previous chart"):
         release.helm("rollback", "1", *WAIT)
         _images_are(release, TAG)
     with under_load(release, "upgrade again"):
-        release.helm("upgrade", CHART, "--reset-then-reuse-values", "--set", f"image.tag={VERSION}", *WAIT)
+        release.helm("upgrade", CHART, "--reset-then-reuse-values", "--set", f"image.tag={VERSION}", *SHARED, *WAIT)
         _images_are(release, VERSION)
+    for step in ("moving", "perNode"):
+        with under_load(release, f"certificates of the nodes: {step}"):
+            release.helm("upgrade", CHART, "--reuse-values", "--set", f"tls.nodeCertificates={step}", *WAIT)
+            until("three voters have the log", lambda: release.voters(3))
 
 
 def _check_out() -> Path:

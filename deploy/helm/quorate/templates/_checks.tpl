@@ -12,6 +12,7 @@
 {{- if ne $first (int .Values.quorum.firstNodeId) -}}
 {{- fail (printf "quorum.firstNodeId = %d: the quorum was installed with %d, and its nodes keep their ids" (int .Values.quorum.firstNodeId) $first) -}}
 {{- end -}}
+{{- include "quorate.checkMove" (dict "root" . "from" (dig "metadata" "annotations" "quorate/node-certificates" "" $found)) -}}
 {{- $id := include "quorate.clusterId" . -}}
 {{- range dig "spec" "template" "spec" "initContainers" list $found -}}
 {{- range .env -}}
@@ -26,9 +27,10 @@
 {{- end -}}
 {{- if and (not .Values.tls.principalMappingRules) (ne .Values.tls.source "existingSecret") -}}
 {{- range $identity := splitList "," (include "quorate.identities" .) -}}
-{{- $is := index $.Values.principals $identity -}}
-{{- if ne $is (printf "User:%s" $identity) -}}
-{{- fail (printf "principals.%s = %s: the chart's own certificate for it is of User:%s; another name takes tls.principalMappingRules" $identity $is $identity) -}}
+{{- $key := include "quorate.identityKey" $identity -}}
+{{- $is := index $.Values.principals $key -}}
+{{- if ne $is (printf "User:%s" $key) -}}
+{{- fail (printf "principals.%s = %s: the chart's own certificate for it is of User:%s; another name takes tls.principalMappingRules" $key $is $identity) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -74,13 +76,28 @@
 {{- end -}}
 {{- end -}}
 
+{{/*
+A dict with root and from, what the running nodes were installed with; a chart before this value has installed none. A
+pod that shows what those before it do not let in would never be ready, and the rollout would stand still.
+*/}}
+{{- define "quorate.checkMove" -}}
+{{- $steps := list "" "shared" "moving" "perNode" -}}
+{{- $to := .root.Values.tls.nodeCertificates -}}
+{{- $known := dict "" 0 "shared" 1 "moving" 2 "perNode" 3 -}}
+{{- $at := index $known .from | int -}}{{- $wanted := index $known $to | int -}}
+{{- if or (gt $wanted (add $at 1 | int)) (gt $at (add $wanted 1 | int)) -}}
+{{- $next := index $steps (ternary (add $at 1) (sub $at 1) (gt $wanted $at) | int) -}}
+{{- fail (printf "tls.nodeCertificates = %s: the running nodes have %s; a node that is restarted would be refused by the others. Upgrade with %s first" $to (.from | default "one certificate for all, by a chart before this value") $next) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Secrets that are named must exist and have their keys. */}}
 {{- define "quorate.checkSecrets" -}}
 {{- $pem := dict "keys" (list "tls-combined.pem" "ca.crt") "rule" "tls-combined.pem has a key and then its certificates, ca.crt the authorities" -}}
 {{- if eq .Values.tls.source "existingSecret" -}}
 {{- range $identity := splitList "," (include "quorate.identities" .) -}}
 {{- $name := include "quorate.tlsSecret" (dict "root" $ "identity" $identity) -}}
-{{- include "quorate.checkSecret" (merge (dict "root" $ "where" (printf "tls.existingSecrets.%s" $identity) "name" $name) $pem) -}}
+{{- include "quorate.checkSecret" (merge (dict "root" $ "where" (printf "tls.existingSecrets.%s" (include "quorate.identityKey" $identity)) "name" $name) $pem) -}}
 {{- end -}}
 {{- end -}}
 {{- range $index, $each := include "quorate.listeners" . | fromJsonArray -}}

@@ -113,7 +113,9 @@ observer: 9297
 
 {{- define "quorate.tlsSecret" -}}
 {{- if eq .root.Values.tls.source "existingSecret" -}}
-{{- index .root.Values.tls.existingSecrets .identity | required (printf "tls.existingSecrets.%s is empty; with tls.source = existingSecret it names a Secret with tls-combined.pem and ca.crt" .identity) -}}
+{{- $key := include "quorate.identityKey" .identity -}}
+{{- $name := index .root.Values.tls.existingSecrets $key | required (printf "tls.existingSecrets.%s is empty; with tls.source = existingSecret it names a Secret with tls-combined.pem and ca.crt" $key) -}}
+{{- printf "%s%s" $name (trimPrefix $key .identity) -}}
 {{- else -}}
 {{- printf "%s-%s-tls" (include "quorate.fullname" .root) .identity -}}
 {{- end -}}
@@ -122,12 +124,19 @@ observer: 9297
 {{/* A dict with root and identity: the names in a certificate, as a JSON list. */}}
 {{- define "quorate.dnsNames" -}}
 {{- $host := include "quorate.host" (dict "root" .root "component" .identity) -}}
+{{- $quorum := include "quorate.host" (dict "root" .root "component" "quorum") -}}
+{{- $controller := include "quorate.host" (dict "root" .root "component" "controller") -}}
 {{- $names := list $host "localhost" -}}
 {{- if eq .identity "quorum" -}}
-{{- $names = concat $names (list (printf "*.%s" $host) (include "quorate.host" (dict "root" .root "component" "controller"))) -}}
+{{- $names = concat $names (list (printf "*.%s" $quorum) $controller) -}}
 {{- if .root.Values.gateway.enabled -}}
 {{- $names = append $names (include "quorate.host" (dict "root" .root "component" "gateway")) -}}
 {{- end -}}
+{{- else if eq .identity "gateway" -}}
+{{- $names = append $names (printf "*.%s" $quorum) -}}
+{{- else if hasPrefix "quorum-" .identity -}}
+{{- $pod := printf "%s-%s" (include "quorate.fullname" .root) .identity -}}
+{{- $names = list $quorum "localhost" (include "quorate.nodeHost" (dict "root" .root "pod" $pod)) $controller -}}
 {{- end -}}
 {{- if include "quorate.isClient" .identity -}}
 {{- $names = list .identity -}}
@@ -137,9 +146,24 @@ observer: 9297
 {{- toJson $names -}}
 {{- end -}}
 
-{{/* Who shows a certificate. */}}
+{{/* "true" if the nodes show one certificate each, and the gateways one of their own. */}}
+{{- define "quorate.showsOwn" -}}
+{{- if ne .Values.tls.nodeCertificates "shared" -}}true{{- end -}}
+{{- end -}}
+
+{{/* "true" if a certificate that all nodes share is let in. */}}
+{{- define "quorate.takesShared" -}}
+{{- if ne .Values.tls.nodeCertificates "perNode" -}}true{{- end -}}
+{{- end -}}
+
+{{/* An identity as the values have it: of a node, quorum-1, it is quorum. */}}
+{{- define "quorate.identityKey" -}}
+{{- regexReplaceAll "^quorum-[0-9]+$" . "quorum" -}}
+{{- end -}}
+
+{{/* Who shows a certificate. While nodes move to their own, those that have not yet been restarted have the shared one. */}}
 {{- define "quorate.identities" -}}
-quorum,heartbeat,placer,observer,admin{{ if .Values.collector.enabled }},collector{{ end }}{{ if include "quorate.pipeline.isLive" . }},pipeline{{ end }}
+{{ if include "quorate.takesShared" . }}quorum,{{ end }}{{ if include "quorate.showsOwn" . }}{{ range splitList "," (include "quorate.nodeIds" .) }}quorum-{{ . }},{{ end }}{{ if .Values.gateway.enabled }}gateway,{{ end }}{{ end }}heartbeat,placer,observer,admin{{ if .Values.collector.enabled }},collector{{ end }}{{ if include "quorate.pipeline.isLive" . }},pipeline{{ end }}
 {{- end -}}
 
 {{/* "true" for an identity that calls and is not called. */}}

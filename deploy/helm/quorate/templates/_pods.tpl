@@ -195,12 +195,77 @@ resources:
   {{- toYaml .resources | nindent 2 }}
 {{- end -}}
 
+{{/*
+The container that copies the certificate of its own node, as the only one that mounts those of all; it listens nowhere.
+The others are started once it has.
+*/}}
+{{- define "quorate.ownCertificate" -}}
+- name: certificate
+  restartPolicy: Always
+  image: {{ include "quorate.image" (dict "root" . "service" "quorum") }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  command: [python, -m, services.quorum.own_certificate]
+  args: [--set=certificates.of.nodes=/etc/quorate/nodes, --set=certificates.own=/etc/quorate/tls]
+  env:
+    - name: QUORATE_LOG_LEVEL
+      value: {{ .Values.logging.level }}
+    - name: QUORATE_LOG_FORMAT
+      value: {{ .Values.logging.format }}
+    - name: QUORATE_NODE_ID
+      valueFrom:
+        fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}
+  securityContext:
+    {{- include "quorate.securityContext" . | nindent 4 }}
+  startupProbe:
+    exec:
+      command: [test, -f, /etc/quorate/tls/ca.crt]
+    periodSeconds: 1
+    failureThreshold: {{ .Values.probes.startupSeconds }}
+  resources:
+    requests: {cpu: 10m, memory: 64Mi}
+    limits: {memory: 128Mi}
+  volumeMounts:
+    - name: certificates
+      mountPath: /etc/quorate/nodes
+      readOnly: true
+    - name: tls
+      mountPath: /etc/quorate/tls
+    - name: tmp
+      mountPath: /tmp
+{{- end -}}
+
+{{/* The volumes of a node's certificate, and of the gateways'. */}}
+{{- define "quorate.ownCertificateVolumes" -}}
+- name: tls
+  emptyDir:
+    medium: Memory
+    sizeLimit: 1Mi
+- name: certificates
+  projected:
+    defaultMode: 0440
+    sources:
+      {{- range $id := splitList "," (include "quorate.nodeIds" .) }}
+      - secret:
+          name: {{ include "quorate.tlsSecret" (dict "root" $ "identity" (printf "quorum-%s" $id)) }}
+          items:
+            - {key: tls-combined.pem, path: {{ $id }}/tls-combined.pem}
+            - {key: ca.crt, path: {{ $id }}/ca.crt}
+      {{- end }}
+{{- if .Values.gateway.enabled }}
+- name: gateway-tls
+  secret:
+    secretName: {{ include "quorate.tlsSecret" (dict "root" . "identity" "gateway") }}
+    defaultMode: 0440
+{{- end }}
+{{- end -}}
+
+{{/* A dict with service, and tls, the volume of its certificate where it is not `tls`. */}}
 {{- define "quorate.mounts" -}}
 - name: config
   mountPath: /etc/quorate/{{ .service }}.properties
   subPath: {{ .service }}.properties
   readOnly: true
-- name: tls
+- name: {{ .tls | default "tls" }}
   mountPath: /etc/quorate/tls
   readOnly: true
 - name: tmp
@@ -212,10 +277,14 @@ resources:
 - name: config
   configMap:
     name: {{ include "quorate.fullname" .root }}-{{ .component }}
+{{- if and (eq .identity "quorum") (include "quorate.showsOwn" .root) }}
+{{ include "quorate.ownCertificateVolumes" .root }}
+{{- else }}
 - name: tls
   secret:
     secretName: {{ include "quorate.tlsSecret" . }}
     defaultMode: 0440
+{{- end }}
 - name: tmp
   emptyDir:
     sizeLimit: 64Mi

@@ -45,8 +45,15 @@ RULE:^CN=([^,]+)$/$1/,DEFAULT
 {{/* A dict with root and component: principal.process.mapping.rules of those that call it; empty for a gateway. */}}
 {{- define "quorate.processRules" -}}
 {{- $who := .root.Values.principals -}}{{- $component := .component -}}
-{{- /* All nodes of the quorum show one certificate, in each of their containers. */ -}}
-{{- $processes := list (dict "names" (list $who.quorum) "process" (ternary "quorum+controller+gateway" "quorum+controller" .root.Values.gateway.enabled) "calls" (list "quorum" "controller" "placer" "heartbeat" "observer")) -}}
+{{- $of := list "quorum" "controller" "placer" "heartbeat" "observer" -}}
+{{- /* Also while all share one, so that nodes can move to their own. */ -}}
+{{- $processes := list (dict "names" (list $who.quorum) "suffix" "-[0-9]+" "process" "quorum+controller" "calls" $of) -}}
+{{- if .root.Values.gateway.enabled -}}
+{{- $processes = append $processes (dict "names" (list $who.gateway) "process" "gateway" "calls" (list "quorum" "controller" "heartbeat" "observer")) -}}
+{{- end -}}
+{{- if include "quorate.takesShared" .root -}}
+{{- $processes = append $processes (dict "names" (list $who.quorum) "process" (ternary "quorum+controller+gateway" "quorum+controller" .root.Values.gateway.enabled) "calls" $of) -}}
+{{- end -}}
 {{- $processes = append $processes (dict "names" (list $who.heartbeat) "process" "heartbeat" "calls" (list "quorum" "controller" "observer")) -}}
 {{- $processes = append $processes (dict "names" (list $who.placer) "process" "placer" "calls" (list "observer")) -}}
 {{- $processes = append $processes (dict "names" (list $who.observer) "process" "observer" "calls" (list "quorum" "observer")) -}}
@@ -62,11 +69,52 @@ RULE:^CN=([^,]+)$/$1/,DEFAULT
 {{- range $each := $processes -}}
 {{- if has $component $each.calls -}}
 {{- range $each.names -}}
-{{- $rules = append $rules (printf "RULE:^%s$/%s/" (trimPrefix "User:" . | regexQuoteMeta | replace "/" "\\/") $each.process) -}}
+{{- $rules = append $rules (printf "RULE:^%s%s$/%s/" (include "quorate.principalPattern" .) ($each.suffix | default "") $each.process) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- join "," $rules -}}
+{{- end -}}
+
+{{/* A principal as a part of the pattern of a rule. */}}
+{{- define "quorate.principalPattern" -}}
+{{- trimPrefix "User:" . | regexQuoteMeta | replace "/" "\\/" -}}
+{{- end -}}
+
+{{/*
+A dict with root and component: principal.node.id.mapping.rules; empty where none are. A name that ends in the id of a
+node of the quorum is that node only for the nodes' own certificates.
+*/}}
+{{- define "quorate.nodeRules" -}}
+{{- $who := .root.Values.principals -}}
+{{- $inTheClear := false -}}
+{{- range include "quorate.listeners" .root | fromJsonArray -}}
+{{- $inTheClear = or $inTheClear (and (eq $.component "gateway") (eq .protocol "PLAINTEXT")) -}}
+{{- end -}}
+{{- $has := and (has .component (list "quorum" "controller" "heartbeat" "gateway")) (not $inTheClear) (include "quorate.showsOwn" .root) -}}
+{{- if $has -}}
+{{- $rules := compact (list .root.Values.tls.nodeIdMappingRules) -}}
+{{- $rules = append $rules (printf "RULE:^%s-([0-9]+)$/$1/" (include "quorate.principalPattern" $who.quorum)) -}}
+{{- if include "quorate.takesShared" .root -}}
+{{- $rules = append $rules (printf "RULE:^%s$/*/" (include "quorate.principalPattern" $who.quorum)) -}}
+{{- end -}}
+{{- if eq .component "quorum" -}}
+{{- $rules = append $rules (printf "RULE:^%s$/%d/" (include "quorate.principalPattern" $who.observer) (int64 .root.Values.observer.nodeId)) -}}
+{{- end -}}
+{{- if eq .component "controller" -}}
+{{- $rules = append $rules (printf "RULE:^%s$/*/" (include "quorate.principalPattern" $who.heartbeat)) -}}
+{{- end -}}
+{{- if and .root.Values.gateway.enabled (has .component (list "quorum" "heartbeat")) -}}
+{{- $rules = append $rules (printf "RULE:^%s$/*/" (include "quorate.principalPattern" $who.gateway)) -}}
+{{- end -}}
+{{- if has .component (list "controller" "heartbeat") -}}
+{{- /* `helm test` stands in for a broker. */ -}}
+{{- $rules = append $rules (printf "RULE:^%s$/%d/" (include "quorate.principalPattern" $who.admin) (int64 .root.Values.helmTest.brokerId)) -}}
+{{- end -}}
+{{- $others := printf "(?!0*(?:%s)(?:,|$))([0-9]+)" (include "quorate.nodeIds" .root | replace "," "|") -}}
+{{- $rules = append $rules (printf "RULE:^[^,]*-%s(?:,.*)?$/$1/" $others) -}}
+{{- join "," $rules -}}
+{{- end -}}
 {{- end -}}
 
 {{/* A dict with root, component and listener, the name of the only one; or listeners. What every service has. */}}
@@ -92,6 +140,9 @@ RULE:^CN=([^,]+)$/$1/,DEFAULT
 -}}
 {{- with include "quorate.processRules" . -}}
 {{- $_ := set $common "principal.process.mapping.rules" . -}}
+{{- end -}}
+{{- with include "quorate.nodeRules" . -}}
+{{- $_ := set $common "principal.node.id.mapping.rules" . -}}
 {{- end -}}
 {{- toJson $common -}}
 {{- end -}}
