@@ -104,6 +104,16 @@ def test_the_notes_say_how_to_call_and_how_to_run_the_pipeline() -> None:
     assert "grpcurl -cacert ca.crt -cert admin.pem -key admin.pem" in notes
     assert "kubectl -n kraft get secret q-quorate-admin-tls " in notes
     assert "kubectl -n kraft create job --from=cronjob/q-quorate-pipeline now" in notes
+    assert "tls.nodeCertificates" not in notes
+
+
+@pytest.mark.parametrize(("step", "way"), [("shared", "perNode, over moving."), ("moving", "perNode.")])
+def test_the_notes_say_that_nodes_with_one_certificate_speak_for_each_other(step: str, way: str) -> None:
+    with api_server([DEFAULT]) as server:
+        done = install(server.url, {"tls": {"nodeCertificates": step}}, "--dry-run=server")
+
+    assert f"tls.nodeCertificates = {step}: with the certificate that all nodes share each of them may" in done.stdout
+    assert f"production: {way}" in done.stdout
 
 
 LISTENERS: Final[list[Json]] = [
