@@ -47,6 +47,7 @@ from services.quorum.peers import MARGIN_S, Peers
 from services.quorum.reachability import Reachability
 from services.quorum.readiness import Readiness
 from services.quorum.readings import MeasuredNode
+from services.quorum.room import Room
 from services.quorum.servicer import PeerServicer, RaftClientService
 from services.quorum.tracing import AppendTracer
 
@@ -127,7 +128,8 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
         )
         await server.start()
         driver.start(peers, life.fail)
-        readiness = Readiness(core, clock, lag_max_ms=config.fetch_timeout_ms, joins=config.auto_join)
+        room = Room(disk, clock, least_bytes=config.free_bytes_min)
+        readiness = Readiness(core, clock, lag_max_ms=config.fetch_timeout_ms, joins=config.auto_join, room=room)
         work = (presence.run(), Cleaner(driver, config.cleaning).run(), readiness.run(server))
         running = [tasks.create_task(each) for each in work]
         await life.stopping()
@@ -203,6 +205,8 @@ def _open(config: QuorumConfig, static: VoterSet) -> Disk:
         log.warning("put a damaged checkpoint aside", reason=str(damage))
     for each in disk.salvaged:
         log.warning("put damage aside", reason=str(each.damage), kept=[str(path) for path in each.aside])
+    for doubt in disk.doubts:
+        log.warning("the directory is not as this node left it", reason=doubt)
     if disk.damaged_to is not None:
         log.warning("does not vote before the log is back", offset=disk.damaged_to.offset, epoch=disk.damaged_to.epoch)
     if disk.lost_credentials:

@@ -168,6 +168,12 @@ class QuorumConfig(NodeSettings):
         "A removed file lies so long under another name before it is deleted.",
         default=60_000,
     )
+    free_bytes_min: int = setting(
+        "metadata.log.min.free.bytes",
+        size(0),
+        "With less free space on the file system of the log, the node warns and is not ready; 0 for never.",
+        default=64 << 20,
+    )
     fetch_max_bytes: int = setting(
         "controller.quorum.fetch.max.bytes",
         size(1, 8 << 20),

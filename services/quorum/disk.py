@@ -19,13 +19,14 @@ from quorate.raft.roles import ElectionState
 from quorate.raft.voters import VoterSet
 from quorate.storage.disk_log import DiskLog, Flush
 from quorate.storage.election_file import ElectionFile, StoredElection
-from quorate.storage.files import DIRECTORY_MODE
+from quorate.storage.files import DIRECTORY_MODE, free_bytes
 from quorate.storage.names import BOOTSTRAP_ID, PARTITION_DIRECTORY
 from quorate.storage.salvage import PromiseFile, Salvage, salvage
 from quorate.storage.snapshots import SnapshotReader, remove_leftovers
 from quorate.wire.batch import BatchHeader, batches
 from services.quorum.batches import kraft_version_of, voters_of
 from services.quorum.checkpoints import Checkpoints, CheckpointVoters, Retired, StateSnapshot
+from services.quorum.last_known import Memory
 
 __all__ = ["CheckpointVoters", "Disk"]
 
@@ -55,7 +56,7 @@ class Disk:
         self._directory = directory / PARTITION_DIRECTORY
         self._directory.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
         self._election = ElectionFile(self._directory, voters=tuple(sorted(static.ids)))
-        self._election.read()  # raises Corrupt for a damaged file, before anything is changed
+        stored = self._election.read()  # raises Corrupt for a damaged file, before anything is changed
         self.removed = remove_leftovers(self._directory)
         self._checkpoints = Checkpoints(self._directory)
         self.damaged = self._checkpoints.damaged
@@ -76,6 +77,9 @@ class Disk:
         self._kraft_versions = History(base.kraft_version or 0, _from(self.log.start, seen.versions))
         self.damaged_to = self._promise.read()
         self._keep_promise()
+        self._memory = self._remembered(directory, stored, recovers=recovers)
+        self.doubts = tuple(self._memory.doubts)
+        """Signs that the directory is not as its node left it, each a sentence for the log."""
         self.lost_credentials = self._lost_credentials(seen.scram)
         """SCRAM credentials that the log has and the latest checkpoint lacks, a defect of Kafka's (ScramDelta)."""
 
@@ -101,6 +105,7 @@ class Disk:
         """Writes epoch, vote and leader to quorum-state and fsyncs it."""
         stored = StoredElection(epoch=election.epoch, leader_id=election.leader_id, voted=election.voted)
         self._election.write(stored, version=self._kraft_versions.latest)
+        self._memory.note_election(stored)
 
     def append(self, data: bytes) -> None:
         """Appends one batch at the log's end, without a flush."""
@@ -119,6 +124,7 @@ class Disk:
         end = self.log.end_flush(flush)
         if self.damaged_to is not None:
             self._keep_promise()
+        self._memory.note_end(self._end)
         return end
 
     def reserve(self, size: int) -> None:
@@ -127,6 +133,7 @@ class Disk:
 
     def truncate_to(self, offset: Offset) -> None:
         """Removes the log from `offset` on, durably."""
+        self._memory.shorten(self._end_at(offset))
         self.log.truncate_to(offset)
 
     def read(self, offset: Offset, max_bytes: int, *, below: Offset | None = None) -> bytes:
@@ -154,7 +161,9 @@ class Disk:
 
     def install(self, snapshot: OffsetAndEpoch) -> None:
         """Replaces the whole log by a checkpoint that is in place, and removes older checkpoints."""
+        self._memory.shorten(snapshot)
         self.log.restart_at(snapshot)
+        self._memory.note_end(snapshot)
         self._checkpoints.retire_before(snapshot.offset).remove()
         self._keep_promise()
 
@@ -179,6 +188,11 @@ class Disk:
         """The size of the log and its checkpoints, in bytes."""
         return self.log.size + sum(self._checkpoints.sizes.values())
 
+    @property
+    def free_bytes(self) -> int:
+        """The free bytes of the file system that the log is on."""
+        return free_bytes(self._directory)
+
     def last_timestamp_ms(self, snapshot: OffsetAndEpoch) -> int:
         """Returns the append time of the last record in a checkpoint, in ms since 1970. Raises Corrupt."""
         return self._checkpoints.last_timestamp_ms(snapshot)
@@ -196,6 +210,8 @@ class Disk:
     def close(self) -> None:
         """Flushes the log and closes all files."""
         self.log.close()
+        self._memory.note_end(self._end)
+        self._memory.close()
         self._checkpoints.close()
 
     def _opened(self, *, recovers: bool) -> tuple[DiskLog, _Seen]:
@@ -240,11 +256,31 @@ class Disk:
 
         Where the log starts at a snapshot, everything below is on disk with that.
         """
-        end = max(self.log.flushed, self.log.start)
-        last = OffsetAndEpoch(epoch=self.log.epochs.epoch_at(end - 1), offset=end)
-        if self.damaged_to is not None and last >= self.damaged_to:
+        if self.damaged_to is not None and self._end >= self.damaged_to:
             self._promise.clear()
             self.damaged_to = None
+
+    @property
+    def _end(self) -> OffsetAndEpoch:
+        """The end of what is on disk, in the log or in the snapshot at which it starts."""
+        return self._end_at(max(self.log.flushed, self.log.start))
+
+    def _end_at(self, offset: Offset) -> OffsetAndEpoch:
+        return OffsetAndEpoch(epoch=self.log.epochs.epoch_at(offset - 1), offset=offset)
+
+    def _remembered(self, directory: Path, stored: StoredElection | None, *, recovers: bool) -> Memory:
+        """Compares the directory with what its node last knew. What is missing of the log is promised, as after damage.
+
+        A sole voter goes on with what it has: nobody else could have the rest.
+        """
+        memory = Memory(directory, end=self._end, stored=stored)
+        if recovers and memory.lost is not None and len(self._voters.latest.ids) != 1:
+            self.damaged_to = max(memory.lost, self.damaged_to or memory.lost)
+            self._promise.write(self.damaged_to)
+        if memory.election is not None and memory.election != stored:
+            self._election.write(memory.election, version=self._kraft_versions.latest)
+        memory.begin()
+        return memory
 
 
 def _from(start: Offset, changes: list[tuple[Offset, T]]) -> list[tuple[Offset, T]]:

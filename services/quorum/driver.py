@@ -372,6 +372,8 @@ class QuorumDriver:
             self.recorder.refused(why)
         for what in ready.misconfigured:
             self.recorder.misconfigured(what)
+        for what in ready.forgetful:
+            self.recorder.forgetful(what)
         for node_id in ready.denied:
             self.recorder.denied(node_id)
         for transition in ready.transitions:

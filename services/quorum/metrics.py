@@ -99,6 +99,13 @@ ROWS: Final = (
         read=one(lambda node: node.disk.size),
     ),
     Row[MeasuredNode](
+        name="kraft.quorum.log.free_space",
+        kind="gauge",
+        unit="By",
+        help="Free space of the file system that the log is on; `metadata.log.min.free.bytes` is compared with it.",
+        read=one(lambda node: node.disk.free_bytes),
+    ),
+    Row[MeasuredNode](
         name="kraft.quorum.voters",
         kind="gauge",
         unit="{node}",

@@ -2,7 +2,8 @@
 
 A node is ready once it leads and has committed a record of its epoch, or once it follows a leader and its log has all
 that the leader says is committed. It stops being ready when the last such moment lies further back than the lag that is
-allowed. A node that joins by itself (KIP-1186) is ready only as a voter: before that no commit counts it.
+allowed, or its disk has little room. A node that joins by itself (KIP-1186) is ready only as a voter: before that no
+commit counts it.
 
 So a rollout that waits for readiness takes the next node only when this one counts again, and an eviction budget does
 not count a node that is behind. Nothing that the quorum needs depends on readiness: nodes find each other without it.
@@ -18,6 +19,7 @@ from quorate.raft.roles import Follower, Leader
 from quorate.runtime.clock import Clock
 from quorate.runtime.logs import logger
 from quorate.runtime.server import Server
+from services.quorum.room import Room
 
 log = logger(__name__)
 
@@ -27,23 +29,27 @@ LOOK_AGAIN_S: Final = 0.1
 class Readiness:
     """Looks at the core, and tells the server's health service.
 
+    Without `room` the disk is not looked at.
+
     `lag_max_ms` is how long ago (ms) the log may last have had all that was committed. `joins` is the setting
     `controller.quorum.auto.join.enable`.
     """
 
-    def __init__(self, core: Raft, clock: Clock, *, lag_max_ms: int, joins: bool) -> None:
+    def __init__(self, core: Raft, clock: Clock, *, lag_max_ms: int, joins: bool, room: Room | None = None) -> None:
         self._core = core
+        self._room = room
         self._clock = clock
         self._lag_max_ms = lag_max_ms
         self._joins = joins
         self._caught_up_at_ms: int | None = None
 
     def is_ready(self) -> bool:
-        """Returns whether the log had all that was committed at most `lag_max_ms` ago."""
+        """Returns whether the log had all that was committed at most `lag_max_ms` ago, and there is room for more."""
         now_ms = self._clock.monotonic_ms()
         if is_caught_up(self._core, joins=self._joins):
             self._caught_up_at_ms = now_ms
-        return self._caught_up_at_ms is not None and now_ms - self._caught_up_at_ms <= self._lag_max_ms
+        is_near = self._caught_up_at_ms is not None and now_ms - self._caught_up_at_ms <= self._lag_max_ms
+        return is_near and (self._room is None or self._room.is_enough())
 
     async def run(self, server: Server) -> None:
         """Looks again and again until cancelled."""

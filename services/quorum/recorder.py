@@ -32,6 +32,7 @@ class Recorder:
         self._flush_ns = 0
         self._refused = ""
         self._misconfigured = RepeatFilter()
+        self._forgetful = RepeatFilter()
         self._denied: set[NodeId] = set()
 
     def carried_out(self, ready: Ready, role: Role) -> None:
@@ -59,6 +60,11 @@ class Recorder:
         """Logs a refused request whose sender has wrong settings or a wrong id."""
         if self._misconfigured.passes(what := shortened(what, REASON_BYTES_MAX), self.now_ns() / 1e9):
             log.warning("refused a request: its sender's settings or ids are wrong", reason=what)
+
+    def forgetful(self, what: str) -> None:
+        """Logs a voter that lacks records which it had acknowledged to this leader."""
+        if self._forgetful.passes(what, self.now_ns() / 1e9):
+            log.warning("a voter fetches from below what it has acknowledged", reason=what)
 
     def denied(self, node_id: NodeId) -> None:
         """Counts a request that a peer did not authorize; logged once for each peer."""

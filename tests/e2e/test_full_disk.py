@@ -29,6 +29,7 @@ pytestmark = [
 
 VICTIM: Final = 1
 DISK_BYTES: Final = 8 << 20
+LEAST_BYTES: Final = 2 << 20
 CHUNK: Final = bytes(64 << 10)
 
 
@@ -48,8 +49,9 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
     directory = tmp_path_factory.mktemp("cluster")
     disk = make_plan(directory).log_dir(VICTIM)
     disk.mkdir(parents=True)
+    settings = {"metadata.log.min.free.bytes": str(LEAST_BYTES)}
     with mounted(disk):
-        async with control_plane(directory) as running:
+        async with control_plane(directory, quorum_settings={VICTIM: settings}) as running:
             yield running
 
 
@@ -137,6 +139,7 @@ async def test_a_disk_that_is_nearly_full_takes_no_more_and_goes_on_when_there_i
 
     assert (True, pid) == (cluster.running.is_up(victim), cluster.running.pid(victim))
     assert [] == log.lines("Traceback", "unexpected error", "fatal: ")
+    assert log.lines("little room on the disk of the log")
     if role == "Leader":
         assert writer.failed["KAFKA_STORAGE_ERROR"]
     await check(cluster, writer)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pytest
 
+from quorate.raft import Ready
+from tests.raft.cluster import Node
 from tests.raft.scenario import Script
 
 STORY = """
@@ -41,3 +43,21 @@ def test_what_is_committed_outlives_a_disk_that_knows_of_its_loss(word: str, out
     assert (outcome == "kept") == ("e1 b" in logs[0]), logs
     script.run("recovering")
     assert ["recovering: none"] == script.take_output()
+
+
+TOLD = "voter 2 fetches from offset 1; it has acknowledged everything below offset 3 in epoch 1"
+
+
+@pytest.mark.parametrize(("rot", "expected"), [("rot 2 1", [TOLD]), ("rot 2 1 unnoticed", [TOLD]), ("", [])])
+def test_a_leader_tells_of_a_voter_that_has_lost_what_it_acknowledged(rot: str, expected: list[str]) -> None:
+    """Also where the voter itself does not know it: its whole directory was put back from an older copy."""
+    told: list[str] = []
+
+    def note(node: Node, ready: Ready) -> None:
+        told.extend(ready.forgetful)
+
+    script = Script(judge=note)
+    for command in ("led voters=1,2,3", "append 1 a", "append 1 b", "crash 2", rot, "restart 2", "advance 3000"):
+        script.run(command)
+
+    assert expected == [each.partition(", and is counted")[0] for each in told]

@@ -58,14 +58,20 @@ class WatchedDisk(Disk):
     def abandon(self) -> None:
         """Closes the files of a process that is gone; it may have been at closing them."""
         self.log.abandon()
+        self._memory.abandon()
         self._checkpoints.close()
+
+    def end_at(self, offset: Offset) -> OffsetAndEpoch:
+        """How far it is told others, where its core takes everything below `offset` for flushed."""
+        offset = min(offset, self.durable)
+        if offset <= self.log.start:
+            return self.log.epochs.floor
+        return OffsetAndEpoch(epoch=self.log.epochs.epoch_at(offset - 1), offset=offset)
 
     @property
     def last(self) -> OffsetAndEpoch:
         """How far it is durable what this node has: in its log, or by the checkpoint with which that begins."""
-        if self.durable <= self.log.start:
-            return self.log.epochs.floor
-        return OffsetAndEpoch(epoch=self.log.epochs.epoch_at(self.durable - 1), offset=self.durable)
+        return self.end_at(self.durable)
 
 
 class VirtualFlusher(Flusher):
@@ -124,6 +130,12 @@ def copy_of(directory: Path, target: Path, random: Random, *, durable: Offset | 
     torn = data[:cut] + (bytes(len(data) - cut) if random.randrange(3) == 0 else b"")
     path.write_bytes(torn)
     return f"lost {len(data) - cut} of {len(data)} bytes of {path.name}, {len(data) - kept} unflushed"
+
+
+def put_back(older: Path, directory: Path) -> None:
+    """The partition directory of another directory takes the place of this one's; what is beside that stays."""
+    shutil.rmtree(directory / PARTITION_DIRECTORY)
+    shutil.copytree(older / PARTITION_DIRECTORY, directory / PARTITION_DIRECTORY)
 
 
 def _sound(data: bytes) -> list[tuple[int, BatchHeader]]:

@@ -26,6 +26,7 @@ from quorate.raft.voters import Voter, VoterSet
 from quorate.records import VotersRecord
 from quorate.storage import snapshots
 from quorate.storage.disk_log import Flush
+from quorate.storage.last_known import LastKnownFile
 from quorate.storage.salvage import PromiseFile
 from quorate.storage.segment import Segment
 from quorate.wire.batch import read_header
@@ -175,6 +176,11 @@ def _looks_for_silence_only_when_told(patch: Patch) -> None:
 
 def _forgets_its_promise(patch: Patch) -> None:
     patch.setattr(PromiseFile, "read", lambda self: None)
+
+
+def _knows_nothing_of_before(patch: Patch) -> None:
+    """As it was: an older copy of the partition directory is taken for what was left."""
+    patch.setattr(LastKnownFile, "read", lambda self: None)
 
 
 def _votes_all_the_same(patch: Patch) -> None:
@@ -338,6 +344,7 @@ MUTANTS: Final = (
     Mutant("D45", "a controller that says nothing is waited for", _waits_for_a_hung_controller),
     Mutant("D46", "silence is seen only when something is heard", _looks_for_silence_only_when_told),
     Mutant("D13", "what damage took is not kept in mind", _forgets_its_promise),
+    Mutant("D51", "what comes back as an older copy is taken for what was left", _knows_nothing_of_before),
     Mutant("D14", "a snapshot is taken at whatever offset", _takes_any_snapshot),
     Mutant("D15", "what damage took is known, and the node votes all the same", _votes_all_the_same),
     Mutant("D18", "deadlines go by the time of day", _goes_by_the_time_of_day),

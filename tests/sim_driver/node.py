@@ -27,6 +27,7 @@ from quorate.raft.voters import ListenerEndpoint as RaftEndpoint
 from quorate.raft.voters import Voter as RaftVoter
 from quorate.raft.voters import VoterSet
 from quorate.runtime.telemetry import OFF
+from quorate.storage.meta_properties import MetaProperties, write_meta_properties
 from quorate.storage.names import BOOTSTRAP_ID, PARTITION_DIRECTORY
 from services.quorum.checkpoints import CheckpointVoters, StateSnapshot
 from services.quorum.cleaner import Cleaner
@@ -39,7 +40,16 @@ from services.quorum.recorder import Recorder
 from services.quorum.servicer import PeerServicer, RaftClientService
 from services.quorum.tracing import AppendTracer
 from tests.sim_driver.clock import WALL_MS, NodeClock
-from tests.sim_driver.disk import SEGMENT_BYTES, SEGMENT_MS, Injected, VirtualFlusher, WatchedDisk, copy_of, damage
+from tests.sim_driver.disk import (
+    SEGMENT_BYTES,
+    SEGMENT_MS,
+    Injected,
+    VirtualFlusher,
+    WatchedDisk,
+    copy_of,
+    damage,
+    put_back,
+)
 from tests.sim_driver.loop import Killed, Life, context_of
 from tests.sim_driver.states import state_at
 from tests.sim_driver.wire import Server
@@ -54,8 +64,11 @@ RELEASE_MS: Final = 2_000
 ABSENCE_MS: Final = 1_000
 PRESENCE_MS: Final = 5_000
 CREATE_SNAPSHOT: Final = "/kraft.service.RaftClient/CreateSnapshot"
+NOTHING: Final = OffsetAndEpoch(epoch=0, offset=0)
 CLEANS_EVERY: Final = 8
 """Fetches; besides its own interval."""
+OLDER_MAX: Final = 5
+"""An older copy is of one of so many lives before."""
 
 
 class Watched(Recorder):
@@ -91,8 +104,12 @@ class Node:
         self.promised: OffsetAndEpoch | None = None
         self.is_damaged = False
         """Until it has come again as far as it thinks it was, which may be further than it had promised."""
-        self.durable: OffsetAndEpoch = OffsetAndEpoch(epoch=0, offset=0)
+        self.durable = NOTHING
         """Of the life before, while there is none."""
+        self._acknowledged = NOTHING
+        """How far it had told others, or itself, that its log is flushed."""
+        self._homes: list[Path] = []
+        """The directories of earlier lives with this disk, each as it was left."""
         self.wiped_at: OffsetAndEpoch | None = None
         """How far its earlier disk was durable, while that is lost and this id does not vote again."""
         self._world = world
@@ -189,6 +206,8 @@ class Node:
 
     def _opened(self, static: VoterSet) -> WatchedDisk:
         self._home.mkdir(exist_ok=True)
+        meta = MetaProperties(cluster_id=CLUSTER_ID, node_id=self.id, directory_id=self.key.directory_id)
+        write_meta_properties(self._home, meta)
         disk = WatchedDisk(
             self._home,
             static=static,
@@ -330,6 +349,8 @@ class Node:
         durable = self.disk.durable if self.disk is not None and is_power_cut else None
         if self.disk is not None:
             self.durable = self.disk.last
+            if self.driver is not None:
+                self._acknowledged = self.disk.end_at(self.driver.core.log.flushed)
             world.clean_count += self.disk.clean_count
         self.life, self.fuse, self._stopping = None, 0, None
         if self.driver is not None:
@@ -337,6 +358,7 @@ class Node:
         self.disk, self.driver, self.flusher = None, None, None
         home = self._home.with_name(f"{self.id}-{self.life_count}")
         lost = copy_of(self._home, home, self._random, durable=durable)
+        self._homes.append(self._home)
         self._home = home
         if lost:
             world.fired("S-15")
@@ -357,18 +379,28 @@ class Node:
         """While it is down: spoil its log. What it has promised is kept in mind by the checker."""
         if self.life is not None:
             return False
-        row, found = damage(self._home, self._random)
+        row, found, promised = self._put_back() or (*damage(self._home, self._random), self.durable)
         if row:
-            self.promised, self.is_damaged = self.durable, True
-            self._world.note(self.id, "damaged", found, "promised", self.durable)
+            self.promised, self.is_damaged = promised, True
+            self._world.note(self.id, "damaged", found, "promised", promised)
             self._world.fired(row)
         return bool(row)
+
+    def _put_back(self) -> tuple[str, str, OffsetAndEpoch] | None:
+        """Now and then: an older copy of its partition directory comes back, with an older log, epoch and vote."""
+        older = [each for each in self._homes[-OLDER_MAX:] if (each / PARTITION_DIRECTORY).is_dir()]
+        if not older or self._chores.randrange(3):
+            return None
+        home = self._chores.choice(older)
+        put_back(home, self._home)
+        return "S-21 older", f"older copy {home.name}", self._acknowledged
 
     def wipe(self) -> None:
         """While it is down: another, empty disk takes the place of its own, under another directory id."""
         assert self.life is None, self.id
         shutil.rmtree(self._home)
-        self.wiped_at, self.durable = self.durable, OffsetAndEpoch(epoch=0, offset=0)
+        self.wiped_at, self.durable, self._acknowledged = self.durable, NOTHING, NOTHING
+        self._homes.clear()
         self.key = ReplicaKey(self.id, Uuid(self._random.randbytes(16)))
         self._world.note(self.id, "is wiped", self.wiped_at)
 

@@ -21,9 +21,11 @@ from quorate.storage.names import (
     DURABLE_MARK,
     ELECTION_MARK,
     INDEX,
+    LAST_KNOWN,
     LEADER_EPOCHS,
     LOG,
     META_PROPERTIES,
+    OWNER,
     PARTITION_DIRECTORY,
     PARTITION_METADATA,
     PROMISE,
@@ -62,7 +64,7 @@ class FileKind(Enum):
 
 _OFFSET: Final = re.compile(r"[0-9]{1,20}")
 _BY_SUFFIX: Final = {kind.value: kind for kind in FileKind if kind.value.startswith(".")}
-_OURS: Final = frozenset({DURABLE_MARK, ELECTION_MARK, PROMISE})
+_OURS: Final = frozenset({DURABLE_MARK, ELECTION_MARK, LAST_KNOWN, OWNER, PROMISE})
 _BY_NAME: Final = {kind.value: kind for kind in FileKind if not kind.value.startswith(".")}
 
 _SPECIAL: Final = {

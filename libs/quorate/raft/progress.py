@@ -63,6 +63,22 @@ def _list(turn: StepContext, role: Leader, key: ReplicaKey) -> None:
         role.replicas[key] = Progress()
 
 
+def compare_with_acknowledged(turn: StepContext, role: Leader, key: ReplicaKey, fetch_offset: Offset) -> None:
+    """Tells of a voter that fetches from below what it has acknowledged to this leader: it had flushed that.
+
+    A majority may have been counted with it (I-18). Its disk was put back, cleared or damaged; Raft cannot repair that,
+    as it takes a flushed record for kept. A Fetch that was overtaken on its way looks the same. What was acknowledged
+    to an earlier leader is not known.
+    """
+    progress = role.replicas.get(key)
+    if progress is None or progress.leo is None or fetch_offset >= progress.leo or not turn.voters.has(key):
+        return
+    turn.effects.forgetful.append(
+        f"voter {key} fetches from offset {fetch_offset}; it has acknowledged everything below offset {progress.leo}"
+        f" in epoch {role.epoch}, and is counted for it"
+    )
+
+
 def take_fetch_offset(turn: StepContext, role: Leader, key: ReplicaKey, fetch_offset: Offset) -> None:
     """Records a valid fetch: `key` has flushed all records below `fetch_offset`, and they equal the leader's.
 

@@ -103,6 +103,8 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     """Peers' answers that were ignored because they break a rule, each as text for the log."""
     misconfigured: tuple[str, ...] = ()
     """Requests that were refused because their sender is misconfigured, each as text for the log."""
+    forgetful: tuple[str, ...] = ()
+    """Voters that fetch from below what they had acknowledged to this leader, each as text for the log."""
     denied: tuple[NodeId, ...] = ()
     """The peers that answered CLUSTER_AUTHORIZATION_FAILED, one entry for each answer."""
 
@@ -127,6 +129,7 @@ class Effects(msgspec.Struct, kw_only=True):
     transitions: list[RoleTransition] = []
     refused: list[str] = []
     misconfigured: list[str] = []
+    forgetful: list[str] = []
     denied: list[NodeId] = []
 
     def drop_fetches(self) -> None:
@@ -156,6 +159,7 @@ class Effects(msgspec.Struct, kw_only=True):
             transitions=tuple(self.transitions),
             refused=tuple(self.refused),
             misconfigured=tuple(self.misconfigured),
+            forgetful=tuple(self.forgetful),
             denied=tuple(self.denied),
         )
 

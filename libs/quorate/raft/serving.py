@@ -20,6 +20,7 @@ def serve_fetch(turn: StepContext, role: Leader, request: FetchRequest) -> None:
     """
     key = progress.tracked_key(turn, request.replica)
     progress.record_fetch(turn, role, key)
+    progress.compare_with_acknowledged(turn, role, key, request.fetch_offset)
     misfit = _misfit(turn, role, request)
     if misfit is not None:
         turn.answer(request, misfit)

@@ -7,6 +7,7 @@ disk_log         the log over its segments: append, flush, read, truncate
 recovery         recovery scan at start: distinguishes a torn tail from damage
 salvage          log salvage: puts damaged bytes aside that other nodes still have
 durable_mark     the offset up to which the log is known to be flushed
+last_known       the last flushed end, epoch and vote, outside of the partition directory; whose directory that is
 epochs_file      leader-epoch-checkpoint
 snapshots        checkpoints, written to a temporary file and renamed (KIP-630)
 bootstrap        the bootstrap records of a new cluster

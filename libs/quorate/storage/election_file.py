@@ -16,8 +16,8 @@ from crc32c import crc32c
 
 from quorate.errors import Corrupt
 from quorate.nouns import EPOCHS_END, NOBODY, ZERO_UUID, Epoch, NodeId, ReplicaKey, parse_uuid, uuid_text
-from quorate.storage.files import replace_whole
-from quorate.storage.names import ELECTION_MARK, QUORUM_STATE
+from quorate.storage.files import replace_whole, sync_directory
+from quorate.storage.names import ELECTION_MARK, LAST_KNOWN, QUORUM_STATE
 
 _SUM: Final = b"crc32c "
 _RESET: Final = "no other can follow it. Stop every voter, and go on in another epoch by `quorate storage reset-epoch`"
@@ -67,6 +67,9 @@ class ElectionFile:
         changed: dict[str, Any] = {"leaderId": NOBODY, "leaderEpoch": epoch, "votedId": NOBODY}
         if "votedDirectoryId" in state:
             changed["votedDirectoryId"] = uuid_text(ZERO_UUID)
+        directory = self.path.parent.parent
+        (directory / LAST_KNOWN).unlink(missing_ok=True)  # the later epoch in it would count at the next start
+        sync_directory(directory)
         self._write({**state, **changed})
 
     def _state(self) -> dict[str, Any] | None:

@@ -88,10 +88,15 @@ def read_at(descriptor: int, size: int, position: int, *, path: Path) -> bytes:
         raise Corrupt(f"the disk does not give it back: {error}", path=path, position=position) from error
 
 
+def free_bytes(directory: Path) -> int:
+    """Returns the free bytes of the file system for ordinary users."""
+    disk = os.statvfs(directory)
+    return disk.f_bavail * disk.f_frsize
+
+
 def room_for(size: int, directory: Path) -> int:
     """Returns the free bytes of the file system for ordinary users. Raises NoSpace if they are fewer than `size`."""
-    disk = os.statvfs(directory)
-    room = disk.f_bavail * disk.f_frsize
+    room = free_bytes(directory)
     if size > room:
         raise NoSpace(
             errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {size} bytes are wanted, {room} left", str(directory)

@@ -38,6 +38,11 @@ PROMISE: Final = "quorate-promised-end"
 ELECTION_MARK: Final = "quorate-election-written"
 """The file that shows that a quorum-state was written, so that a missing one is detected. A JVM ignores it."""
 
+LAST_KNOWN: Final = "quorate-last-known"
+"""The file beside the partition directory with the last end, epoch and vote of the node. A JVM ignores it."""
+OWNER: Final = "quorate-owner"
+"""The file in the partition directory that names its node and directory id. A JVM ignores it."""
+
 _SEGMENT: Final = re.compile(r"(\d{20})\.log")
 _CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 

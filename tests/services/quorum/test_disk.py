@@ -37,7 +37,9 @@ from services.quorum.batches import control_batch_of, voters_record
 from services.quorum.checkpoints import CheckpointVoters, StateSnapshot
 from services.quorum.disk import Disk
 from services.quorum.driver import QuorumDriver
+from services.quorum.room import LITTLE_ROOM, Room
 from services.quorum.snapshot_upload import take_snapshot
+from tests.services.clocks import MovedClock
 from tests.services.nodes import RECORD, open_disk, sole_leader, write
 from tests.storage.logs import batch, failpoint, partition, write_log
 
@@ -337,6 +339,32 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("takes root to mount a file system")
     yield tmp_path
     subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+
+
+async def test_little_room_is_told_before_appends_are_refused_and_once_a_minute(
+    small_disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    clock = MovedClock()
+
+    def look(at_ms: int) -> bool:
+        clock.now_ms = at_ms
+        return room.is_enough()
+
+    async with sole_leader(small_disk) as driver:
+        room = Room(driver.disk, clock, least_bytes=3 << 20)
+        ballast = small_disk / "ballast"
+        found = [look(0)]
+        ballast.write_bytes(bytes(2 << 20))
+        found += [look(at_ms) for at_ms in (999, 1_000, 2_000, 60_000, 61_000)]
+        refused = driver.append(driver.core.role.epoch, driver.core.log.leo, [[RECORD]]).error
+        ballast.unlink()
+        found.append(look(62_000))
+
+    assert [True, True, False, False, False, False, True] == found
+    assert ErrorCode.NONE == refused
+    told = [each.getMessage() for each in caplog.records if "on the disk of the log" in each.getMessage()]
+    assert [LITTLE_ROOM, LITTLE_ROOM, "there is room on the disk of the log again"] == told
 
 
 async def test_a_file_system_that_fills_up_and_is_emptied_again(small_disk: Path) -> None:

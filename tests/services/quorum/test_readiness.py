@@ -13,6 +13,7 @@ from quorate.raft.core import Raft
 from quorate.raft.messages import FetchRequest, FetchResponse
 from quorate.raft.roles import Follower
 from services.quorum.readiness import Readiness, is_caught_up
+from services.quorum.room import Room
 from tests.services.clocks import MovedClock
 from tests.services.nodes import open_disk, sole_leader
 
@@ -72,3 +73,14 @@ def test_a_node_stays_ready_for_the_lag_that_is_allowed_and_no_longer(tmp_path: 
         found.append(readiness.is_ready())
 
     assert [True, True, False] == found
+
+
+@pytest.mark.parametrize(("least_bytes", "expected"), [(0, True), (1 << 62, False)])
+def test_a_node_with_too_little_room_is_not_ready(tmp_path: Path, least_bytes: int, expected: bool) -> None:
+    clock = MovedClock()
+    core = follower(tmp_path, high_watermark=0)
+    disk = open_disk(tmp_path)
+    room = Room(disk, clock, least_bytes=least_bytes)
+
+    assert expected is Readiness(core, clock, lag_max_ms=LAG_MAX_MS, joins=False, room=room).is_ready()
+    disk.close()
