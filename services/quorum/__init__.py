@@ -3,6 +3,7 @@
 driver, flusher                          the event loop around the Raft core; the thread that waits for fsync
 disk, checkpoints, batches               storage in the core's types
 last_known, room                         whether the directory is as the node left it; whether the disk has room
+feature_levels                           warns of feature levels in the log that this release does not know
 servicer, membership, translate          the gRPC servicers, and the conversion of Kafka's messages
 peers, endpoints, listeners              the client of other nodes, their addresses, and what is spoken there
 reachability                             warns of peers that are not reached, and of an own entry that leads elsewhere

@@ -205,6 +205,7 @@ def _open(config: QuorumConfig, static: VoterSet) -> Disk:
         log.warning("put a damaged checkpoint aside", reason=str(damage))
     for each in disk.salvaged:
         log.warning("put damage aside", reason=str(each.damage), kept=[str(path) for path in each.aside])
+    disk.levels.warn()
     for doubt in disk.doubts:
         log.warning("the directory is not as this node left it", reason=doubt)
     if disk.damaged_to is not None:

@@ -72,6 +72,12 @@ class Checkpoints:
         """Yields the data records of a checkpoint, encoded. Raises Corrupt."""
         return self._readers[snapshot].values()
 
+    def values_at(self, offset: Offset) -> Iterator[bytes]:
+        """Yields the data records of the checkpoint at `offset`; nothing if there is none. Raises Corrupt."""
+        for key, reader in self._readers.items():
+            if key.offset == offset:
+                yield from reader.values()
+
     def last_timestamp_ms(self, snapshot: OffsetAndEpoch) -> int:
         """Returns the append time of the last record in a checkpoint, from its header, in ms since 1970."""
         _, value = next(self._readers[snapshot].control_records())

@@ -26,6 +26,7 @@ from quorate.storage.snapshots import SnapshotReader, remove_leftovers
 from quorate.wire.batch import BatchHeader, batches
 from services.quorum.batches import kraft_version_of, voters_of
 from services.quorum.checkpoints import Checkpoints, CheckpointVoters, Retired, StateSnapshot
+from services.quorum.feature_levels import FeatureLevels
 from services.quorum.last_known import Memory
 
 __all__ = ["CheckpointVoters", "Disk"]
@@ -75,6 +76,9 @@ class Disk:
         # A salvaged log may end before the checkpoint at which the log restarts, and that one has later voters.
         self._voters = History(static if base.voters is None else base.voters, _from(self.log.start, seen.voters))
         self._kraft_versions = History(base.kraft_version or 0, _from(self.log.start, seen.versions))
+        self.levels = seen.levels
+        if self.log.start:
+            self.levels.begin_with(self._checkpoints.values_at(self.log.start))
         self.damaged_to = self._promise.read()
         self._keep_promise()
         self._memory = self._remembered(directory, stored, recovers=recovers)
@@ -110,6 +114,8 @@ class Disk:
     def append(self, data: bytes) -> None:
         """Appends one batch at the log's end, without a flush."""
         self.log.append(data)
+        if self.levels.note(data):
+            self.levels.warn()
 
     def begin_flush(self) -> Flush | None:
         """Begins a flush of the appended batches, which the caller waits for and ends; None if all is flushed."""
@@ -164,6 +170,7 @@ class Disk:
         self._memory.shorten(snapshot)
         self.log.restart_at(snapshot)
         self._memory.note_end(snapshot)
+        self.levels.restart_with(self._checkpoints.values(snapshot))
         self._checkpoints.retire_before(snapshot.offset).remove()
         self._keep_promise()
 
@@ -289,16 +296,18 @@ def _from(start: Offset, changes: list[tuple[Offset, T]]) -> list[tuple[Offset, 
 
 @dataclass(slots=True)
 class _Seen:
-    """Voter sets, kraft.versions and SCRAM records in the log, by offset, collected by the recovery scan."""
+    """Voter sets, kraft.versions and SCRAM records in the log, by offset, and feature levels, of the recovery scan."""
 
     voters: list[tuple[Offset, VoterSet]] = field(default_factory=list)
     versions: list[tuple[Offset, int]] = field(default_factory=list)
     scram: ScramHistory = field(default_factory=ScramHistory)
+    levels: FeatureLevels = field(default_factory=FeatureLevels)
 
     def note(self, header: BatchHeader, data: bytes) -> None:
-        """Collects the voter, kraft.version and SCRAM records of one batch. Raises Corrupt."""
+        """Collects what one batch has of these. Raises Corrupt."""
         if not header.is_control:
             self.scram.note(header, data)
+            self.levels.note(data, header)
             return
         if (voters := voters_of(data, 0, header)) is not None:
             self.voters.append((header.base_offset, voters))
