@@ -168,10 +168,12 @@ class _Asked:
 
     @staticmethod
     def of(config: ControllerConfig, telemetry: Telemetry, transport: Transport) -> _Asked:
-        heartbeat = [str(config.heartbeat)] if config.heartbeat else []
+        heartbeats = [str(each) for each in config.heartbeats]
         return _Asked(
             Client([str(placer) for placer in config.placers], PlacerStub, telemetry=telemetry, transport=transport),
-            SessionLookup(Client(heartbeat, HeartbeatStub, transport=transport) if heartbeat else None),
+            SessionLookup(
+                Client(heartbeats, HeartbeatStub, transport=transport) if heartbeats else None, count=len(heartbeats)
+            ),
         )
 
     async def close(self) -> None:

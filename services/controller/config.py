@@ -52,11 +52,11 @@ class ControllerConfig(NodeSettings):
     placers: tuple[Endpoint, ...] = setting(
         "placer.endpoints", list_of(endpoint()), "Placers; the first that answers is asked."
     )
-    heartbeat: Endpoint | None = setting(
+    heartbeats: tuple[Endpoint, ...] = setting(
         "heartbeat.endpoint",
-        optional(endpoint()),
-        "The heartbeat service, for whose session is valid when another process registers under the same broker id.",
-        default=None,
+        list_of(endpoint(), low=0),
+        "Heartbeat services, one of which counts: it says whose session is valid when a process registers as a broker.",
+        default=(),
     )
     metadata_log_dir: Path = setting(
         "metadata.log.dir", path(), "The formatted directory, for its bootstrap records and its meta.properties."

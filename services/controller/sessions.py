@@ -20,8 +20,10 @@ DEADLINE_MS: Final = 1_000
 class SessionLookup:
     """Queries broker sessions at the heartbeat service; without such a service no session is known."""
 
-    def __init__(self, heartbeat: Client[HeartbeatStub] | None) -> None:
+    def __init__(self, heartbeat: Client[HeartbeatStub] | None, *, count: int = 1) -> None:
+        """`count` is the number of services that `heartbeat` may ask; one counts, and the others refuse."""
         self._heartbeat = heartbeat
+        self._count = count
 
     async def valid_epoch(self, broker_id: NodeId | None) -> Epoch | None:
         """Returns the broker epoch of the broker's valid session; None without one, or if the service does not answer.
@@ -32,14 +34,20 @@ class SessionLookup:
         if self._heartbeat is None or broker_id is None:
             return None
         request = DescribeSessionsRequest(broker_ids=[broker_id])
-        try:
-            found = await self._heartbeat.call(
-                lambda stub: stub.DescribeSessions, request, deadline_ms=DEADLINE_MS, retry=lambda error: False
-            )
-        except ApiError as error:
-            log.warning("the session of a broker is not known", broker=broker_id, reason=str(error))
-            return None
-        return next((session.broker_epoch for session in found.sessions if session.valid), None)
+        for left in reversed(range(self._count)):
+            try:
+                found = await self._heartbeat.call(
+                    lambda stub: stub.DescribeSessions,
+                    request,
+                    deadline_ms=DEADLINE_MS // self._count,
+                    retry=lambda error: False,  # the next call is to the next service
+                )
+            except ApiError as error:
+                if not left:
+                    log.warning("the session of a broker is not known", broker=broker_id, reason=str(error))
+                continue
+            return next((session.broker_epoch for session in found.sessions if session.valid), None)
+        return None
 
     async def close(self) -> None:
         """Closes the connection to the heartbeat service."""

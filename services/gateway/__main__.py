@@ -28,6 +28,7 @@ from services.gateway.apis import SERVED, Backend
 from services.gateway.config import GatewayConfig
 from services.gateway.guard import ClusterActionGuard
 from services.gateway.handler import Gateway
+from services.gateway.heartbeats import HeartbeatServices
 from services.gateway.listener_tls import watch_files
 from services.gateway.metrics import watch
 from services.gateway.readiness import follow
@@ -67,19 +68,23 @@ async def _gateway(config: GatewayConfig, telemetry: Telemetry, transport: Trans
     addresses = {
         Backend.QUORUM: config.quorum,
         Backend.CONTROLLER: config.controller,
-        Backend.HEARTBEAT: config.heartbeat,
     }
-    channels = {
-        backend: MultiplexedChannel(open_channel(str(address), transport)) for backend, address in addresses.items()
-    }
+    channels = {backend: _channel(address, transport) for backend, address in addresses.items()}
+    of_heartbeats = [_channel(address, transport) for address in config.heartbeats]
     try:
         stubs = {backend: backend.stub(each) for backend, each in channels.items()}
+        stubs[Backend.HEARTBEAT] = HeartbeatServices([Backend.HEARTBEAT.stub(each) for each in of_heartbeats])
         guard = ClusterActionGuard(stubs[Backend.CONTROLLER], config.super_users) if config.authorizer else None
         at = {backend: str(address) for backend, address in addresses.items()}
+        at[Backend.HEARTBEAT] = ",".join(map(str, config.heartbeats))
         yield Gateway(stubs, config.gateways_at, telemetry, guard, node_ids_of(config.node_rules), at)
     finally:
-        for channel in channels.values():
+        for channel in (*channels.values(), *of_heartbeats):
             await channel.close()
+
+
+def _channel(address: Endpoint, transport: Transport) -> MultiplexedChannel:
+    return MultiplexedChannel(open_channel(str(address), transport))
 
 
 def _transport(config: GatewayConfig) -> Transport:

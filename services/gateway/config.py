@@ -63,7 +63,9 @@ class GatewayConfig(StopSettings):
     )
     quorum: Endpoint = setting("quorum.endpoint", endpoint(), "The quorum node beside it.")
     controller: Endpoint = setting("controller.endpoint", endpoint(), "The controller beside it.")
-    heartbeat: Endpoint = setting("heartbeat.endpoint", endpoint(), "The heartbeat service.")
+    heartbeats: tuple[Endpoint, ...] = setting(
+        "heartbeat.endpoint", list_of(endpoint()), "The heartbeat services, of which one counts: each is tried in turn."
+    )
     gateways: tuple[NamedVoter, ...] = setting(
         "controller.quorum.voters",
         list_of(named_voter(), distinct=lambda each: (each.id, each.listener)),

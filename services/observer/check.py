@@ -40,6 +40,7 @@ from quorate.runtime.setting_types import (
     boolean,
     endpoint,
     integer,
+    list_of,
     milliseconds,
     text,
 )
@@ -65,7 +66,7 @@ class CheckConfig(ClientSettings):
     """Where the control plane is, and what is asked of it."""
 
     controller: Endpoint = setting("controller.endpoint", endpoint(), "The controllers.")
-    heartbeat: Endpoint = setting("heartbeat.endpoint", endpoint(), "The heartbeat service.")
+    heartbeats: tuple[Endpoint, ...] = setting("heartbeat.endpoint", list_of(endpoint()), "The heartbeat services.")
     observer: Endpoint = setting("observer.endpoint", endpoint(), "The observers: each address of the name is one.")
     cluster_id: str = setting("cluster.id", text(), "The cluster's id.")
     broker_id: NodeId = setting(
@@ -83,7 +84,7 @@ class Check:
         self._transport = transport
         self._telemetry = telemetry
         self._controllers = Client((str(config.controller),), ControllerStub, telemetry=telemetry, transport=transport)
-        self._heartbeats = Client((str(config.heartbeat),), HeartbeatStub, transport=transport)
+        self._heartbeats = Client([str(each) for each in config.heartbeats], HeartbeatStub, transport=transport)
         self._topic = f"check-{uuid_text(random_uuid())}"
         self._is_made = False
         self.step = "begin"

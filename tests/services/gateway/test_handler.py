@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -44,6 +44,7 @@ from quorate.wire.schema import FieldType, Layout, layout_of, struct_class
 from services.gateway.apis import FORWARDABLE, ROUTES, SERVED, Backend
 from services.gateway.features import ApiVersionsCache
 from services.gateway.handler import Gateway
+from services.gateway.heartbeats import HeartbeatServices
 from services.gateway.metrics import ROWS
 from services.gateway.older import answered_in, as_newest
 from services.gateway.refusals import refused
@@ -110,10 +111,15 @@ class Services:
 
 @asynccontextmanager
 async def gateway(
-    services: Services, client_id: str = "tool", listener: str = "KAFKA", user: str | None = None
+    services: Services,
+    client_id: str = "tool",
+    listener: str = "KAFKA",
+    user: str | None = None,
+    heartbeats: Sequence[Services] = (),
 ) -> AsyncIterator[Connection]:
     """A client's connection to a listener of a gateway before these services; a `user` logs in."""
-    made = Gateway(dict.fromkeys(Backend, services), GATEWAYS)
+    stubs: dict[Backend, Any] = dict.fromkeys(Backend, services)
+    made = Gateway(stubs | ({Backend.HEARTBEAT: HeartbeatServices(heartbeats)} if heartbeats else {}), GATEWAYS)
     await made.features.refresh()
     mechanisms = None if user is None else {"PLAIN": lambda: PlainServer(lambda *_: True)}
     listening = Listening(

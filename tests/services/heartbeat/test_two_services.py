@@ -15,6 +15,7 @@ from kraft.api.broker_heartbeat import BrokerHeartbeatRequest
 from kraft.service.controller_pb2 import BROKER_CONTROL_STATE_FENCED, ChangeBrokerStateRequest, ClaimSessionsRequest
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2 import DescribeSessionsRequest
+from kraft.service.heartbeat_pb2_grpc import HeartbeatStub, add_HeartbeatServicer_to_server
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server
 from quorate.controller.engine.engine import Engine
 from quorate.errors import ApiError, ErrorCode
@@ -31,6 +32,7 @@ from quorate.runtime.replica import Replica
 from quorate.runtime.server import Server
 from quorate.runtime.statuses import error_from_call
 from quorate.runtime.telemetry import OFF
+from services.controller.sessions import SessionLookup
 from services.heartbeat import driver as heartbeat_driver
 from services.heartbeat.driver import HeartbeatDriver
 from services.heartbeat.servicer import HeartbeatService
@@ -142,6 +144,22 @@ async def test_of_two_one_counts_and_no_broker_that_beats_at_either_is_fenced(
         with pytest.raises(ApiError, match=r"this heartbeat service \(b:1\) stands by; the one at a:1 counts") as told:
             await HeartbeatService(second).DescribeSessions(DescribeSessionsRequest(), None)
         assert ErrorCode.NOT_CONTROLLER is told.value.code
+
+
+async def test_a_controller_finds_the_session_at_the_one_that_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two(tmp_path, monkeypatch) as both, AsyncExitStack() as stack:
+        await both.pass_ms(STEP_MS)
+        addresses = []
+        for service in reversed(both.services):
+            server = Server()
+            server.add("kraft.service.Heartbeat", add_HeartbeatServicer_to_server, HeartbeatService(service))
+            addresses.append(await stack.enter_async_context(listening(server)))
+        lookup = SessionLookup(Client(addresses, HeartbeatStub), count=len(addresses))
+        stack.push_async_callback(lookup.close)
+
+        assert broker_epoch(1) == await lookup.valid_epoch(1)
 
 
 async def test_who_is_silent_at_both_is_fenced_by_the_one_that_counts(
