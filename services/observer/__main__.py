@@ -65,7 +65,8 @@ async def main(life: ServiceLife) -> None:
     guard = entry_guard_of(config, transport, replica, OPERATIONS)
     limits = ServerLimits(calls=config.call_limits, connection_age_max_ms=config.connection_age_max_ms or None)
     server = process.server(config, limits=limits, quiet=QUIET, guard=guard)
-    server.add("kraft.service.Observer", add_ObserverServicer_to_server, ObserverService(replica, store, guard))
+    service = ObserverService(replica, store, guard, state_url=config.state_database)
+    server.add("kraft.service.Observer", add_ObserverServicer_to_server, service)
     server.add(TRACE_SERVICE, trace_service_pb2_grpc.add_TraceServiceServicer_to_server, TraceServicer(store))
     if config.serves_log:
         assert isinstance(reader, LogReader), "ObserverConfig.problems"

@@ -98,7 +98,7 @@ class ObserverConfig(GuardedSettings):
             yield f"command.config = {self.command_config}: is for {kafka}, which is not given"
         if self.state_database is not None and not is_kept(self.state_database):
             yield "observer.state.database.url: in memory nothing is kept; it must be a file, or a server"
-        if self.state_database == self.database:
+        if self.state_database == self.database and self.database.startswith("sqlite"):
             yield "observer.state.database.url: must be another database than observer.database.url, of spans"
         try:
             _ = self.client_properties

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any, Final
 
 from kraft.api.describe_cluster_pb2 import DescribeClusterRequest, DescribeClusterResponse
@@ -12,6 +14,8 @@ from kraft.service.observer_pb2 import (
     GetTraceResponse,
     ListTracesRequest,
     ListTracesResponse,
+    QueryRequest,
+    QueryResponse,
 )
 from kraft.service.observer_pb2 import Span as SpanMessage
 from kraft.service.observer_pb2_grpc import ObserverServicer
@@ -25,6 +29,7 @@ from quorate.runtime.entry_guard import EntryGuard, rights_of
 from quorate.runtime.replica import Replica
 from quorate.traces import SpanData
 from quorate.wire.protobuf import to_protobuf, to_struct
+from services.observer.queries import Queries
 from services.observer.spans import SpanStore
 
 DESCRIBE_TOPICS: Final = "DescribeTopicPartitions"
@@ -38,8 +43,11 @@ TRACE_BYTES_MAX: Final = 3 << 20
 class ObserverService(ObserverServicer):
     """Serves `kraft.service.Observer`; each read has the applied offset in its trailing metadata (`kraft-offset`)."""
 
-    def __init__(self, replica: Replica, store: SpanStore, guard: EntryGuard | None = None) -> None:
-        """Without a `guard` everybody may read everything."""
+    def __init__(
+        self, replica: Replica, store: SpanStore, guard: EntryGuard | None = None, *, state_url: str | None = None
+    ) -> None:
+        """Without a `guard` everybody may read everything; `state_url` is that of the database of the state."""
+        self._queries = Queries(state_url)
         self._guard = guard
         self._replica = replica
         self._store = store
@@ -112,6 +120,15 @@ class ObserverService(ObserverServicer):
                 for trace in await self._store.traces(request.span_name, request.limit)
             ]
         )
+
+    async def Query(self, request: QueryRequest, context: Any) -> AsyncIterator[QueryResponse]:
+        """Answers a question in SQL from the database of the state, in parts.
+
+        Raises ApiError for what is wrong, would do more than read, or is beyond a cap; also between the parts.
+        """
+        async with aclosing(self._queries.answer(request.sql)) as parts:
+            async for part in parts:
+                yield part
 
     def _read(self, command: Command[Any], context: Any) -> Any:
         decision = command(self._replica.state, Moment(next_offset=self._replica.applied, now_ms=0))

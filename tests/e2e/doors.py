@@ -109,6 +109,7 @@ ROWS: Final[dict[str, str | tuple[str | ErrorCode, ...]]] = {
     "Observer/DescribeCluster": UNTOLD,
     "Observer/GetTrace": DENIED,
     "Observer/ListTraces": DENIED,
+    "Observer/Query": DENIED,
     "TraceService/Export": DENIED,
 }
 """How each RPC ends for somebody with a certificate and no right at all."""

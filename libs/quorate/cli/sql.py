@@ -12,7 +12,8 @@ from quorate.cli.image import columns
 from quorate.cli.offline import Offline
 from quorate.cli.printable import printable
 from quorate.doubles import Double, dumps
-from quorate.sql.database import Answer, Caps, Database, QueryRefused
+from quorate.sql.database import Database
+from quorate.sql.guarded import Answer, Caps, QueryRefused
 from quorate.sql.nouns import Image
 
 __all__ = ["ask"]

@@ -83,7 +83,7 @@ CALLS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
     "pipeline": {QUORUM: ("FindQuorum", "RelayFetchStream", "RelayFetchSnapshot")},
     "collector": {**_SPANS},
-    "reader": {OBSERVER: ("DescribeTopicPartitions", "DescribeCluster", "GetTrace", "ListTraces")},
+    "reader": {OBSERVER: ("DescribeTopicPartitions", "DescribeCluster", "GetTrace", "ListTraces", "Query")},
 }  # fmt: skip
 """By process, by service: the RPCs that it calls in its own name.
 

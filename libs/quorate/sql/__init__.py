@@ -8,5 +8,6 @@ tables             the same as SQLAlchemy's tables
 views              the questions that are asked again and again, as SQL
 following          follows a log, and says what each record has changed
 kept               a database that is kept at the state of a log; kept_tables, kept_schema, kept_writes
-database           a state in SQLite, and a query on it: read only, bounded
+guarded            queries on SQLite: read only, bounded
+database           a state in SQLite in memory, for a query on it
 """

@@ -1,73 +1,27 @@
-"""A state in a database of its own in memory (SQLite), and queries on it: read only by construction, and bounded.
+"""A state in a database of its own in memory (SQLite), and queries on it.
 
-SQLite asks an authorizer about each thing that a statement does: reading tables and calling functions are granted, all
-else is refused, so there is no way to another file. A statement is prepared before any row is there, which says what it
-reads; only these tables are filled.
+A statement is prepared before any row is there, which says what it reads; only these tables are filled.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from sqlalchemy import create_engine, insert
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.pool import StaticPool
 
+from quorate.sql.guarded import Answer, Caps, GuardedConnection
 from quorate.sql.nouns import NOUNS, Image, Value, rows
 from quorate.sql.tables import COLUMNS, METADATA, TABLES, described
 from quorate.sql.views import VIEWS
 
-__all__ = ["Answer", "Caps", "Database", "QueryRefused"]
+__all__ = ["Database"]
 
-_REFUSED: Final = {
-    sqlite3.SQLITE_INSERT: "a write to {}",
-    sqlite3.SQLITE_UPDATE: "a write to {}",
-    sqlite3.SQLITE_DELETE: "a write to {}",
-    sqlite3.SQLITE_ATTACH: "ATTACH",
-    sqlite3.SQLITE_PRAGMA: "PRAGMA {}",
-    sqlite3.SQLITE_TRANSACTION: "{}",
-}
-"""What a statement would do that is refused, by the number of the action."""
-GRANTED: Final = frozenset(
-    {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
-)
-FORBIDDEN_FUNCTIONS: Final = frozenset({"load_extension", "fts3_tokenizer", "edit", "readfile", "writefile"})
-"""Functions that reach outside the database, in builds of SQLite that have them."""
-VALUE_BYTES_MAX: Final = 16 << 20
-"""The longest text that a query may make, in bytes."""
-SQL_BYTES_MAX: Final = 100_000
-STEPS_BETWEEN_LOOKS: Final = 10_000
-"""Instructions of SQLite's machine between two looks at the clock: some tenths of a millisecond."""
-
-Row: TypeAlias = tuple[Any, ...]  # Any: what SQLite has as values: int, float, str, bytes, None
-
-
-class QueryRefused(Exception):
-    """Raised for a query that is wrong, would do more than read, or is beyond a cap; the message says which."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caps:
-    """What one query may take at most."""
-
-    rows: int = 1_000_000
-    characters: int = 256 << 20
-    """Of the answer's values as text."""
-    seconds: float = 60.0
-    memory_bytes: int | None = None
-    """Of all tables and queries of this process together, as SQLite counts it; once set it is only ever lowered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The names of the answer's columns, and its rows, which are read while they are taken."""
-
-    columns: tuple[str, ...]
-    rows: Iterator[Row]
+NAMES: Final = TABLES.keys() | {COLUMNS.name}
+"""The tables that are filled."""
 
 
 class Database:
@@ -76,8 +30,6 @@ class Database:
     def __init__(self, image: Image, *, now_s: Callable[[], float], caps: Caps | None = None) -> None:
         """`now_s` is a clock that never goes back, for the cap of time."""
         self._image = image
-        self._now_s = now_s
-        self._caps = caps or Caps()
         self._engine = create_engine("sqlite://", poolclass=StaticPool)
         self._filled: set[str] = set()
         METADATA.create_all(self._engine)
@@ -87,12 +39,7 @@ class Database:
         self._connection = connection
         for name, view in VIEWS.items():
             connection.execute(f"CREATE VIEW {name} AS {view.query}")
-        connection.execute("PRAGMA temp_store = MEMORY")  # so that what is sorted counts as memory, and fills no disk
-        if self._caps.memory_bytes is not None:
-            connection.execute(f"PRAGMA hard_heap_limit = {self._caps.memory_bytes}")
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)
-        connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, SQL_BYTES_MAX)
-        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        self._guarded = GuardedConnection(connection, now_s=now_s, caps=caps or Caps())
 
     def close(self) -> None:
         """Lets go of all rows."""
@@ -100,26 +47,9 @@ class Database:
 
     def ask(self, query: str) -> Answer:
         """Answers one SELECT. Raises QueryRefused, also while rows are taken."""
-        try:
-            size = len(query.encode())
-        except UnicodeEncodeError:
-            raise QueryRefused("the query is no UTF-8") from None
-        if size > SQL_BYTES_MAX - len("EXPLAIN "):
-            raise QueryRefused(f"the query is longer than {SQL_BYTES_MAX:,} bytes")
-        for name in sorted(self._reads(query) - self._filled):
+        for name in sorted((self._guarded.reads(query) & NAMES) - self._filled):
             self._fill(name)
-        ends_s = self._now_s() + self._caps.seconds
-        with self._guarded(ends_s):
-            cursor = self._connection.execute(query)
-        return Answer(tuple(each[0] for each in cursor.description or ()), self._rows(cursor, ends_s))
-
-    def _reads(self, query: str) -> set[str]:
-        """Returns the tables that a query reads, by views, too. Raises QueryRefused for a wrong one."""
-        read: set[str] = set()
-        with self._guarded(self._now_s() + self._caps.seconds, read):
-            # The statement is prepared, and not carried out.
-            self._connection.execute(query if _is_explained(query) else f"EXPLAIN {query}").close()
-        return read & (TABLES.keys() | {COLUMNS.name})
+        return self._guarded.ask(query)
 
     def _fill(self, name: str) -> None:
         table = COLUMNS if name == COLUMNS.name else TABLES[name]
@@ -131,71 +61,5 @@ class Database:
             with self._connection:
                 self._connection.executemany(str(statement), values)
         except MemoryError:
-            raise self._needs_memory() from None
+            raise self._guarded.needs_memory() from None
         self._filled.add(name)
-
-    def _needs_memory(self) -> QueryRefused:
-        most = (self._caps.memory_bytes or 0) >> 20
-        return QueryRefused(f"tables and query need more than {most:,} MiB of memory, the cap")
-
-    def _rows(self, cursor: sqlite3.Cursor, ends_s: float) -> Iterator[Row]:
-        caps, size = self._caps, 0
-        for count, row in enumerate(self._guarded_rows(cursor, ends_s), 1):
-            size += sum(len(str(value)) for value in row)
-            if count > caps.rows:
-                raise QueryRefused(f"the answer has more than {caps.rows:,} rows, the cap: LIMIT takes fewer")
-            if size > caps.characters:
-                most = f"{caps.characters:,} characters, the cap"
-                raise QueryRefused(f"the answer has more than {most}: fewer columns or rows do")
-            yield row
-
-    def _guarded_rows(self, cursor: sqlite3.Cursor, ends_s: float) -> Iterator[Row]:
-        with self._guarded(ends_s):
-            yield from cursor
-
-    @contextmanager
-    def _guarded(self, ends_s: float, read: set[str] | None = None) -> Iterator[None]:
-        """Has SQLite refuse all but reading in the block, and stop at `ends_s`; the tables read are added to `read`.
-
-        Raises QueryRefused for what SQLite raises.
-        """
-        connection, refused = self._connection, list[str]()
-
-        def may(action: int, first: str | None, second: str | None, *_: object) -> int:
-            if action == sqlite3.SQLITE_READ and read is not None and first is not None:
-                read.add(first)
-            if action in GRANTED and not (action == sqlite3.SQLITE_FUNCTION and second in FORBIDDEN_FUNCTIONS):
-                return sqlite3.SQLITE_OK
-            if action == sqlite3.SQLITE_FUNCTION:
-                refused.append(f"the function {second}")
-            refused.append(_REFUSED.get(action, "this statement").format(first))
-            return sqlite3.SQLITE_DENY
-
-        connection.execute("PRAGMA query_only = ON")
-        connection.set_authorizer(may)
-        connection.set_progress_handler(lambda: self._now_s() >= ends_s, STEPS_BETWEEN_LOOKS)
-        try:
-            yield
-        except MemoryError:
-            raise self._needs_memory() from None
-        except (sqlite3.Error, sqlite3.Warning) as problem:
-            if self._now_s() >= ends_s:
-                raise QueryRefused(f"the query takes longer than {self._caps.seconds:g} s, the cap") from None
-            raise QueryRefused(_reason(problem, refused)) from None
-        finally:
-            connection.set_progress_handler(None, 0)
-            connection.set_authorizer(None)
-
-
-def _is_explained(query: str) -> bool:
-    return query.lstrip()[:8].upper() == "EXPLAIN "
-
-
-def _reason(problem: Exception, refused: Sequence[str]) -> str:
-    """Returns SQLite's words, and what they lack for who asks."""
-    said = str(problem)
-    if refused:
-        return f"a query reads tables and views, and does nothing else: {refused[0]} is refused"
-    if said.startswith("no such table"):
-        return f"{said}; there are {', '.join((*TABLES, COLUMNS.name, *VIEWS))}"
-    return said

@@ -79,7 +79,7 @@ BY_TABLES: Final = {
 BY_OTHERS: Final = {
     # Not in this tree: an OpenTelemetry collector, people who read, and brokers that speak gRPC.
     "collector": set[str](),
-    "reader": {"DescribeTopicPartitions", "DescribeCluster", "GetTrace", "ListTraces"},
+    "reader": {"DescribeTopicPartitions", "DescribeCluster", "GetTrace", "ListTraces", "Query"},
     "broker": {"BrokerHeartbeat", "BrokerHeartbeatStream"},
 }
 SENDS_SPANS: Final = CALLS.keys() - {"broker", "pipeline", "reader"}

@@ -1,0 +1,103 @@
+"""A process that answers one query on the database of the state: the SQL is its input, frames are its output.
+
+It opens the file for reading alone; memory is bounded for it alone, too, as SQLite counts that for a whole process.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Final
+
+from kraft.service.observer_pb2 import QueryResponse
+from quorate.sql.guarded import Answer, Caps, GuardedConnection, QueryRefused
+
+__all__ = ["CAPS", "HEAD", "Kind"]
+
+CAPS: Final = Caps(rows=100_000, characters=64 << 20, seconds=20.0, memory_bytes=256 << 20)
+"""What one query may take at most."""
+PART_CHARACTERS: Final = 256 << 10
+"""The characters of values after which a part of an answer is full."""
+ROW_CHARACTERS_MAX: Final = 512 << 10
+"""The longest row of an answer: with four bytes a character, and the part that it fills, it is less than the 4 MiB that
+a gRPC client takes in a message unless it is configured otherwise."""
+NUMBER_BYTES: Final = 10
+PART_ROWS: Final = 1_000
+"""The rows after which a part is full."""
+HEAD: Final = struct.Struct(">BI")
+"""What is before the content of a frame: its kind, and how many bytes follow."""
+
+
+class Kind(IntEnum):
+    """What a frame has."""
+
+    END = 0
+    PART = 1
+    REFUSED = 2
+    EMPTY = 3
+
+
+def frames(path: str, sql: str, caps: Caps = CAPS) -> Iterator[tuple[Kind, bytes]]:
+    """Yields the answer's frames; a refusal is the last one."""
+    try:
+        connection = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        connection.execute("BEGIN")  # the offset and the rows are of one state
+        at = connection.execute("SELECT next_offset FROM applied").fetchone()
+    except sqlite3.OperationalError:
+        at = None
+    if at is None:
+        yield Kind.EMPTY, b""
+        return
+    try:
+        guarded = GuardedConnection(connection, now_s=time.monotonic, caps=caps)
+        guarded.reads(sql)
+        for part in _parts(guarded.ask(sql), at[0]):
+            yield Kind.PART, part.SerializeToString()
+        yield Kind.END, b""
+    except QueryRefused as refusal:
+        yield Kind.REFUSED, str(refusal).encode()
+
+
+def _parts(answer: Answer, next_offset: int) -> Iterator[QueryResponse]:
+    yield QueryResponse(columns=answer.columns, next_offset=next_offset)
+    part, size = QueryResponse(), 0
+    for row in answer.rows:
+        length = sum(len(value) if isinstance(value, str | bytes) else NUMBER_BYTES for value in row)
+        if length > ROW_CHARACTERS_MAX:
+            raise QueryRefused(f"a row has more than {ROW_CHARACTERS_MAX:,} characters, the cap: substr takes a part")
+        size += length
+        part.rows.append(QueryResponse.Row(values=map(_value, row)))
+        if size >= PART_CHARACTERS or len(part.rows) >= PART_ROWS:
+            yield part
+            part, size = QueryResponse(), 0
+    if part.rows:
+        yield part
+
+
+def _value(value: Any) -> QueryResponse.Value:  # Any: what SQLite has as values
+    match value:
+        case int():
+            return QueryResponse.Value(integer=value)
+        case float():
+            return QueryResponse.Value(real=value)
+        case str():
+            return QueryResponse.Value(text=value)
+        case bytes():
+            return QueryResponse.Value(blob=value)
+        case _:
+            return QueryResponse.Value()
+
+
+def _tell(found: Iterable[tuple[Kind, bytes]]) -> None:
+    for kind, content in found:
+        sys.stdout.buffer.write(HEAD.pack(kind, len(content)) + content)
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    _tell(frames(sys.argv[1], sys.stdin.buffer.read().decode("utf-8", "surrogatepass")))
