@@ -27,13 +27,14 @@ from quorate.records import (
 )
 from quorate.wire.batch import ControlType, control_batch, data_batch
 from quorate.wire.codec import encode
+from tests.pipeline.in_memory import InMemory
 from tests.pipeline.logs import NOON_MS, node, segment
 from tests.pipeline.walks import Logged
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-    from services.pipeline.tables import ParquetTables
+    from services.pipeline.tables import Tables
 
 Ranges = Mapping[str, tuple[int, int]]
 LEVELS: Ranges = {"metadata.version": (7, 25), "kraft.version": (0, 1)}
@@ -202,22 +203,33 @@ def furnished() -> Story:
     return Story(feature("metadata.version", 25), broker(1), *topic("orders", [1]), config("orders", "a", "b"))
 
 
-def silver_of(spark: SparkSession, place: Path, stories: Mapping[str, Story]) -> ParquetTables:
+def silver_of(spark: SparkSession, place: Path, stories: Mapping[str, Story]) -> InMemory:
     """The tables, with silver, of clusters that these stories happened to."""
     from services.pipeline import bronze
     from services.pipeline.silver import image
-    from services.pipeline.tables import ParquetTables, Remembered
 
     # Whatever the stories have, no table is without a row.
     for name, story in {**stories, FURNISHED: furnished()}.items():
         story.write(place / "logs" / name, name)
-    tables = ParquetTables(spark, str(place / "lake"))
-    at_hand = Remembered(tables)
-    bronze.ingest(spark.read.format("kraft").load(str(place / "logs")), at_hand)
-    records = at_hand.read(bronze.RECORDS)
+    tables = InMemory()
+    bronze.ingest(spark.read.format("kraft").load(str(place / "logs")), tables)
+    records = tables.read(bronze.RECORDS)
     assert records is not None
-    image.build(records, None, at_hand)
+    image.build(records, None, tables)
     return tables
+
+
+def silver_tables(spark: SparkSession, place: Path, stories: Mapping[str, Story]) -> Mapping[str, DataFrame]:
+    """The histories and the events of clusters that these stories happened to, by name."""
+    return silver_in(silver_of(spark, place, stories))
+
+
+def silver_in(tables: Tables | InMemory) -> Mapping[str, DataFrame]:
+    """The histories and the events, by name."""
+    from services.pipeline.silver.image import HISTORIES
+
+    found = {name: tables.read(f"silver/{name}") for name in (*HISTORIES, "events")}
+    return {name: table for name, table in found.items() if table is not None}
 
 
 def _batch(base_offset: int, epoch: int, timestamp_ms: int, records: Sequence[Message]) -> bytes:

@@ -23,7 +23,7 @@ from quorate.records import (
     UnregisterControllerRecord,
     UserScramCredentialRecord,
 )
-from tests.pipeline.hand_made import Story, config, controller, silver_of, uuid_of
+from tests.pipeline.hand_made import Story, config, controller, silver_tables, uuid_of
 from tests.pipeline.logs import NOON_MS
 
 if TYPE_CHECKING:
@@ -158,14 +158,11 @@ TABLE: list[tuple[Message, str]] = [
 def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The sentences about the table's records, in order."""
     from services.pipeline.gold.audit import audit_timeline
-    from services.pipeline.silver.image import HISTORIES
 
     story = Story(TABLE[0][0])
     for record, _ in TABLE[1:]:
         story.after(minutes=1).say(record)
-    tables = silver_of(spark, tmp_path_factory.mktemp("audit"), {CLUSTER: story})
-    found = {name: tables.read(f"silver/{name}") for name in (*HISTORIES, "events")}
-    rows = audit_timeline({name: table for name, table in found.items() if table is not None})
+    rows = audit_timeline(silver_tables(spark, tmp_path_factory.mktemp("audit"), {CLUSTER: story}))
     mine = [row for row in rows.frame().collect() if row["cluster_id"] == CLUSTER]
     return [row["sentence"] for row in sorted(mine, key=lambda row: row["offset"])]
 

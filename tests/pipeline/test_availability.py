@@ -29,7 +29,7 @@ from tests.pipeline.hand_made import (
     controller,
     fenced,
     removed,
-    silver_of,
+    silver_tables,
     topic,
     unfenced,
     uuid_of,
@@ -208,12 +208,8 @@ def stories() -> dict[str, Story]:
 def silver(
     spark: SparkSession, stories: dict[str, Story], tmp_path_factory: pytest.TempPathFactory
 ) -> Mapping[str, DataFrame]:
-    """Silver of every cluster, in memory."""
-    from services.pipeline.silver.image import HISTORIES
-
-    tables = silver_of(spark, tmp_path_factory.mktemp("failures"), stories)
-    found = {name: tables.read(f"silver/{name}") for name in (*HISTORIES, "events")}
-    return {name: table.coalesce(1).localCheckpoint() for name, table in found.items() if table is not None}
+    """Silver of every cluster."""
+    return silver_tables(spark, tmp_path_factory.mktemp("failures"), stories)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.pipeline.hand_made import Story, fenced, silver_of
+from tests.pipeline.hand_made import Story, fenced, silver_tables
 from tests.pipeline.illnesses import (
     BEGINS,
     CASES,
@@ -46,17 +46,13 @@ NAMED_NOT_FOUND = named(NOT_FOUND, "near")
 
 @pytest.fixture(scope="module")
 def silver(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, DataFrame]:
-    """Silver of all clusters, kept in memory: sixty clusters are as many files a table."""
-    from services.pipeline.silver.image import HISTORIES
-
+    """Silver of all clusters."""
     stories = {f"{case.code}-ill": case.ill() for case in CASES} | {f"{case.code}-well": case.well() for case in CASES}
     stories |= {name: story() for name, story in OTHERS_WELL.items()}
     stories |= {f"{code}-began": story for code, (story, _) in BEGINS.items()}
     stories |= {"never-led": never_led(), "two-lives": two_lives(), "fenced-and-gone": fenced_and_gone()}
     stories |= {name: story() for name, (_, story) in {**NAMED_FOUND, **NAMED_NOT_FOUND}.items()}
-    tables = silver_of(spark, tmp_path_factory.mktemp("doctor"), stories)
-    found = {name: tables.read(f"silver/{name}") for name in (*HISTORIES, "events")}
-    return {name: table.coalesce(1).localCheckpoint() for name, table in found.items() if table is not None}
+    return silver_tables(spark, tmp_path_factory.mktemp("doctor"), stories)
 
 
 @pytest.fixture(scope="module")

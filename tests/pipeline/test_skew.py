@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -12,10 +11,10 @@ import pytest
 from quorate.cli.offline import load
 from quorate.metadata.state import ClusterState
 from tests.pipeline.conftest import FIXTURES
-from tests.pipeline.hand_made import Story, broker, change, config, fenced, silver_of, topic
+from tests.pipeline.hand_made import Story, broker, change, config, fenced, silver_in, silver_tables, topic
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import Row, SparkSession
 
     from services.pipeline.tables import ParquetTables
 
@@ -62,15 +61,7 @@ def skew(spark: SparkSession, stories: dict[str, Story], tmp_path_factory: pytes
     """The table of all of them."""
     from services.pipeline.gold.skew import placement_skew
 
-    return placement_skew(silver(silver_of(spark, tmp_path_factory.mktemp("skew"), stories))).collect()
-
-
-def silver(tables: ParquetTables) -> Mapping[str, DataFrame]:
-    """Silver's tables by name."""
-    from services.pipeline.silver.image import HISTORIES
-
-    found = {name: tables.read(f"silver/{name}") for name in (*HISTORIES, "events")}
-    return {name: table for name, table in found.items() if table is not None}
+    return placement_skew(silver_tables(spark, tmp_path_factory.mktemp("skew"), stories)).collect()
 
 
 def counted(state: ClusterState) -> dict[str, Counter[int]]:
@@ -116,7 +107,7 @@ def agree(state: ClusterState, rows: list[Row]) -> None:
 def test_brokers_of_a_released_kafka_as_of_any_offset(lake: ParquetTables, offset: int) -> None:
     from services.pipeline.gold.skew import placement_skew
 
-    rows = placement_skew(silver(lake), offset).collect()
+    rows = placement_skew(silver_in(lake), offset).collect()
 
     assert {offset} == {row["as_of_offset"] for row in rows}
     agree(load(NODE, as_of=offset).state, rows)
@@ -163,6 +154,6 @@ def test_partitions_on_fewer_racks_than_there_are_for_them(skew: list[Row]) -> N
 def test_no_row_passes_through_python(lake: ParquetTables) -> None:
     from services.pipeline.gold.skew import placement_skew
 
-    plan = placement_skew(silver(lake))._jdf.queryExecution().toString()  # the only way to a plan as text
+    plan = placement_skew(silver_in(lake))._jdf.queryExecution().toString()  # the only way to a plan as text
 
     assert [] == [name for name in ("BatchEvalPython", "ArrowEvalPython", "PythonRDD", "MapInArrow") if name in plan]

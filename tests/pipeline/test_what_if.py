@@ -30,12 +30,12 @@ from tests.pipeline.hand_made import (
     topic,
     uuid_of,
 )
+from tests.pipeline.in_memory import InMemory
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
     from services.pipeline.gold.what_if import WhatIf
-    from services.pipeline.tables import ParquetTables
 
 pytestmark = pytest.mark.timeout(1_800)
 
@@ -156,7 +156,7 @@ def stories() -> dict[str, Story]:
 
 
 @pytest.fixture(scope="module")
-def tables(spark: SparkSession, stories: dict[str, Story], tmp_path_factory: pytest.TempPathFactory) -> ParquetTables:
+def tables(spark: SparkSession, stories: dict[str, Story], tmp_path_factory: pytest.TempPathFactory) -> InMemory:
     """Silver of all clusters."""
     return silver_of(spark, tmp_path_factory.mktemp("what-if"), stories)
 
@@ -212,7 +212,7 @@ def foretold(row: Row) -> tuple[Any, ...]:
     )
 
 
-def asked(tables: ParquetTables, cluster: str, **loss: Any) -> WhatIf:
+def asked(tables: InMemory, cluster: str, **loss: Any) -> WhatIf:
     """What would be."""
     from services.pipeline.gold.what_if import what_if
 
@@ -236,7 +236,7 @@ CASES: Final = (
 
 @pytest.mark.parametrize(("cluster", "loss"), CASES)
 def test_every_partition_ends_as_the_controller_decides(
-    tables: ParquetTables, stories: dict[str, Story], cluster: str, loss: str
+    tables: InMemory, stories: dict[str, Story], cluster: str, loss: str
 ) -> None:
     wanted = LOSSES[loss]
     before = replayed(stories[cluster], wanted.get("at_offset"))
@@ -263,7 +263,7 @@ def small() -> Story:
     return story.say(*topic("late", [2, 3]), change("late", isr=(2,)))
 
 
-def test_consequences_are_told_apart(tables: ParquetTables) -> None:
+def test_consequences_are_told_apart(tables: InMemory) -> None:
     found = asked(tables, "small", lost_brokers=(1, 2))
     rows = {row["topic"]: row for row in found.partitions.collect()}
     names = ("leader_after", "offline_after", "under_min_isr_after", "leader_moves", "unclean_election")
@@ -277,7 +277,7 @@ def test_consequences_are_told_apart(tables: ParquetTables) -> None:
     } == {topic: tuple(row[name] for name in names) for topic, row in rows.items()}
 
 
-def test_brokers_have_their_load_before_and_after(tables: ParquetTables) -> None:
+def test_brokers_have_their_load_before_and_after(tables: InMemory) -> None:
     rows = {row["broker_id"]: row for row in asked(tables, "small", lost_brokers=(1, 2)).brokers.collect()}
     names = ("lost", "leaders", "leaders_after", "leaders_gained", "leaders_lost", "isr_members_after", "replicas")
 
@@ -289,7 +289,7 @@ def test_brokers_have_their_load_before_and_after(tables: ParquetTables) -> None
     assert {1: 4, 2: 3, 3: 0} == {broker_id: row["replicas_to_move"] for broker_id, row in rows.items()}
 
 
-def test_the_summary_counts(tables: ParquetTables) -> None:
+def test_the_summary_counts(tables: InMemory) -> None:
     (row,) = asked(tables, "small", lost_brokers=(1,), lost_racks=("rack-2",)).summary.collect()
 
     assert {
@@ -321,12 +321,12 @@ def test_the_summary_counts(tables: ParquetTables) -> None:
         ({"lost_brokers": (1,), "at_offset": 0}, "there is no cluster 'small' as of offset 0"),
     ],
 )
-def test_what_cannot_be_lost_is_named(tables: ParquetTables, loss: dict[str, Any], words: str) -> None:
+def test_what_cannot_be_lost_is_named(tables: InMemory, loss: dict[str, Any], words: str) -> None:
     with pytest.raises(LookupError, match=words):
         asked(tables, "small", **loss)
 
 
-def test_no_row_passes_through_python(tables: ParquetTables) -> None:
+def test_no_row_passes_through_python(tables: InMemory) -> None:
     for frame in asked(tables, "small", lost_brokers=(1, 2), prefer=True):
         plan = frame._jdf.queryExecution().toString()  # the only way to a plan as text
 
