@@ -51,6 +51,14 @@ BROKEN_WORDS = """() => {
 }"""
 
 
+NOTES_OF_PRINTING = """() => addEventListener('beforeprint', () => {
+    const folds = [...document.querySelectorAll('details.fold')];
+    document.body.dataset.open = `${folds.filter((each) => each.open).length} of ${folds.length}`;
+})"""
+CUT_ON_PAPER = """() => [...document.querySelectorAll('.drawn > svg, th, td, td *, p, .tile')].filter((each) => {
+    const box = each.getBoundingClientRect();
+    return box.width && box.right > innerWidth + 1;
+}).map((each) => each.outerHTML.slice(0, 80))"""
 CELLS_OF_ZERO = """() => [...document.querySelectorAll('td')].filter((each) =>
     each.innerText.trim() === '0' && each.checkVisibility()).map((each) => each.dataset.of)"""
 SAID_AS_ZERO = {"offset", "broker", "node", "replicas", "leaders"}
@@ -249,6 +257,21 @@ def test_what_is_long_is_folded_behind_its_count(view: Callable[..., Page]) -> N
     )
     folds.last.locator("summary").click()
     assert 17 == page.locator("#findings details tbody tr:visible").count()
+
+
+def test_on_paper_nothing_is_cut_and_nothing_stays_folded(view: Callable[..., Page]) -> None:
+    """Landscape A4 without its margins, and what is narrower than any paper for which a table's rows are no cards."""
+    page = view(1280)
+    page.evaluate(NOTES_OF_PRINTING)
+    assert page.pdf().startswith(b"%PDF-")
+    noted = page.evaluate("document.body.dataset.open")
+    page.wait_for_function("!document.querySelector('details.fold[open]')")
+
+    assert "2 of 2" == noted
+    page.emulate_media(media="print")
+    for width in (1047, 700):
+        page.set_viewport_size({"width": width, "height": 720})
+        assert [] == page.evaluate(CUT_ON_PAPER)
 
 
 def test_of_short_times_every_label_has_its_seconds(view: Callable[..., Page]) -> None:

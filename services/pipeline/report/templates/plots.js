@@ -159,6 +159,15 @@ for (const figure of document.querySelectorAll("figure.plot")) {
 }
 const drawAll = () => Promise.all([...groups.values()].flatMap((group) => group.plots.map((plot) => plot.draw())));
 narrow.addEventListener("change", drawAll);
+// Nobody can open on paper what is folded.
+let unfolded = [];
+addEventListener("beforeprint", () => {
+  unfolded = [...document.querySelectorAll("details.fold:not([open])")];
+  for (const fold of unfolded) fold.open = true;
+});
+addEventListener("afterprint", () => {
+  for (const fold of unfolded.splice(0)) fold.open = false;
+});
 for (const group of groups.values()) group.say();
 await drawAll();
 document.documentElement.dataset.drawn = "true"; // for whoever waits for the plots
