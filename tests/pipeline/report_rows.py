@@ -76,7 +76,7 @@ def answers() -> Answers:
         Sentence(
             cluster_id=CLUSTERS[0], offset=4_000 + n, ms=NOON_MS + n * MINUTE_MS, subject=f"partition {LONG}-{n}",
             sentence=f"partition {LONG}-{n}: leader 4 → none, ISR 4,5 → none",
-            trace_id="0af7651916cd43dd8448eb211c80319c", look="grave" if n % 3 == 0 else "",
+            trace_id="0af7651916cd43dd8448eb211c80319c", look="grave" if n % 3 == 0 else "", rank=40 - n,
         )
         for n in range(40)
     ]  # fmt: skip

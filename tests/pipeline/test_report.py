@@ -10,6 +10,7 @@ import importlib.util
 import json
 import pkgutil
 from dataclasses import replace
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -278,8 +279,39 @@ def test_fewer_are_shown_and_it_says_so(lake: ParquetTables, told: Answers) -> N
     made = Page(page(told, ReportLimits(rows=3, sentences=7)))
 
     assert f"the worst 3 of {told.days.total} partitions of a day" in made.text
-    assert f"the latest 7 of {told.audit.total} changes" in made.text
+    assert f"of each kind the latest, 7 of {told.audit.total} changes" in made.text
     assert table(lake, "gold/audit_timeline").count() == told.audit.total
+
+
+def test_what_people_did_is_in_the_audit_however_many_partitions_an_outage_changes(spark: SparkSession) -> None:
+    from services.pipeline.report.audit import audit_table, read_audit
+    from services.pipeline.report.limits import ReportLimits
+
+    asked = [
+        ("topic orders", "is created with id A"),
+        *((f"partition orders-{n}", "is created: replicas 1,2, ISR 1,2, leader 1") for n in range(40)),
+        ("topic orders", "retention.ms: not set → 5"),
+        ("user alice", "gets a SCRAM-SHA-512 password"),
+        ("partition orders-7", "replicas 1,2 → 1,2,3; adding none → 3"),
+        ("broker 1", "background.threads: 10 → 12"),
+    ]
+    followed = [("broker 1", "is fenced"), *((f"partition orders-{n}", "leader 1 → none") for n in range(1_000))]
+    told = [f"{subject} {what}" for subject, what in (*asked, *followed)]
+    schema = "cluster_id string, offset bigint, time timestamp, subject string, sentence string, trace_id string"
+    rows = [
+        ("one", at, datetime(2026, 1, 1, 12, 5 * (at >= len(asked)), tzinfo=UTC), each[0], told[at], None)
+        for at, each in enumerate((*asked, *followed))
+    ]
+    found = read_audit(spark.createDataFrame(rows, schema), 60)
+    texts = [row.sentence for row in found.rows]
+    (note, shown) = audit_table(found, ReportLimits(sentences=20), 1)
+
+    assert texts == sorted(texts, key=told.index)
+    for told_of in (texts, [f"{row.cells[2].subject}{row.cells[2].text}" for row in shown.rows]):
+        assert {told[0], *told[41:46]} <= set(told_of)
+        assert told[-1] in told_of
+    assert (60, 20) == (len(texts), len(shown.rows))
+    assert "of each kind the latest, 20 of 1,046 changes" in note.text
 
 
 def test_the_engine_gathers_no_more_than_the_limits(lake: ParquetTables) -> None:

@@ -22,7 +22,7 @@ days         availability by day and partition
 placement    replicas and leaders against a fair share
 latency      commit latencies and election gaps
 churn        ISR exits, lost leaderships and fencings by broker
-audit        the latest changes as sentences
+audit        the latest changes of each kind as sentences
 trust        whether the replay equals the checkpoints
 page         all sections in order
 """

@@ -1,12 +1,17 @@
-"""The audit section of the report: the latest changes as sentences in order, with failures highlighted."""
+"""The audit section of the report: the latest changes of each kind as sentences in order, with failures highlighted.
+
+One outage changes thousands of partitions. Each kind of change has its share of the rows, so that what people did is
+never crowded out by what followed from it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
 from services.pipeline.report.cells import Column, table
@@ -20,6 +25,10 @@ __all__ = ["Sentence", "audit_table", "read_audit"]
 _GRAVE: Final = "(is fenced|leader [0-9]+ → none|unclean|ISR [0-9,]+ → none)"
 _MILD: Final = "( enters controlled shutdown| becomes the active controller |is unregistered|is removed)"
 """Patterns in sentences of `gold/audit_timeline`, behind the subject, that mark a failure or a notable change."""
+_CREATED: Final = "^ is created"
+_MOVED: Final = "(^|;) (replicas|adding|removing) "
+_CONFIGURED: Final = "^ [^ ]+: "
+"""Patterns in the same sentences of what is asked for: else a sentence is of the kind of its subject, a partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,21 +43,33 @@ class Sentence:
     trace_id: str | None
     look: str
     """The CSS class: `grave`, `mild`, or empty."""
+    rank: int
+    """Its place among the changes of its kind, 1 for the latest one."""
 
 
 def read_audit(audit: DataFrame, most: int) -> ShownRows[Sentence]:
-    """Collects the latest sentences, ordered by time; those of one cluster are in the order of their offsets."""
+    """Collects the latest sentences of each kind, as many of one as of another where there are that many.
+
+    They are ordered by time; those of one cluster are in the order of their offsets.
+    """
     look = fn.when(fn.col("rest").rlike(_GRAVE), "grave").when(fn.col("rest").rlike(_MILD), "mild").otherwise("")
-    last = audit.orderBy(fn.desc("time"), fn.desc("cluster_id"), fn.desc("offset"), fn.desc("sentence")).limit(most)
     rest = fn.expr("substring(sentence, length(subject) + 1)")
-    selected = last.withColumn("rest", rest).select(
-        "cluster_id",
-        "offset",
-        ms("time").alias("ms"),
-        _short("subject"),
-        _short("sentence"),
-        "trace_id",
-        look.alias("look"),
+    latest = (fn.desc("time"), fn.desc("cluster_id"), fn.desc("offset"), fn.desc("sentence"))
+    rank = fn.row_number().over(Window.partitionBy(_kind()).orderBy(*latest))
+    ranked = audit.withColumn("rest", rest).withColumn("rank", rank).where(fn.col("rank") <= most)
+    selected = (
+        ranked.orderBy("rank", *latest)
+        .limit(most)
+        .select(
+            "cluster_id",
+            "offset",
+            ms("time").alias("ms"),
+            _short("subject"),
+            _short("sentence"),
+            "trace_id",
+            look.alias("look"),
+            "rank",
+        )
     )
     rows = [Sentence(**row.asDict()) for row in selected.collect()]
     return ShownRows(_in_order(rows), audit.count())
@@ -56,7 +77,7 @@ def read_audit(audit: DataFrame, most: int) -> ShownRows[Sentence]:
 
 def audit_table(sentences: ShownRows[Sentence], limits: ReportLimits, clusters: int) -> list[Part]:
     """Builds the table of sentences, with a cluster column if there are several clusters."""
-    shown = ShownRows(sentences.rows[-limits.sentences :], sentences.total)
+    shown = ShownRows(_of_each_kind(sentences.rows, limits.sentences), sentences.total)
     columns: list[Column[Sentence]] = [
         Column("time (UTC)", lambda row: Words(moment(row.ms), element="time"), "time"),
         Column("offset", lambda row: f"{row.offset:,}", "number"),
@@ -65,9 +86,22 @@ def audit_table(sentences: ShownRows[Sentence], limits: ReportLimits, clusters: 
     ]
     if clusters > 1:
         columns.insert(2, Column("cluster", lambda row: code(row.cluster_id), "time"))
-    note = Note(shown.words("the latest", "changes") + "; search with the browser (Ctrl-F)")
+    note = Note(shown.words("of each kind the latest,", "changes") + "; search with the browser (Ctrl-F)")
     only = "only failures, shutdowns, removals, elections of an active controller"
     return [note, table(shown.rows, columns, _row_look, only=only)]
+
+
+def _kind() -> SparkColumn:
+    """Returns what a sentence is about, a topic or a partition …, and whether it is created, moved or configured."""
+    rest = fn.col("rest")
+    asked = fn.when(rest.rlike(_CREATED), 1).when(rest.rlike(_MOVED), 2).when(rest.rlike(_CONFIGURED), 3).otherwise(0)
+    return fn.struct(fn.substring_index("subject", " ", 1), asked)
+
+
+def _of_each_kind(rows: Sequence[Sentence], most: int) -> list[Sentence]:
+    """Returns at most so many of the rows, the latest of each kind, in their order."""
+    first = sorted(range(len(rows)), key=lambda at: (rows[at].rank, -at))[:most]
+    return [rows[at] for at in sorted(first)]
 
 
 def _in_order(rows: list[Sentence]) -> list[Sentence]:

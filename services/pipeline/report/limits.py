@@ -38,7 +38,7 @@ class ReportLimits:
     days: int = 62
     """Most days of the availability calendar; the latest are shown."""
     sentences: int = 300
-    """Most sentences of the audit timeline; the latest are shown."""
+    """Most sentences of the audit timeline; the latest of each kind of change are shown."""
 
     def halved(self) -> ReportLimits:
         """Returns limits that are half as large, but at least one."""
