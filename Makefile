@@ -137,6 +137,11 @@ wheel: setup ## in build/wheel: quorate, the command alone; pyspark-kraft, the p
 pipeline: spark-setup ## the tests of the data pipeline on Spark, and of what starts it; its report in Chromium where there is one
 	@$(RUN) pytest $(PARALLEL) tests/pipeline tests/deploy tests/cli/test_pipeline.py tests/bench/test_pipeline_benches.py
 
+clients: setup interop-setup ## what clients of other makes are told by brokers of our controllers and of Kafka's (ONLY=; some need Go, npm)
+	@! command -v go >/dev/null || (cd tests/clients/go && go build -o $(CURDIR)/build/clients/go/ ./franz ./sarama ./segmentio)
+	@! command -v npm >/dev/null || (mkdir -p build/clients && cp -r tests/clients/node build/clients/ && npm --prefix build/clients/node install --silent --no-fund)
+	@$(RUN) python -m tests.clients --only "$(ONLY)"
+
 fixtures: setup ## run clusters of a Kafka release again and keep their directories as fixtures
 	@$(RUN) python -m tests.interop.make_fixtures
 
