@@ -30,7 +30,7 @@ from quorate.nouns import METADATA_TOPIC, METADATA_TOPIC_ID, NodeId
 from quorate.protocol.apis import api_of
 from quorate.protocol.messages import decode_body, decode_response_header, encode_request
 from quorate.wire.codec import encode
-from tests.e2e.calls import eventually
+from tests.e2e.calls import WITHIN_S, eventually
 from tests.e2e.cluster import VOTERS, Cluster, others
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -314,7 +314,7 @@ async def test_it_keeps_the_limits_that_it_is_given_under_kafkas_names(cluster: 
 async def ended(reader: asyncio.StreamReader) -> bytes:
     """What comes before the end of a connection."""
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WITHIN_S):
             return await reader.read()
     except ConnectionResetError:
         return b""
