@@ -188,8 +188,10 @@ class Loop(asyncio.AbstractEventLoop):
             return
         self.step_count += 1
         callback, args = handle.work
-        with suppress(Killed):  # and so it stays: nothing of that life runs any more
+        try:
             handle.context.run(callback, *args)
+        except Killed:
+            return  # and so it stays: nothing of that life runs any more
 
     def _push(self, due_us: int, handle: Handle) -> None:
         self._number += 1
@@ -221,15 +223,28 @@ class Loop(asyncio.AbstractEventLoop):
     ) -> Handle:
         if delay > 0:
             delay = max(delay, 1 / US)  # or who waits for less, by an error of rounding, waits for ever
-        return self.call_at(self._time_us(context) / US + delay, callback, *args, context=context)
+        clock = self._clock(context)
+        now_us = self.now_us if clock is None else clock.now_us
+        return self._at(clock, max(now_us, round((now_us / US + delay) * US)), callback, args, context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Handle:
         clock = self._clock(context)
-        handle = Handle(max(self._time_us(context), round(when * US)), callback, args, context)
+        now_us = self.now_us if clock is None else clock.now_us
+        return self._at(clock, max(now_us, round(when * US)), callback, args, context)
+
+    def _at(
+        self,
+        clock: HostClock | None,
+        due_us: int,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+    ) -> Handle:
+        handle = Handle(due_us, callback, args, context)
         if not self._is_over:
-            self._push(handle.due_us if clock is None else clock.due_us(handle.due_us), handle)
+            self._push(due_us if clock is None else clock.due_us(due_us), handle)
         return handle
 
     def create_future(self) -> asyncio.Future[Any]:
