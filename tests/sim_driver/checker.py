@@ -105,8 +105,6 @@ class Checker:
 
     def carried_out(self, node: Node, ready: Ready) -> None:
         """A turn is over."""
-        if ready.forgetful:
-            self._world.fired("S-21 told")
         driver, disk = node.driver, node.disk
         assert driver is not None
         assert disk is not None
