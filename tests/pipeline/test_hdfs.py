@@ -210,6 +210,30 @@ def test_a_file_that_is_open_for_writing_does_not_seem_shorter_than_it_is(store:
         assert b"closed, opened" == data[:]
 
 
+def test_a_query_of_a_log_that_is_open_for_writing_says_so_and_a_stream_goes_on_once_it_is_closed(
+    spark: SparkSession, tmp_path: Path, store: Hdfs
+) -> None:
+    from hdfs_native import Client
+    from pyspark.errors import PySparkException
+
+    content = batches(history(6))
+    log = segment(node(tmp_path / "opens", "one"), content[:2])
+    store.shell("-put", tmp_path / "opens", "/")
+    url, path = f"{store.url}/opens", f"/{log.relative_to(tmp_path)}"
+    first = {row["offset"] for row in streamed(spark, url, tmp_path).collect()}
+    with Client(store.url).append(path) as file:
+        file.write(b"".join(content[2:]))
+        file.hsync()
+        with pytest.raises(PySparkException, match=rf"{path}: .* the file is open for writing"):
+            streamed(spark, url, tmp_path)
+        with pytest.raises(PySparkException, match=rf"{path}: .* the file is open for writing"):
+            spark.read.format("kraft").load(url).collect()
+    every = [row["offset"] for row in streamed(spark, url, tmp_path).collect()]
+
+    assert first < set(every)
+    assert sorted(every) == sorted(row["offset"] for row in spark.read.format("kraft").load(url).collect())
+
+
 def test_who_may_not_read_is_told_so_and_a_delegation_token_says_who_reads(store: Hdfs, tmp_path: Path) -> None:
     url = f"{store.url}/private"
     token = tmp_path / "token"
