@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraft import Message
+from quorate.controller.secrets import REDACTED
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Offset
 from quorate.records import VotersRecord
@@ -22,6 +23,7 @@ from quorate.sql.following import Following, Place
 from quorate.sql.kept import Applied, KeptDatabase, Superseded
 from quorate.sql.kept_tables import KEPT
 from quorate.sql.nouns import NOUNS, Image, Row, column_names, rows
+from tests.cli.test_no_secret import FORMS, with_secrets
 from tests.metadata.histories import histories, write
 from tests.metadata.test_properties import replayed
 from tests.sql.test_touched import batches
@@ -203,3 +205,21 @@ def test_nothing_is_written_where_another_process_has_written(tmp_path: Path) ->
     kept.close()
 
     assert (applied(len(log)), before) == (at, now)
+
+
+def test_no_secret_is_in_the_file(tmp_path: Path) -> None:
+    """Neither of the present rows nor of the past ones, whether they came by records or by a checkpoint."""
+    file = tmp_path / "state.db"
+    kept, log = Kept(f"sqlite:///{file}"), list[Message]()
+    for number in range(3):
+        records = [record for record, _ in with_secrets(number)]
+        kept.follow(records)
+        kept.write()
+        log += records
+    kept.load([*log, *(record for record, _ in with_secrets(3))])
+    kept.close()
+    found = file.read_bytes()
+
+    assert REDACTED.encode() in found
+    assert b"alice" in found
+    assert [] == [form for form in FORMS if form.encode() in found]
