@@ -29,6 +29,7 @@ BENCHES: Final = {
     "windows": "controller_windows",
     "tls": "tls",
     "sql": "sql",
+    "state-database": "state_database",
     "beside-kafka": "beside_kafka",
     "versions": "versions",
     "beside-etcd": "beside_etcd",
@@ -47,7 +48,7 @@ BENCHES: Final = {
     "pipeline_memory": "pipeline_memory",
 }
 """Each is the `run` of a module beside this one."""
-SIZED: Final = ("checkpoint", "fencing", "isr", "memory", "activation", "sql")
+SIZED: Final = ("checkpoint", "fencing", "isr", "memory", "activation", "sql", "state-database")
 """Those that take `--partitions`."""
 OF_LOGS: Final = ("pipeline_ingest", "pipeline_growth", "pipeline_tables", "pipeline_memory")
 """Those that take `--records` and `--logs`."""

@@ -168,6 +168,8 @@ def _converter(of: Field, words: Mapping[int, str] | None) -> Callable[[Any], Va
 
 def _as_json(value: Any) -> Value:
     """Returns a list as JSON; null for none, as the record has it."""
+    if type(value) is tuple and all(type(each) is int for each in value):
+        return f"[{','.join(map(str, value))}]"  # broker ids, of which a state has millions
     return None if value is None else json.dumps(_in_json(value), ensure_ascii=False, separators=(",", ":"))
 
 
