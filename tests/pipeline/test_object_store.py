@@ -102,6 +102,7 @@ def test_globs_find_the_same_files_and_what_is_not_there_is_named(store: dict[st
     of_disk = [str(path) for name in NODES for path in sorted((LOCAL / name).rglob("*/0*")) if path.suffix in KINDS]
     assert sorted(of_disk) == sorted(path.replace(URL, str(LOCAL)) for path in every)
     assert [path for path in every if "controller" in path] == found("s3a://logs/three-*/contr*-[0-9]")
+    assert found("s3a://logs/three-*/contr*-[0-9]") == found("s3a://logs/three-*/{contr*-[0-9],nowhere}")
     assert every[:1] == found(every[0])
     assert {place.cluster_id for place in find([str(LOCAL / NODES[0])])} == {
         place.cluster_id for place in find([URL], access=access)

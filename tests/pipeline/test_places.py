@@ -24,11 +24,26 @@ def test_a_real_node_has_a_log_and_checkpoints_of_its_cluster() -> None:
     assert {("q9Zs1fW3RzmXb0mKpL4vAg", None)} == {(place.cluster_id, place.problem) for place in places}
 
 
-@pytest.mark.parametrize("pattern", ["", "/*", "/a", "/a/__cluster_metadata-0", "/a/*/*.log", "/**/*.log"])
+@pytest.mark.parametrize(
+    "pattern", ["", "/*", "/a", "/a/__cluster_metadata-0", "/a/*/*.log", "/**/*.log", "/{b,a}", "/{a/*,b}/*.log"]
+)
 def test_a_path_is_a_directory_a_file_or_a_glob(tmp_path: Path, pattern: str) -> None:
     log = segment(node(tmp_path / "a", "one"), batches(history()))
 
     assert [(str(log), "one")] == [(place.path, place.cluster_id) for place in find([f"{tmp_path}{pattern}"])]
+
+
+def test_braces_stand_for_what_is_there_of_several(tmp_path: Path) -> None:
+    logs = [segment(node(tmp_path / name, name), batches(history())) for name in ("a1", "a2", "b", "{c,d}")]
+
+    def found(pattern: str) -> list[str]:
+        return [place.path for place in find([f"{tmp_path}/{pattern}"])]
+
+    assert [str(logs[0]), str(logs[2])] == found("{a1,b,nowhere}")
+    assert [str(each) for each in logs[:3]] == found("{a*,{b,c}}")
+    assert [str(logs[3])] == found("{c,d}")
+    with pytest.raises(FileNotFoundError, match=r"\{e,f\}: there is no such file or directory"):
+        found("{e,f}")
 
 
 def test_files_named_twice_are_read_once(tmp_path: Path) -> None:

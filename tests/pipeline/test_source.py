@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,6 +80,35 @@ def test_a_filter_spares_reading() -> None:
     ]
 
 
+def test_conditions_on_offsets_choose_the_parts_of_a_segment() -> None:
+    """The segment is cut at each batch. What is asked for lies within two of its parts, and no other is read."""
+    pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
+    from pyspark.sql.datasource import Filter, GreaterThan, In, LessThanOrEqual
+
+    from services.pipeline.source.columns import Bundle
+    from services.pipeline.source.kraft import KraftReader
+
+    def read_of(**options: str) -> Callable[..., tuple[int, list[int]]]:
+        def by(*filters: Filter) -> tuple[int, list[int]]:
+            given = {"path": str(THREE / "controller-1"), "include": "log", "maxPartitionBytes": "1b", **options}
+            reader = KraftReader(given, ["offset"])
+            assert list(filters) == list(reader.pushFilters(list(filters)))
+            bundles = [bundle for bundle in reader.partitions() if isinstance(bundle, Bundle)]
+            offsets = [at for each in bundles for batch in reader.read(each) for at in batch.column(0).to_pylist()]
+            return sum(len(bundle.parts) for bundle in bundles), sorted(offsets)
+
+        return by
+
+    whole, every = read_of()()
+    assert whole > 50
+    assert list(range(239)) == every
+    few, offsets = read_of()(In(("offset",), (84, 80, None)))
+    assert {80, 84} <= set(offsets)
+    assert few <= 5
+    assert (few, offsets) == read_of()(GreaterThan(("offset",), 79), LessThanOrEqual(("offset",), 84))
+    assert (few, offsets) == read_of(startOffset="80", endOffset="85")()
+
+
 def test_conditions_on_kind_and_cluster_choose_files(tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
     from pyspark.sql.datasource import EqualTo, Filter, In
@@ -139,6 +169,8 @@ def test_what_no_column_needs_is_not_decoded(spark: SparkSession) -> None:
         ({"startOffset": 9, "endOffset": 3}, "endOffset 3 is below startOffset 9"),
         ({"recordTypes": "TOPIC"}, "recordTypes has TOPIC"),
         ({"includeControl": "maybe"}, "includeControl is 'maybe'"),
+        ({"maxPartitionBytes": "32 apples"}, "maxPartitionBytes is '32 apples'; it is a number of bytes above 0"),
+        ({"maxPartitionBytes": "0m"}, "maxPartitionBytes is '0m'"),
         ({"colour": "red"}, "has no option colour"),
         ({"endpoints": "a:1", "kafka.bootstrap.controllers": "b:1"}, "needs one of: a path"),
         ({"kafka.sasl.jaas.config": "secret"}, "kafka.sasl.jaas.config without kafka.bootstrap.controllers"),
@@ -150,6 +182,14 @@ def test_a_wrong_option_is_named(tmp_path: Path, options: dict[str, object], wor
 
     with pytest.raises(ValueError, match=words):
         KraftReader({"path": str(tmp_path), **{name: str(value) for name, value in options.items()}}, ["offset"])
+
+
+@pytest.mark.parametrize(("given", "size"), [("7", 7), ("7b", 7), ("32m", 32 << 20), ("1GB", 1 << 30), ("2k", 2048)])
+def test_a_size_has_the_units_of_sparks_settings(given: str, size: int) -> None:
+    pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
+    from services.pipeline.source.options import parse
+
+    assert size == parse({"path": "logs", "maxPartitionBytes": given}).part_bytes
 
 
 def test_sql_reads_a_view_and_is_told_why_a_table_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ COPIED_MAX: Final = 64 << 20
 """Longest stretch of a local file that is copied into memory, in bytes: a task's part is; longer ones are mapped."""
 _URL: Final = re.compile(r"(?!file:)(\w[\w+.-]*)://")
 _FILE_URL: Final = re.compile(r"file:/+")
+_BRACES: Final = re.compile(r"\{([^{}]*)\}")
 _WILD: Final = re.compile(r"[*?\[]")
 
 
@@ -73,7 +74,8 @@ def written(path: PurePosixPath | Path) -> str:
 def files_at(pattern: str, access: S3Access) -> Iterator[tuple[PurePosixPath | Path, bool]]:
     """Yields the files that a path or a glob names (True), and those below the directories that it names (False).
 
-    In a store `*` does not match a `/`, and `**` is the same as `*`. Raises FileNotFoundError.
+    `{a,b}` in a glob stands for each of these, as in Hadoop's paths. In a store `*` does not match a `/`, and `**` is
+    the same as `*`. Raises FileNotFoundError.
     """
     yield from _remote_files(pattern, access) if is_url(pattern) else _local_files(local_path(pattern))
 
@@ -124,10 +126,28 @@ def opened(
             yield data
 
 
+def _alternatives(pattern: str) -> list[str]:
+    """Returns the globs that a glob with braces stands for, each once.
+
+    >>> _alternatives("logs/{one,t{wo,hree}}/*")
+    ['logs/one/*', 'logs/two/*', 'logs/three/*']
+    >>> _alternatives("logs/one")
+    ['logs/one']
+
+    """
+    innermost = _BRACES.search(pattern)
+    if innermost is None:
+        return [pattern]
+    before, after = pattern[: innermost.start()], pattern[innermost.end() :]
+    every = (each for choice in innermost[1].split(",") for each in _alternatives(f"{before}{choice}{after}"))
+    return list(dict.fromkeys(every))
+
+
 def _local_files(pattern: str) -> Iterator[tuple[Path, bool]]:
-    tops = [Path(each) for each in sorted(glob.glob(pattern, recursive=True))]  # Path.glob refuses absolute ones
+    # Path.glob refuses absolute ones.
+    tops = [Path(each) for one in _alternatives(pattern) for each in sorted(glob.glob(one, recursive=True))]
     if Path(pattern).exists() and not tops:
-        tops = [Path(pattern)]  # an existing path whose name contains brackets
+        tops = [Path(pattern)]  # an existing path whose name contains brackets or braces
     if not tops:
         raise FileNotFoundError(f"{pattern}: there is no such file or directory")
     for top in tops:
@@ -138,17 +158,20 @@ def _local_files(pattern: str) -> Iterator[tuple[Path, bool]]:
 
 
 def _remote_files(pattern: str, access: S3Access) -> Iterator[tuple[PurePosixPath, bool]]:
-    store, path = place = _place(pattern.rstrip("/"), access)
-    prefix = pattern.rstrip("/").removesuffix(path)
-    tops = [entry for each in _expanded(place) if (entry := store.entry(each)) is not None]
-    if not tops:
+    whole = pattern.rstrip("/")
+    # A path that is there may have braces in its name.
+    found = [top for one in _alternatives(whole) for top in _tops(one, access)] or list(_tops(whole, access))
+    if not found:
         raise FileNotFoundError(f"{pattern}: there is no such file or directory")
-    for top in tops:
-        if top.is_file:
-            yield PurePosixPath(prefix + top.path), True
-        else:
-            below = store.descendants(top.path)
-            yield from ((PurePosixPath(prefix + each.path), False) for each in below if each.is_file)
+    for store, prefix, top in found:
+        below = [top] if top.is_file else store.descendants(top.path)
+        yield from ((PurePosixPath(prefix + each.path), top.is_file) for each in below if each.is_file)
+
+
+def _tops(pattern: str, access: S3Access) -> Iterator[tuple[Store, str, Entry]]:
+    """Yields what a glob names in a store, with what the store's paths lack to be URLs."""
+    store, path = place = _place(pattern, access)
+    yield from ((store, pattern.removesuffix(path), top) for top in map(store.entry, _expanded(place)) if top)
 
 
 def _expanded(place: _Place) -> list[str]:

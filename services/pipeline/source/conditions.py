@@ -37,6 +37,8 @@ def narrowed(wanted: RowFilter, one: Filter) -> RowFilter:
             return _offsets(wanted, 0, value)
         case LessThanOrEqual(attribute=("offset",), value=int(value)):
             return _offsets(wanted, 0, value + 1)
+        case In(attribute=("offset",), value=values) if offsets := [each for each in values if each is not None]:
+            return _offsets(wanted, min(offsets), max(offsets) + 1)
         case EqualTo(attribute=("type",), value=str(value)):
             return wanted._replace(types=_both(wanted.types, (value,)))
         case In(attribute=("type",), value=values):

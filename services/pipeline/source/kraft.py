@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Final
 
 import pyarrow as pa
@@ -20,7 +21,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from quorate.pipeline.log_files import CHECKPOINT_KIND, LOG_KIND, LogFile, bundled, find, is_being_written, parts
+from quorate.pipeline.log_files import (
+    CHECKPOINT_KIND,
+    LOG_KIND,
+    FilePart,
+    LogFile,
+    bundled,
+    find,
+    is_being_written,
+    parts,
+)
 from quorate.pipeline.replicas import commitments, contradicted
 from quorate.pipeline.twins import twins
 from quorate.runtime.clock import Clock, SystemClock
@@ -148,7 +158,7 @@ class KraftReader(DataSourceReader):
         sound = [place for place in found if place.cluster_id not in mixed or place.problem is not None]
         places = [place for place in sound if self._may_hold(place) and not is_being_written(place, by_ms)]
         part_bytes = self.options.part_bytes
-        every = [part for place in (*places, *refused) for part in parts(place, part_bytes=part_bytes)]
+        every = [part for place in (*places, *refused) for part in self._parts(place)]
         if LOG_KIND in self.options.include:
             readable = [place for place in sound if place.problem is None]
             every += parts_of(list(below_starts(self.options.bounds, readable)), fails=self.options.fails_on_loss)
@@ -162,6 +172,16 @@ class KraftReader(DataSourceReader):
             wanted = self.options.bounds.limited(self.wanted, part.place.cluster_id)
             for columns in read_or_lost(part, wanted, fails=self.options.fails_on_loss):
                 yield arrow_batch(part, columns, self._columns, partition.committed[part.place.cluster_id])
+
+    def _parts(self, place: LogFile) -> Iterator[FilePart]:
+        """Yields the parts of a file, of a segment those that may hold offsets that are wanted."""
+        wanted = self.options.bounds.limited(self.wanted, place.cluster_id)
+        every = list(parts(place, part_bytes=self.options.part_bytes))
+        for part, following in zip_longest(every, every[1:]):
+            ends_before = following is not None and (following.offset or 0) <= wanted.start_offset
+            begins_behind = (part.offset or 0) >= wanted.end_offset
+            if place.kind == CHECKPOINT_KIND or place.problem is not None or not (ends_before or begins_behind):
+                yield part
 
     def _may_hold(self, place: LogFile) -> bool:
         if not self.wanted.is_of(place.cluster_id, place.kind):

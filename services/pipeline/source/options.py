@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, TypedDict
@@ -60,6 +61,9 @@ RETRY_MS: Final = 60_000
 """How long, in ms, calls to a quorum are retried: longer than a few elections take."""
 
 
+_UNITS: Final = {"k": 10, "m": 20, "g": 30, "t": 40}
+"""What a unit of a size stands for, as a power of two. Spark reads them so, with a `b` behind them or without."""
+_SIZE: Final = re.compile(r"([0-9]{1,18})(?:b|([kmgt])b?)?")
 KAFKA: Final = "kafka."
 """The prefix of the properties of a Kafka client, as in Spark's own source for Kafka."""
 BOOTSTRAP: Final = "bootstrap.controllers"
@@ -132,7 +136,7 @@ def parse(options: Mapping[str, Any]) -> Options:
         store_files=_store_files(options, endpoints),
         kafka=kafka,
         cluster_id=_option(options, "clusterId"),
-        part_bytes=_number(options, "maxPartitionBytes", PART_BYTES, least=1),
+        part_bytes=_size(options, "maxPartitionBytes", PART_BYTES),
         **_triggers(options),
         fails_on_loss=_flag(options, "failOnDataLoss", default=True),
         # A stream that fails because of an election would fail again from its checkpoint, and for ever.
@@ -257,6 +261,17 @@ def _number(options: Mapping[str, Any], name: str, default: int, *, least: int =
     if not given.isascii() or not given.isdigit() or int(given) < least:
         raise ValueError(f"{name} is {given!r}; it is a whole number of {least} or more")
     return int(given)
+
+
+def _size(options: Mapping[str, Any], name: str, default: int) -> int:
+    """Returns a size in bytes, written as Spark's own settings have sizes: `33554432`, `32m`, `1GB`."""
+    given = _option(options, name)
+    if given is None:
+        return default
+    found = _SIZE.fullmatch(given.strip().lower())
+    if found is None or int(found[1]) == 0:
+        raise ValueError(f"{name} is {given!r}; it is a number of bytes above 0, or one with {', '.join(_UNITS)}: 32m")
+    return int(found[1]) << _UNITS.get(found[2], 0)
 
 
 def _option(options: Mapping[str, Any], name: str) -> str | None:
