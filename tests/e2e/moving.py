@@ -36,8 +36,8 @@ PLAINTEXT, SSL = 0, 1
 MORE: Final = 3
 """So many writes of each writer between two steps."""
 PAUSE_S: Final = 0.05
-BETWEEN_S: Final = 0.1
-"""Between two writes of one writer: up to nine write at once, on a machine that also starts processes."""
+BETWEEN_S: Final = 0.5
+"""Between two writes of one writer: up to twelve write at once, on a machine that also starts processes."""
 SHOWN: Final = (
     r"RULE:^CN=(?:quorum|controller|observer)-([0-9]+),O=cluster$/$1/,"
     r"RULE:^CN=(?:heartbeat-1|gateway-[0-9]|clients),O=cluster$/*/"
