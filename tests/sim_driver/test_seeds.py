@@ -12,6 +12,7 @@ from tests.seeds.outcome import Outcome
 from tests.sim_driver.runner import WALKING, WIPING, run
 
 SEED_COUNT = int(os.environ.get("SIM_DRIVER_SEEDS", "100"))
+"""The rarest of the rows strike in one of twenty seeds at most."""
 JOBS = 2
 CHUNK = 5
 VOID_SHARE_MAX = 0.1

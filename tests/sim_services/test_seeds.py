@@ -11,15 +11,18 @@ from tests.seeds.many import check_invariants, check_void, run_many, summed
 from tests.seeds.outcome import Outcome
 from tests.sim_services.runner import LEADING, run
 
-SEED_COUNT = int(os.environ.get("SIM_SERVICES_SEEDS", "100"))
+SEED_COUNT = int(os.environ.get("SIM_SERVICES_SEEDS", "60"))
+"""The rarest of the rows strike in one of sixteen seeds. The longest-lived planted bug needs eleven (README.md)."""
 JOBS = 2
 CHUNK = 5
 VOID_SHARE_MAX = 0.1
 ROWS = (
     *("S-03", "S-05", "S-05 unaware", "S-06", "S-07", "S-08", "S-09", "S-10", "S-11", "S-12", "S-13", "S-14", "S-15"),
-    *("S-17", "S-18", "S-19", "S-20", "S-21", "S-22", "S-24 in chunks", "S-26"),
+    *("S-17", "S-18", "S-19", "S-20", "S-22", "S-24 in chunks", "S-26"),
     *("C-01", "C-02", "C-05", "C-07", "C-08", "C-09", "C-13", "C-14", "C-15"),
 )
+"""Not S-21, which strikes in one of thirty seeds here: `tests/sim_driver` has it."""
+
 OVER_ALL = (
     "all were silent",
     *("append refused", "chores", "decisions in steps", "failover with writes in flight", "fencings asked for"),
