@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from quorate.pipeline.files import is_url, local_path
+from quorate.pipeline.rows import CUT
 from services.pipeline.row_files import CODEC, row_file
 from services.pipeline.source.columns import Bundle, arrow_schema, check_columns
 from services.pipeline.source.kraft import KraftReader
@@ -95,7 +97,8 @@ def _file(batches: Iterator[pa.RecordBatch], path: Path) -> tuple[int, int]:
             held.append(batch)
             waiting += batch.num_rows
             rows += batch.num_rows
-            damaged += batch.num_rows - batch.column("_corrupt").null_count
+            said = pc.starts_with(batch.column("_corrupt"), CUT)  # null where a row reports nothing
+            damaged += pc.sum(pc.invert(said)).as_py() or 0
             if waiting >= ROW_GROUP_ROWS:
                 writer = writer or row_file(path, batch.schema)
                 writer.write_table(pa.Table.from_batches(held))

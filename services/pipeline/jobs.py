@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as fn
 
 from quorate.pipeline.files import size_of
 from quorate.pipeline.log_files import find, is_being_written
+from quorate.pipeline.rows import CUT
 from quorate.runtime.clock import SystemClock
 from services.pipeline import bronze, gold, verify
 from services.pipeline.apart import Failing, Only, apart
@@ -280,11 +282,16 @@ def _compare(tables: Tables) -> _Comparison:
 
 
 def _show_damage(tables: Tables) -> bool:
-    """Prints the claims in quarantine and the offsets with two contents; returns whether there are any."""
+    """Prints the claims in quarantine and the offsets with two contents; returns whether there is damage.
+
+    An end that a node's start cuts off, as a copy of a running node's directory has it, is no damage: it is printed.
+    """
     claims, records = bronze.standing(tables), tables.read(bronze.RECORDS)
-    damaged = [] if claims is None else claims.select("source", "_corrupt").take(SHOWN_MAX)
-    for row in damaged:
+    is_cut = fn.startswith("_corrupt", fn.lit(CUT)).alias("is_cut")
+    said = [] if claims is None else claims.select("source", "_corrupt", is_cut).orderBy("is_cut").take(SHOWN_MAX)
+    for row in said:
         say(f"{row['source']}: {row['_corrupt']}")
+    damaged = [row for row in said if not row["is_cut"]]
     twice = [] if records is None else bronze.conflicts(records).orderBy("cluster_id", "offset").take(SHOWN_MAX)
     for row in twice:
         place = f"{row['cluster_id']}: offset {row['offset']} of epoch {row['epoch']}"

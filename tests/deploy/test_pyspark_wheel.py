@@ -25,6 +25,11 @@ import importlib.util, json
 print("found:", json.dumps([name for name in ("quorate", "kraft", "services") if importlib.util.find_spec(name)]))
 print("changes:", records.where("type = 'PARTITION_CHANGE_RECORD' and offset > 10").count())
 spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+print("once:", ONCE.count())
+try:
+    spark.read.format("kraft").option("endpoints", "127.0.0.1:1").load().count()
+except Exception as problem:
+    print("endpoints:", *[line for line in str(problem).splitlines() if "ModuleNotFoundError" in line][:1])
 print("pushed:", records.where("type = 'PARTITION_CHANGE_RECORD' and offset > 10").count())
 spark.stop()
 """
@@ -91,7 +96,8 @@ def test_the_example_of_its_readme_runs_where_only_it_and_a_pyspark_are_installe
     assert "/var/lib/kafka/metadata" in example
     script = tmp_path / "elsewhere/example.py"
     script.parent.mkdir()
-    script.write_text(example.replace("/var/lib/kafka/metadata", str(LOGS)) + ABOUT)
+    (once,) = re.findall(r"^    (records\.where.*dropDuplicates.*)$", (HERE / "README.md").read_text(), re.MULTILINE)
+    script.write_text(example.replace("/var/lib/kafka/metadata", str(LOGS)) + ABOUT.replace("ONCE", once))
 
     ran = subprocess.run(
         [str(python), script.name],
@@ -114,3 +120,7 @@ def test_the_example_of_its_readme_runs_where_only_it_and_a_pyspark_are_installe
     (changes,) = re.findall(r"changes: (\d+)", ran.stdout)
     assert int(changes) > 0
     assert f"pushed: {changes}" in ran.stdout
+    assert "once: 239\n" in ran.stdout
+    assert (
+        "the option endpoints needs gRPC, and grpc is not installed: pip install 'pyspark-kraft[quorate]'" in ran.stdout
+    )

@@ -42,7 +42,8 @@ def test_damage_is_a_row_and_an_exit_code_or_an_end_that_leaves_nothing(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     content = batches(history(4))
-    path = segment(node(tmp_path / "logs", "one"), [*content[:2], flipped(content[2]), *content[3:]])
+    cut = content[-1][:-7]  # is no damage: a copy of a running node's log may end so
+    path = segment(node(tmp_path / "logs", "one"), [*content[:2], flipped(content[2]), *content[3:-1], cut])
     asked = ("--from", str(tmp_path / "logs"), "--to", str(tmp_path / "rows"))
 
     assert FAILED == run(spark, *asked, "--mode", "FAILFAST")
@@ -54,7 +55,7 @@ def test_damage_is_a_row_and_an_exit_code_or_an_end_that_leaves_nothing(
 
     offsets = [(row["offset"], row["_corrupt"] is None) for row in spark.read.parquet(asked[-1]).collect()]
 
-    assert [(0, True), (1, True), (2, True), (3, False), (4, True), (5, True)] == sorted(offsets)
+    assert [(0, True), (1, True), (2, True), (3, False), (4, True), (5, False)] == sorted(offsets)
 
 
 def test_an_object_store_where_files_cannot_appear_at_once_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

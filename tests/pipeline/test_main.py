@@ -104,15 +104,17 @@ def test_a_log_that_was_read_in_the_middle_of_an_append_is_whole_with_the_next_r
     path = segment(partition, [*content[:-1], content[-1][:-30]])
     asked = ("ingest", "--from", str(tmp_path / "logs"), "--to", str(tmp_path / "lake"))
 
-    assert [FOUND, FOUND] == [run(spark, *asked), run(spark, *asked)]
-    assert f"{path}: the log is torn at offset 5" in capsys.readouterr().err
+    assert [DONE, DONE] == [run(spark, *asked), run(spark, *asked)]
+    assert f"{path}: the log ends in a batch that is not whole, as a copy of a" in capsys.readouterr().err
     segment(partition, content)
     assert DONE == run(spark, *asked)
     told = capsys.readouterr().err
     assert "quarantine: 1 withdrawn" in told
-    assert "torn" not in told
-    segment(partition, [*content[:-1], content[-1][:-30]])
+    assert "not whole" not in told.replace("as they are whole now", "")
+    # A last batch of which all bytes are there, and are wrong, is damage.
+    segment(partition, [*content[:-1], flipped(content[-1])])
     assert FOUND == run(spark, *asked)
+    assert f"{path}: the log is torn at offset 5: batch at offset 5 has checksum" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

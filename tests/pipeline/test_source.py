@@ -261,8 +261,8 @@ def test_damage_is_quarantined_and_the_rest_goes_on(spark: SparkSession, tmp_pat
     ends = {row["cluster_id"]: row["end_offset"] for row in reach(bronze.settled(records), None).collect()}
 
     assert (bronze.RowCounts(5 + 5 + 6, 3, 5), bronze.RowCounts(0, 0, 0)) == (first, again)
-    assert {"damaged-middle": "checksum", "damaged-tail": "torn at offset 5", "stranger": "two clusters"} == {
-        name: next(word for word in ("checksum", "torn at offset 5", "two clusters") if word in said[name])
+    assert {"damaged-middle": "checksum", "damaged-tail": "at offset 5: batch of", "stranger": "two clusters"} == {
+        name: next(word for word in ("checksum", "at offset 5: batch of", "two clusters") if word in said[name])
         for name in said
         if name != "sound"
     }

@@ -139,7 +139,7 @@ def test_damage_is_quarantined_once_and_the_rest_goes_on(spark: SparkSession, tm
 
     assert {"damaged-middle", "stranger"} == waiting
     assert {"damaged-middle", "damaged-tail", "sound", "stranger"} == set(told)
-    assert "torn at offset 5" in told["damaged-tail"]
+    assert "at offset 5: batch of" in told["damaged-tail"]
     assert "not whole" in told["sound"]
     assert "two clusters in one place" in told["stranger"]
     assert [5 + 5 + 6, 0] == [counts.records for _, counts in job.batches]

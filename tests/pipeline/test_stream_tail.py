@@ -12,7 +12,7 @@ import pytest
 from quorate.nouns import OffsetAndEpoch
 from quorate.pipeline.log_files import FilePart, find, named, parts
 from quorate.pipeline.planning import between
-from quorate.pipeline.rows import RowFilter, read
+from quorate.pipeline.rows import CUT, RowFilter, read
 from quorate.pipeline.tail import Cursor, EpochWentBack, TailSettings, advance, directories
 from tests.pipeline.logs import batches, checkpoint, flipped, history, node, segment
 
@@ -175,7 +175,7 @@ def test_a_tail_that_has_stood_still_is_told_once(tmp_path: Path) -> None:
     assert told[-1].corrupt is not None
 
     assert at_once(tmp_path) == told
-    assert told[-1].corrupt.startswith("the log is torn at offset 4: ")
+    assert told[-1].corrupt.startswith(f"{CUT} at offset 4: ")
     assert [] == stream.drain()
     # The node comes back, cuts what is torn, and goes on.
     path.write_bytes(b"".join(content))

@@ -21,13 +21,14 @@ from quorate.pipeline.record_shapes import UNKNOWN
 from quorate.pipeline.row_filter import RowFilter
 from quorate.records import CONTROL_RECORDS
 from quorate.storage.recovery import sound_batch_after
-from quorate.wire.batch import BatchHeader, ControlType, check_batch, records
+from quorate.wire.batch import HEADER_BYTES, BatchHeader, ControlType, check_batch, peek_header, records
 from quorate.wire.codec import decode
 from quorate.wire.schema import layout_of
 
 __all__ = [
     "COLUMNS",
     "CONTROL_TYPES",
+    "CUT",
     "ROWS_MAX",
     "UNKNOWN",
     "Columns",
@@ -50,6 +51,8 @@ CONTROL_TYPES: Final = {
     ControlType.KRAFT_VOTERS: "KRAFT_VOTERS",
 }
 """Type names of control records, as in Kafka's ControlRecordType."""
+CUT: Final = "the log ends in a batch that is not whole, as a copy of a running node's log may,"
+"""How a row about the end of a log begins that a node's next start cuts off: nothing in it was acknowledged."""
 _KEY: Final = struct.Struct(">hh")
 
 Piece = Columns | Run
@@ -179,7 +182,8 @@ class _Walk:
         stop = min(found[0], self._part.end) if found else self._part.end
         what = damage.reason
         if found is None and self._part.is_last and not self._is_checkpoint:
-            what = f"the log is torn at offset {expected}: {damage.reason}"
+            is_cut = self._part.place.following is None and _is_cut(data, position)
+            what = f"{CUT if is_cut else 'the log is torn'} at offset {expected}: {damage.reason}"
         self.add_damage(
             None, self._next, what, position, stop - position, data[position : min(stop, position + RAW_BYTES_MAX)]
         )
@@ -265,6 +269,14 @@ class _Walk:
             finding = "are missing" if self._next < following else "are here and in the next segment"
             low, high = sorted((self._next, following))
             self.add_damage(None, low, f"offsets {low} to {high - 1} {finding}", size, 0)
+
+
+def _is_cut(data: Buffer, position: int) -> bool:
+    """Returns whether the file ends within the batch that begins at `position`."""
+    try:
+        return peek_header(data, position).size > len(data) - position
+    except Corrupt:
+        return len(data) - position < HEADER_BYTES
 
 
 def _control(key: bytes | None, value: bytes | None) -> tuple[int, str, int, str | None]:

@@ -16,8 +16,15 @@ def nodes_of(options: Options) -> Nodes:
     Raises ValueError with the option, OSError for a file it names, ModuleNotFoundError if gRPC is not installed.
     """
     if not options.kafka:
-        from quorate.pipeline.grpc_nodes import GrpcNodes  # the wheel pyspark-kraft has gRPC as an extra
-
+        try:
+            from quorate.pipeline.grpc_nodes import GrpcNodes
+        except ModuleNotFoundError as missing:
+            where = "on the driver and on each worker"
+            raise ModuleNotFoundError(
+                f"the option endpoints needs gRPC, and {missing.name} is not installed:"
+                f" pip install 'pyspark-kraft[quorate]' (the wheel's extra quorate) {where}",
+                name=missing.name,
+            ) from None
         return GrpcNodes(options.endpoints, options.store_files)
     properties = dict(options.kafka)
     try:
