@@ -58,6 +58,7 @@ def main(arguments: Sequence[str]) -> int:
         _check(asked)
         # Imported here so that help and wrong arguments are answered at once, and without Spark.
         from services.pipeline.jobs import run
+        from services.pipeline.problems import words_of
         from services.pipeline.session import NoJava, start
     except ModuleNotFoundError as problem:
         say(f"{asked.name}: {problem}; Spark is not installed, or not all of it: `make spark-setup`")
@@ -71,6 +72,9 @@ def main(arguments: Sequence[str]) -> int:
         spark = start(master, dict(asked.conf), format_=asked.format, for_few=_are_few(asked))
     except NoJava as problem:
         say(f"{asked.name}: {problem}")
+        return FAILED
+    except Exception as problem:  # Spark could not start; an exit code of 1 would mean that the job found damage
+        say(f"{asked.name}: no session of Spark: {words_of(problem)}")
         return FAILED
     steps.done("a session of Spark")
     try:

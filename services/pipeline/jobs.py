@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -27,7 +29,7 @@ from services.pipeline.export import export
 from services.pipeline.locks import locked
 from services.pipeline.memory import is_small
 from services.pipeline.node_options import node_options
-from services.pipeline.problems import words_of
+from services.pipeline.problems import no_space, words_of
 from services.pipeline.report import report
 from services.pipeline.silver import image, progress
 from services.pipeline.silver.events import reach
@@ -62,7 +64,7 @@ def run(spark: SparkSession, asked: argparse.Namespace) -> int:
         lake = open_tables(spark, asked.to, asked.format)
         return _timed(asked.name, spark, Remembered(lake) if is_small(spark) else lake, asked)
     except Exception as problem:  # an exit code of 1 would mean that it ran and found damage
-        say(f"{asked.name}: {words_of(problem)}")
+        say(f"{asked.name}: {no_space(problem, _written_to(asked)) or words_of(problem)}")
     return FAILED
 
 
@@ -198,6 +200,13 @@ def export_rows(spark: SparkSession, _: Tables, asked: argparse.Namespace) -> in
     steps.done(f"rows: {found.rows}, in {found.files} files")
     say(f"damaged places: {found.damaged}")
     return FOUND if found.damaged else DONE
+
+
+def _written_to(asked: argparse.Namespace) -> list[str]:
+    """Lists the places that a job writes to on this machine: tables, page, checkpoint, and Spark's own directory."""
+    of_spark = dict(asked.conf).get("spark.local.dir", tempfile.gettempdir())
+    named = (asked.to, getattr(asked, "report", None), getattr(asked, "checkpoint", None))
+    return [*filter(None, named), *(os.environ.get("SPARK_LOCAL_DIRS") or of_spark).split(",")]
 
 
 Job = Callable[[SparkSession, Lake, argparse.Namespace], int]

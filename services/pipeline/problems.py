@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-__all__ = ["OF_ROWS", "OF_SPARK", "words_of"]
+from quorate.pipeline.files import is_url, local_path
+from quorate.storage.files import NO_SPACE
+
+__all__ = ["OF_ROWS", "OF_SPARK", "no_space", "words_of"]
 
 OF_SPARK: Final = (PySparkException, Py4JJavaError)
 """Spark's errors; of the JVM's PySpark translates those with an error condition, and raises the others as they are."""
@@ -20,6 +26,7 @@ _PYTHON_ERROR: Final = re.compile(r"(quorate|services)(\.\w+)+: |[\w.]*(Error|Ex
 """How the last line of a Python traceback begins. Errors of our own have any name; the builtin ones no module."""
 _CALLING: Final = re.compile(r"\AAn error occurred while calling .*\n: (java|org)(\.\w+)+: ")
 """What Py4J puts before the message of an error of the JVM."""
+_NO_SPACE: Final = tuple(map(os.strerror, NO_SPACE))
 _OF_THE_JVM: Final = ("org.", "java.", "scala.", "Caused by")
 
 
@@ -32,6 +39,28 @@ def words_of(problem: Exception) -> str:
     if isinstance(problem, (ArithmeticError, LookupError, NotImplementedError, OSError)):
         return str(problem)
     return f"{type(problem).__name__}: {problem}"
+
+
+def no_space(problem: Exception, places: Sequence[str]) -> str | None:
+    """Returns the one line for a job that a full disk ended; None for any other problem.
+
+    Neither the JVM nor a file that is being written says which disk it is: of `places`, the paths that the job writes
+    to, the line names the one with the least room.
+    """
+    text = next((text for text in _NO_SPACE if text in str(problem)), None)
+    if text is None:
+        return None
+    room = [(shutil.disk_usage(there).free, there) for place in places if (there := _existing(place)) is not None]
+    least = "".join(f"; {there} has {free:,} bytes left" for free, there in sorted(room)[:1])
+    return f"{text}{least}; make room and run it again"
+
+
+def _existing(place: str) -> Path | None:
+    """Returns the path, or what there is above it; None for a URL of a store."""
+    if is_url(place):
+        return None
+    path = Path(local_path(place)).absolute()
+    return next(each for each in (path, *path.parents) if each.exists())
 
 
 def _first_words(text: str) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -187,6 +190,48 @@ def test_a_jvm_that_is_killed_is_a_job_that_could_not_run_and_one_line(spark: Sp
     assert FAILED == job.returncode, (before, told)
     assert last.startswith("run: the JVM of Spark's driver is gone: it was killed"), told
     assert "Traceback" not in "".join(told), told
+
+
+def test_a_spark_that_cannot_start_is_a_job_that_could_not_run_and_one_line(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The session of this test is not that of the job, whose JVM refuses its settings."""
+    wrong = ("--conf", "spark.driver.memory=much")
+    job = [sys.executable, "-m", "services.pipeline", "silver", "--to", str(tmp_path / "lake"), *wrong]
+    ran = subprocess.run(job, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert FAILED == ran.returncode, ran.stderr
+    assert "silver: no session of Spark: [JAVA_GATEWAY_EXITED] Java gateway" in ran.stderr.splitlines()[-1]
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 16 KiB."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(tmp_path)]
+    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("takes root to mount a file system")
+    yield tmp_path
+    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+
+
+def test_a_full_disk_is_a_job_that_could_not_run_and_one_line(
+    spark: SparkSession, small_disk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which of the places is full is said, whoever met it: a Python worker, the JVM, or the page's writer."""
+    logs, rule = str(FIXTURES / "three-dynamic"), "bytes left; make room and run it again\n"
+
+    assert FAILED == run(spark, "ingest", "--from", logs, "--to", str(small_disk / "lake"))
+    assert re.fullmatch(rf"files: .*\ningest: No space left on device; {small_disk}\S* has [\d,]+ {rule}", told(capsys))
+
+    (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free))
+    assert FAILED == run(spark, "ingest", "--from", logs, "--to", str(small_disk / "other"))
+    assert re.fullmatch(rf"files: .*\ningest: No space left on device; {small_disk}\S* has 0 {rule}", told(capsys))
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> str:
+    """What a job has said."""
+    return capsys.readouterr().err
 
 
 def _until(words: str, lines: IO[str]) -> list[str]:
