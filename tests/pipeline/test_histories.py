@@ -14,6 +14,7 @@ from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST
 from quorate.records import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
 from tests.metadata.histories import STEPS, abort, begin, end, unknown, write, zk_migration_state
+from tests.pipeline.in_memory import InMemory
 from tests.pipeline.logs import batches, node, segment
 
 if TYPE_CHECKING:
@@ -70,12 +71,11 @@ def unseen(records: list[Message]) -> set[int]:
 def test_every_state_of_every_log_is_the_replayed_one(spark: SparkSession, tmp_path: Path) -> None:
     from services.pipeline import bronze
     from services.pipeline.silver.image import build, image_history, state_of
-    from services.pipeline.tables import ParquetTables
 
     written = logs()
     for cluster, records in written.items():
         segment(node(tmp_path / "logs" / cluster, cluster), batches([[record] for record in records]))
-    tables = ParquetTables(spark, str(tmp_path / "tables"))
+    tables = InMemory()
     counts = bronze.ingest(spark.read.format("kraft").load(str(tmp_path / "logs")), tables)
     assert bronze.RowCounts(sum(map(len, written.values())), 0, 0) == counts
     bronze_records = tables.read(bronze.RECORDS)

@@ -31,6 +31,7 @@ from quorate.records import (
 )
 from quorate.wire.batch import ControlType, control_batch, data_batch
 from quorate.wire.codec import encode
+from tests.pipeline.in_memory import InMemory
 from tests.pipeline.logs import NOON_MS, TOPIC_ID, node, segment
 
 if TYPE_CHECKING:
@@ -103,12 +104,11 @@ def evil_page(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     from services.pipeline import bronze, gold
     from services.pipeline.report import report
     from services.pipeline.silver import image
-    from services.pipeline.tables import ParquetTables
 
     logs = tmp_path_factory.mktemp("evil")
     for cluster_id in ("one", "two"):
         segment(node(logs / cluster_id, cluster_id), evil_log(f"{EVIL}-{cluster_id}"))
-    tables = ParquetTables(spark, str(tmp_path_factory.mktemp("evil-lake")))
+    tables = InMemory()
     bronze.ingest(spark.read.format("kraft").load(str(logs)), tables)
     records = tables.read(bronze.RECORDS)
     assert records is not None
