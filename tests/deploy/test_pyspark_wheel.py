@@ -29,7 +29,7 @@ print("once:", ONCE.count())
 try:
     spark.read.format("kraft").option("endpoints", "127.0.0.1:1").load().count()
 except Exception as problem:
-    print("endpoints:", *[line for line in str(problem).splitlines() if "ModuleNotFoundError" in line][:1])
+    print("endpoints:", *[line for line in str(problem).splitlines() if "ModuleNotFoundError: " in line][:1])
 print("pushed:", records.where("type = 'PARTITION_CHANGE_RECORD' and offset > 10").count())
 spark.stop()
 """
