@@ -35,6 +35,11 @@ def produced(
     return summed(batch)
 
 
+def produced_of(value: int) -> bytes:
+    """A batch of one record that has this value."""
+    return data_batch(base_offset=0, epoch=-1, timestamp_ms=NOW_MS, values=[b"%d" % value])
+
+
 def marker(offset: Offset, *, epoch: int, producer: tuple[int, int], aborts: bool, coordinator_epoch: int = 3) -> bytes:
     """The marker by which a coordinator ends a transaction."""
     kind = ControlType.ABORT if aborts else ControlType.COMMIT

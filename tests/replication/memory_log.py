@@ -64,6 +64,10 @@ class MemoryLog:
             case RaiseLogStart(to):
                 self.start_at(to)
 
+    def reopen(self) -> None:
+        """What the next process finds: an epoch that has no record yet is forgotten, as in Kafka."""
+        self.cut(self.leo)
+
     def cut(self, to: Offset) -> None:
         """Loses the batches from `to` on."""
         assert self.start <= to <= self.leo, (self.start, to, self.leo)

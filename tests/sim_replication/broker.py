@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from quorate.errors import ApiError, ErrorCode
@@ -38,6 +38,7 @@ from quorate.replication import (
 )
 from tests.replication.memory_log import MemoryLog
 from tests.sim_replication.controller import Standing
+from tests.sim_replication.stored_log import StoredLog
 
 if TYPE_CHECKING:
     from tests.sim_replication.world import World
@@ -53,7 +54,7 @@ class Broker:
 
     id: int
     world: World
-    log: MemoryLog = field(default_factory=MemoryLog)
+    log: MemoryLog | StoredLog
     checkpoint: int = 0
     is_up: bool = True
     resumes_at_ms: int = 0
@@ -65,6 +66,7 @@ class Broker:
     def start(self, epoch: int) -> None:
         """A process begins; it has caught up with the metadata log before it serves."""
         self.is_up, self.epoch = True, epoch
+        self.log.reopen()
         self.process += 1
         self.brokers: dict[int, BrokerStanding] = {}
         self.applied = 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from hashlib import sha256
+from pathlib import Path
 from typing import Final
 
 from tests.seeds.outcome import Outcome, judge
+from tests.sim_replication.stored_log import StoredLog
 from tests.sim_replication.world import World
 
 BATCHES_SHOWN: Final = 8
@@ -19,7 +21,16 @@ def story(world: World) -> str:
 
 def run(seed: int, profile: str | None = None) -> Outcome:
     """One seed, from its first event to its verdict."""
-    world = World(seed)
+    return run_in(World(seed), seed, profile)
+
+
+def run_on_disk(seed: int, directory: Path) -> Outcome:
+    """The same with logs in files, one below `directory` for each broker."""
+    return run_in(World(seed, lambda broker_id: StoredLog(directory / f"broker-{broker_id}")), seed, None)
+
+
+def run_in(world: World, seed: int, profile: str | None) -> Outcome:
+    """A world that has just been made, to its verdict."""
     verdict = judge(world)
     told = repr((world.now_ms, world.controller.log, [broker.log.batches for broker in world.brokers.values()]))
     return Outcome(

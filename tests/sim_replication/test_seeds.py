@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
 from tests.seeds.many import check_invariants, check_void, digests, summed
 from tests.seeds.outcome import Outcome
-from tests.sim_replication.runner import run
+from tests.sim_replication.runner import run, run_on_disk
 from tests.sim_replication.world import FAULTS
 
 SEED_COUNT = int(os.environ.get("SIM_REPLICATION_SEEDS", "30"))
 VOID_SHARE_MAX = 0.1
+STORED_COUNT = 3
+"""They have some hundred unclean stops, whose torn tails a start cuts off."""
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +36,11 @@ def test_every_fault_strikes_and_logs_are_truncated(outcomes: list[Outcome]) -> 
 
     assert [] == [fault for fault in FAULTS if not fired[fault]]
     assert counts["truncation"]
+
+
+@pytest.mark.parametrize("seed", range(STORED_COUNT))
+def test_with_logs_in_files_a_seed_has_the_same_history(tmp_path: Path, outcomes: list[Outcome], seed: int) -> None:
+    assert outcomes[seed].digest == run_on_disk(seed, tmp_path).digest
 
 
 def test_another_process_tells_the_same_story() -> None:

@@ -7,10 +7,12 @@ from heapq import heappop, heappush
 from random import Random
 
 from quorate.replication import ACKS_ALL, ReplicationSettings
+from tests.replication.memory_log import MemoryLog
 from tests.sim.invariants.base import Violation
 from tests.sim_replication.broker import IDLE_FETCH_MS, REQUEST_TIMEOUT_MS, Broker
 from tests.sim_replication.controller import Controller
 from tests.sim_replication.oracle import Oracle
+from tests.sim_replication.stored_log import StoredLog
 
 STORM_MS = 9_000
 CALM_MS = 4_000
@@ -23,7 +25,8 @@ FAULTS = ("kill", "stop", "pause", "cut_off", "cut_pair", "move", "trim")
 class World:
     """Brokers 1 to n; the controller is 0 on the wire. A storm of faults, then everything is healed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, new_log: Callable[[int], MemoryLog | StoredLog] = lambda _: MemoryLog()) -> None:
+        """`new_log` makes the log of a broker, by its id."""
         self.chance = Random(f"{seed}/replication")
         self.now_ms = 0
         self._events: list[tuple[int, int, Callable[[], None]]] = []
@@ -46,7 +49,7 @@ class World:
         )
         self.fired: dict[str, int] = {}
         self.next_value = 0
-        self.brokers = {broker: Broker(broker, self) for broker in self.controller.replicas}
+        self.brokers = {broker: Broker(broker, self, new_log(broker)) for broker in self.controller.replicas}
         for broker in self.brokers.values():
             broker.start(self.controller.standings[broker.id].epoch)
 

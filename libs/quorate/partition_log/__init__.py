@@ -1,6 +1,7 @@
 """The log of a data partition on disk, in Kafka's files: what a broker stores (R5 to R8 of `quorate.replication`).
 
 log                 append, read, truncate, delete, flush: a `quorate.replication.log.Log`
+effects             what the core decides, done to a log
 produced            what a leader checks of a producer's batch, and what it writes into it
 producers           sequences and transactions of producers (KIP-98)
 markers             the control record that ends a transaction
@@ -15,8 +16,9 @@ settings            a topic's settings that its log follows
 names               the names of the files
 """
 
+from quorate.partition_log.effects import carry_out
 from quorate.partition_log.log import Appended, PartitionLog
 from quorate.partition_log.produced import Limits, TimestampType
 from quorate.partition_log.settings import LogSettings
 
-__all__ = ["Appended", "Limits", "LogSettings", "PartitionLog", "TimestampType"]
+__all__ = ["Appended", "Limits", "LogSettings", "PartitionLog", "TimestampType", "carry_out"]

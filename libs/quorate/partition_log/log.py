@@ -137,7 +137,7 @@ class PartitionLog:
         """Appends a batch that a broker made: a transaction's marker. Its offset and epoch are right already."""
         return self._appended(batch, now_ms=now_ms)
 
-    def append_as_follower(self, records: bytes, *, now_ms: int) -> None:
+    def append_as_follower(self, records: Buffer, *, now_ms: int) -> None:
         """Appends the whole batches of a leader's answer at the offsets that they have. Raises Corrupt, and then keeps
         those before the bad one.
         """
