@@ -20,6 +20,7 @@ verify_log      checks segments, indexes and leader epochs
 as_of           `--as-of`: an offset, or a time that the log turns into one
 image_diff      `quorate image diff`: the rows that differ between two states
 history         `quorate history`: what each record changed, of a topic, a broker, a user or all there is
+observer_sql    `quorate sql --observer`: an observer's database answers
 what_if         `quorate what-if`: what becomes of the partitions if brokers, racks or log directories go
 offline         rebuilds the metadata state from the files of a directory
 image           `quorate image show`: prints that state as tables

@@ -361,6 +361,12 @@ def ask_by_sql(
     query: Annotated[str, typer.Argument(help="One SELECT.")],
     offline: Offline = None,
     bootstrap_controller: Bootstrap = None,
+    observer: Annotated[
+        str | None,
+        typer.Option(
+            "--observer", metavar="HOST:PORT,…", help="An observer of Quorate that keeps a database: its past, too."
+        ),
+    ] = None,
     command_config: CommandConfig = None,
     as_of: AsOf = None,
     with_open_transaction: WithOpenTransaction = False,
@@ -375,11 +381,20 @@ def ask_by_sql(
     """
     if as_json and output is SqlOutput.CSV:
         raise Misused("--json and --output csv: give one of them")
-    source = _source(offline, "--offline", bootstrap_controller, command_config)
+    output = SqlOutput.JSON if as_json else output
+    if observer is not None:
+        if offline is not None or bootstrap_controller is not None or as_of is not None or with_open_transaction:
+            what = "--offline, --bootstrap-controller, --as-of and --with-open-transaction"
+            raise Misused(f"{what} are not for --observer, whose tables X_history have the past")
+        from quorate.cli.observer_sql import ask_observer
+
+        ask_observer(observer, command_config, query, output=output)
+        return
+    source = _source(offline, "--offline or --observer", bootstrap_controller, command_config)
     from quorate.cli.sql import ask
 
     (found,) = _loaded(source, as_of, with_open_transaction=with_open_transaction)
-    ask(found, query, output=SqlOutput.JSON if as_json else output, rows_max=rows_max, seconds_max=seconds_max)
+    ask(found, query, output=output, rows_max=rows_max, seconds_max=seconds_max)
 
 
 @app.command(

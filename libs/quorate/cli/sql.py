@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any, Final  # Any: what SQLite has as values
 
 from quorate.cli.failures import Failed
@@ -12,11 +13,12 @@ from quorate.cli.image import columns
 from quorate.cli.offline import Offline
 from quorate.cli.printable import printable
 from quorate.doubles import Double, dumps
+from quorate.nouns import Offset
 from quorate.sql.database import Database
 from quorate.sql.guarded import Answer, Caps, QueryRefused
 from quorate.sql.nouns import Image
 
-__all__ = ["ask"]
+__all__ = ["ask", "print_answer"]
 
 MEMORY_BYTES_MAX: Final = 4 << 30
 """Of all tables and the query: a cluster of 1,000,000 partitions takes less than one of them."""
@@ -28,29 +30,33 @@ def ask(found: Offline, query: str, *, output: str, rows_max: int, seconds_max: 
     caps = Caps(rows=rows_max, seconds=seconds_max, memory_bytes=MEMORY_BYTES_MAX)
     database = Database(Image(state=found.state, voters=found.voters), now_s=time.monotonic, caps=caps)
     try:
-        answer = database.ask(query)
-        _PRINTERS[output](answer, found)
+        print_answer(database.ask(query), output, as_of_offset=found.as_of_offset, notes=found.notes)
     except QueryRefused as refusal:
         raise Failed(str(refusal)) from None
     finally:
         database.close()
 
 
-def _print_text(answer: Answer, found: Offline) -> None:
+def print_answer(answer: Answer, output: str, *, as_of_offset: Offset, notes: Sequence[str]) -> None:
+    """Prints the rows of an answer. Raises QueryRefused, and what comes while rows are read."""
+    _PRINTERS[output](answer, as_of_offset, notes)
+
+
+def _print_text(answer: Answer, as_of_offset: Offset, notes: Sequence[str]) -> None:
     rows = [[NULL if value is None else _plain(value) for value in row] for row in answer.rows]
     for line in columns([answer.columns, *rows]):
         sys.stdout.write(line + "\n")
-    sys.stdout.write(f"{len(rows)} row{'s' * (len(rows) != 1)}, as of offset {found.as_of_offset}\n")
-    for note in found.notes:
+    sys.stdout.write(f"{len(rows)} row{'s' * (len(rows) != 1)}, as of offset {as_of_offset}\n")
+    for note in notes:
         sys.stdout.write(f"note: {printable(note)}\n")
 
 
-def _print_json(answer: Answer, found: Offline) -> None:
+def _print_json(answer: Answer, as_of_offset: Offset, notes: Sequence[str]) -> None:
     """Prints one document; nothing of it if an error comes while rows are read."""
     if twice := [name for name in answer.columns if answer.columns.count(name) > 1]:
         raise QueryRefused(f"two columns are called {twice[0]}, of which a JSON object has one: AS names them apart")
     rows = [dict(zip(answer.columns, map(_in_json, row), strict=True)) for row in answer.rows]
-    document = {"asOfOffset": found.as_of_offset, "notes": found.notes, "columns": answer.columns, "rows": rows}
+    document = {"asOfOffset": as_of_offset, "notes": notes, "columns": answer.columns, "rows": rows}
     sys.stdout.write(dumps(document) + "\n")
 
 
@@ -63,7 +69,7 @@ def _plain(value: Any) -> Any:
     return value.hex() if isinstance(value, bytes) else value
 
 
-def _print_csv(answer: Answer, _: Offline) -> None:
+def _print_csv(answer: Answer, _: Offset, __: Sequence[str]) -> None:
     """Prints rows while they are read (RFC 4180, with LF); null is an empty cell. On a terminal nothing controls it."""
     shown = printable if sys.stdout.isatty() else str
     writer = csv.writer(sys.stdout, lineterminator="\n")

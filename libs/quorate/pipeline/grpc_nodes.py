@@ -22,7 +22,7 @@ from quorate.runtime.transport import WITHOUT_PROXY
 from quorate.tls.key_stores import read_stores
 from quorate.wire.protobuf import to_protobuf, to_struct
 
-__all__ = ["GrpcNodes"]
+__all__ = ["GrpcNodes", "credentials"]
 
 T = TypeVar("T")
 Stub = Any
@@ -35,7 +35,7 @@ class GrpcNodes:
     def __init__(self, endpoints: Sequence[str], files: StoreFiles | None = None) -> None:
         """Reads the files for TLS; without them it speaks in the clear. Raises ValueError with property and file."""
         assert endpoints
-        self._credentials = None if files is None else _credentials(files)
+        self._credentials = None if files is None else credentials(files)
         self._endpoints = deque(endpoints)
         self._channels: dict[str, grpc.Channel] = {}
 
@@ -101,7 +101,8 @@ class GrpcNodes:
         return QuorumStub(channel)
 
 
-def _credentials(files: StoreFiles) -> grpc.ChannelCredentials:
+def credentials(files: StoreFiles) -> grpc.ChannelCredentials:
+    """Returns what a channel by TLS needs. Raises ValueError with property and file."""
     stores = read_stores(files.keystore, files.truststore)
     # gRPC finds the key and the certificates in the same text.
     return grpc.ssl_channel_credentials(stores.truststore, stores.keystore, stores.keystore)

@@ -11,6 +11,7 @@ from random import Random
 import grpc
 import pytest
 
+from deploy.local.ports import free_ports
 from kraft.service.observer_pb2 import ListTracesRequest, QueryRequest, QueryResponse
 from kraft.service.observer_pb2_grpc import ObserverStub, add_ObserverServicer_to_server
 from quorate.errors import ApiError, ErrorCode
@@ -27,6 +28,7 @@ from services.observer.queries import QUERIES_MAX
 from services.observer.query_process import PART_ROWS, Kind, frames
 from services.observer.servicer import ObserverService
 from services.observer.spans import SpanStore
+from tests.cli.directories import Ran, run
 from tests.metadata.histories import write
 from tests.services.scripted import WITHIN_S, listening
 from tests.sql.test_kept import Kept
@@ -47,11 +49,17 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Kept]:
 
 @asynccontextmanager
 async def serving(url: str | None) -> AsyncIterator[ObserverStub]:
+    async with serving_at(url) as address, open_channel(address) as channel:
+        yield ObserverStub(channel)
+
+
+@asynccontextmanager
+async def serving_at(url: str | None) -> AsyncIterator[str]:
     server, store = Server(), SpanStore()
     replica = Replica(LogReader(["127.0.0.1:1"], open_channel), SystemClock(), OFF)
     server.add("kraft.service.Observer", add_ObserverServicer_to_server, ObserverService(replica, store, state_url=url))
-    async with asyncio.timeout(WITHIN_S), listening(server) as address, open_channel(address) as channel:
-        yield ObserverStub(channel)
+    async with asyncio.timeout(WITHIN_S), listening(server) as address:
+        yield address
     await store.close()
 
 
@@ -86,6 +94,32 @@ async def test_an_answer_is_what_the_database_has_at_an_offset(state: tuple[Path
     assert (["a", "b", "c", "d", "e"], [(-5, 1.5, "größe", b"\x00\xff", None)]) == of_each_kind[:2]
     assert [(number,) for number in range(1, PART_ROWS + 2)] == many[1]
     assert (["name"], []) == none[:2]
+
+
+async def test_the_command_prints_what_an_observer_answers(state: tuple[Path, Kept]) -> None:
+    path, kept = state
+    (nobody,) = free_ports(1)
+    async with serving_at(f"sqlite:///{path}") as address:
+        text = await by_command("SELECT -5 AS a, NULL AS b", f"127.0.0.1:{nobody},{address}")
+        past = await by_command("SELECT * FROM topics_history", address, "--json")
+        refused = await by_command("DELETE FROM topics", address)
+        unreached = await by_command("SELECT 1", f"127.0.0.1:{nobody}")
+        misused = await by_command("SELECT 1", address, "--as-of", "5")
+    async with serving_at(None) as address:
+        without = await by_command("SELECT 1", address)
+
+    assert kept.at is not None
+    assert Ran(0, f"  a   b\n  -5  -\n1 row, as of offset {kept.at.next_offset}\n", "") == text
+    assert {kept.at.next_offset - 1} == {row["valid_from_offset"] for row in past.document["rows"]}
+    assert (1, "") == (refused.code, refused.out)
+    assert "a write to topics is refused" in refused.err
+    assert "observer.state.database.url is not set" in without.err
+    assert (1, True) == (unreached.code, f"127.0.0.1:{nobody}: " in unreached.err)
+    assert (2, True) == (misused.code, "tables X_history have the past" in misused.err)
+
+
+async def by_command(query: str, observer: str, *options: str) -> Ran:
+    return await asyncio.to_thread(run, "sql", query, "--observer", observer, *options)
 
 
 HOSTILE = {
