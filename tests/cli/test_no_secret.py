@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
+import re
 from pathlib import Path
 from typing import Final
 
@@ -95,3 +97,14 @@ def test_that_there_are_secrets_is_shown_and_every_byte_to_who_asks_for_it(node:
     assert REDACTED in run("history", "--offline", node).out
     assert REDACTED in run("log", "dump", node).out
     assert all(f"{SECRET}{number}" in run("log", "dump", node, "--show-secrets").out for number in range(1, 6))
+
+
+def test_that_a_secret_became_another_one_is_told_and_nothing_of_it(node: Path) -> None:
+    told = run("history", "user/alice", "--offline", node).out
+    documents = [json.loads(line) for line in run("history", "--offline", node, "--to", 10, "--json").out.splitlines()]
+    compared = run("image", "diff", "6..10", "--offline", node)
+
+    assert ["created", "changed", "deleted", "created"] == re.findall(r"epoch 1  (\w+) ", told)
+    assert "scram_users alice SCRAM-SHA-256 (another secret, which is not shown)" in told
+    assert [("changed", {}, {})] * 4 == [(each["change"], each["before"], each["after"]) for each in documents[-4:]]
+    assert 4 == compared.out.count("(another secret, which is not shown)")

@@ -125,8 +125,8 @@ class Teller:
         rows_changed = list(self._touched.take())
         if found.voters is not self._voters:
             before, self._voters = self._voters, found.voters
-            tables = (rows(NOUNS["voters"], Image(state=found.state, voters=each)) for each in (before, found.voters))
-            rows_changed += compared(NOUNS["voters"], *tables)
+            old, new = (rows(NOUNS["voters"], Image(state=found.state, voters=each)) for each in (before, found.voters))
+            rows_changed += compared(NOUNS["voters"], old, new)
         if offset < _offset(self.since):
             return
         for each in filter(self._subject, rows_changed):

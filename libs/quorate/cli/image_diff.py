@@ -73,6 +73,8 @@ def words(found: Difference) -> Iterator[str]:
 def _changes(found: Difference) -> Iterator[str]:
     """Yields what is shown of the columns: of a row that has come, or gone, all that it has."""
     if found.change is Change.CHANGED:
+        if not found.after:
+            yield "another secret, which is not shown"
         for name, value in found.before.items():
             yield f"{name} {_text(value)} → {_text(found.after[name])}"
         return

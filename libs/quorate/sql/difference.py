@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
-from quorate.sql.nouns import NOUNS, Image, Noun, Row, Value, column_names, rows
+from kraft import Message
+from quorate.controller.secrets import redacted
+from quorate.sql.nouns import NOUNS, Image, Noun, Row, Value, column_names, rows, rows_of
 
-__all__ = ["Change", "Difference", "compared", "differences"]
+__all__ = ["Change", "Difference", "compared", "differences", "secrets"]
+
+
+_WITH_SECRETS: Final[Mapping[str, Callable[[Image], Iterable[Message]]]] = defaultdict(
+    lambda: lambda image: (),
+    configs=lambda image: (record for record, _ in image.state.configs.records()),
+    scram_users=lambda image: image.state.scram,
+)
+"""By table: the records of which a part is shown nowhere."""
 
 
 class Change(StrEnum):
@@ -25,7 +36,8 @@ class Difference:
     """One row that is not the same in both states.
 
     `key` says which row it is. `before` and `after` have its other columns: all of them of a row that was created or
-    deleted, of which the other side is empty; of a row that was changed those that differ.
+    deleted, of which the other side is empty; of a row that was changed those that differ. Where only a password or the
+    salt and keys of a SCRAM user are others, both are empty: secrets are in no table.
     """
 
     noun: Noun
@@ -36,20 +48,30 @@ class Difference:
 
 
 def differences(before: Image, after: Image) -> Iterator[Difference]:
-    """Yields what differs, in the order of the tables, and of their keys.
-
-    A secret is in no table, so that a password which was changed to another one makes no difference.
-    """
+    """Yields what differs, in the order of the tables, and of their keys."""
     for noun in NOUNS.values():
-        yield from compared(noun, rows(noun, before), rows(noun, after))
+        old, new = secrets(noun, _WITH_SECRETS[noun.name](before)), secrets(noun, _WITH_SECRETS[noun.name](after))
+        rewritten = {row for row in old.keys() & new.keys() if old[row] != new[row]}
+        yield from compared(noun, rows(noun, before), rows(noun, after), rewritten)
 
 
-def compared(noun: Noun, before: Iterable[Row], after: Iterable[Row]) -> Iterator[Difference]:
-    """Yields what differs between rows of one table, in the order of their keys."""
+def secrets(noun: Noun, records: Iterable[Message]) -> dict[Row, Message]:
+    """Returns the records that have a secret, by the rows that they are shown as."""
+    shown = ((record, redacted(record)) for record in records)
+    return {row: record for record, public in shown if public != record for row in rows_of(noun, [((), public)])}
+
+
+def compared(
+    noun: Noun, before: Iterable[Row], after: Iterable[Row], rewritten: Collection[Row] = ()
+) -> Iterator[Difference]:
+    """Yields what differs between rows of one table, in the order of their keys.
+
+    `rewritten` are rows that are the same on both sides, with another secret.
+    """
     names = column_names(noun.name)
     places = [names.index(name) for name in noun.identity]
     old, new = _by_key(places, before), _by_key(places, after)
-    changed = (key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+    changed = (key for key in old.keys() | new.keys() if old.get(key) != new.get(key) or new.get(key) in rewritten)
     for key in sorted(changed, key=_in_order):
         was, now = (_others(names, places, each.get(key)) for each in (old, new))
         change = Change.CREATED if key not in old else Change.DELETED if key not in new else Change.CHANGED

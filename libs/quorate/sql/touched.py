@@ -39,7 +39,7 @@ from quorate.records import (
     UnregisterControllerRecord,
     UserScramCredentialRecord,
 )
-from quorate.sql.difference import Difference, compared
+from quorate.sql.difference import Difference, compared, secrets
 from quorate.sql.nouns import NOUNS, Image, Row, Value, rows_of
 
 __all__ = ["SCOPES", "Touched"]
@@ -63,6 +63,7 @@ class Touched:
     def __init__(self, image: Image) -> None:
         self._image = image
         self._before: dict[Scope, list[Row]] = {}
+        self._secrets: dict[Scope, dict[Row, Message]] = {}
 
     def note(self, record: Message) -> None:
         """Notes the rows that a record may change; called before it is applied."""
@@ -70,15 +71,29 @@ class Touched:
         for scope in () if scopes_of is None else scopes_of(record, self._image):
             if scope not in self._before:
                 self._before[scope] = self._rows(scope)
+                self._secrets[scope] = self._secrets_of(scope)
 
     def take(self) -> Iterator[Difference]:
         """Yields what has changed since the last time, in the order of the tables and of their keys."""
         before, self._before = self._before, {}
+        hidden, self._secrets = self._secrets, {}
         tables = {scope.table for scope in before}
         for noun in (NOUNS[name] for name in sorted(tables, key=_ORDER.__getitem__)):
             scopes = [scope for scope in before if scope.table == noun.name]
             old = [row for scope in scopes for row in before[scope]]
-            yield from compared(noun, old, [row for scope in scopes for row in self._rows(scope)])
+            new = [row for scope in scopes for row in self._rows(scope)]
+            rewritten = {
+                row
+                for scope in scopes
+                for row, record in self._secrets_of(scope).items()
+                if hidden[scope].get(row, record) != record
+            }
+            yield from compared(noun, old, new, rewritten)
+
+    def _secrets_of(self, scope: Scope) -> dict[Row, Message]:
+        found = _WITH_SECRETS.get(scope.table)
+        record = None if found is None else found(self._image, scope.of)
+        return {} if record is None else secrets(NOUNS[scope.table], [record])
 
     def _rows(self, scope: Scope) -> list[Row]:
         return list(rows_of(NOUNS[scope.table], _ROWS[scope.table](self._image, scope.of)))
@@ -160,10 +175,15 @@ def _a_partition(image: Image, of: Any) -> Found:
     return (((topic.name,), as_record(partition, topic.id, partition_id)[0]),)
 
 
-def _config(image: Image, of: Any) -> Found:
+def _config(image: Image, of: Any) -> ConfigRecord | None:
     resource_type, resource_name, name = of
     value = image.state.configs.get(resource_type, resource_name, name)
-    return _alone(None if value is None else redacted(ConfigRecord(resource_type, resource_name, name, value)))
+    return None if value is None else ConfigRecord(resource_type, resource_name, name, value)
+
+
+def _shown_config(image: Image, of: Any) -> Found:
+    record = _config(image, of)
+    return _alone(None if record is None else redacted(record))
 
 
 def _quota(image: Image, of: Any) -> Found:
@@ -184,7 +204,7 @@ _ROWS: Final[Mapping[str, Callable[[Image, Any], Found]]] = {
     "brokers": lambda image, broker_id: _alone(image.state.brokers.record(broker_id, LATEST)),
     "controllers": lambda image, controller_id: _alone(image.state.controllers.get(controller_id)),
     "features": _feature,
-    "configs": _config,
+    "configs": _shown_config,
     "client_quotas": _quota,
     "acls": lambda image, entry_id: _alone(image.state.acls.get(entry_id)),
     "scram_users": lambda image, of: _alone(image.state.scram.get(*of)),
@@ -192,3 +212,9 @@ _ROWS: Final[Mapping[str, Callable[[Image, Any], Found]]] = {
     "producer_ids": lambda image, _: NOUNS["producer_ids"].of(image),
 }
 """By table: the rows of an id."""
+
+_WITH_SECRETS: Final[Mapping[str, Callable[[Image, Any], Message | None]]] = {
+    "configs": _config,
+    "scram_users": lambda image, of: image.state.scram.get(*of),
+}
+"""By table: the record of an id of which a part is shown nowhere."""
