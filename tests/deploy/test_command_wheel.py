@@ -34,3 +34,6 @@ def test_it_reads_a_directory_where_only_its_wheel_is_installed(tmp_path: Path) 
         here / "quorate", "sql", "SELECT * FROM replicas LIMIT 16", "--offline", NODE
     )
     assert 22 == len(run(here / "quorate", "storage", "random-uuid").strip())
+    asked = [str(here / "quorate"), "sql", "SELECT 1", "--observer", "127.0.0.1:1"]
+    refused = subprocess.run(asked, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert (2, True) == (refused.returncode, "needs gRPC, and grpc is not installed" in refused.stderr), refused

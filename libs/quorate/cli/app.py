@@ -386,8 +386,10 @@ def ask_by_sql(
         if offline is not None or bootstrap_controller is not None or as_of is not None or with_open_transaction:
             what = "--offline, --bootstrap-controller, --as-of and --with-open-transaction"
             raise Misused(f"{what} are not for --observer, whose tables X_history have the past")
-        from quorate.cli.observer_sql import ask_observer
-
+        try:
+            from quorate.cli.observer_sql import ask_observer
+        except ModuleNotFoundError as missing:
+            raise Misused(f"--observer needs gRPC, and {missing.name} is not installed: the extra services") from None
         ask_observer(observer, command_config, query, output=output)
         return
     source = _source(offline, "--offline or --observer", bootstrap_controller, command_config)
