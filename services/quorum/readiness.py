@@ -49,7 +49,8 @@ class Readiness:
         if is_caught_up(self._core, joins=self._joins):
             self._caught_up_at_ms = now_ms
         is_near = self._caught_up_at_ms is not None and now_ms - self._caught_up_at_ms <= self._lag_max_ms
-        return is_near and (self._room is None or self._room.is_enough())
+        has_room = self._room is None or self._room.is_enough()  # looked at, and told of, whatever else there is
+        return is_near and has_room
 
     async def run(self, server: Server) -> None:
         """Looks again and again until cancelled."""

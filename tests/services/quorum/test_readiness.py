@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from random import Random
 
@@ -12,8 +13,9 @@ from quorate.nouns import Offset, ReplicaKey, Uuid
 from quorate.raft.core import Raft
 from quorate.raft.messages import FetchRequest, FetchResponse
 from quorate.raft.roles import Follower
+from quorate.runtime.logs import start_logs
 from services.quorum.readiness import Readiness, is_caught_up
-from services.quorum.room import Room
+from services.quorum.room import LITTLE_ROOM, Room
 from tests.services.clocks import MovedClock
 from tests.services.nodes import open_disk, sole_leader
 
@@ -75,12 +77,19 @@ def test_a_node_stays_ready_for_the_lag_that_is_allowed_and_no_longer(tmp_path: 
     assert [True, True, False] == found
 
 
-@pytest.mark.parametrize(("least_bytes", "expected"), [(0, True), (1 << 62, False)])
-def test_a_node_with_too_little_room_is_not_ready(tmp_path: Path, least_bytes: int, expected: bool) -> None:
+@pytest.mark.parametrize(
+    ("least_bytes", "high_watermark", "expected"), [(0, 0, True), (1 << 62, 0, False), (1 << 62, 7, False)]
+)
+def test_a_node_with_too_little_room_is_not_ready_and_says_so_also_if_it_lacks_records(
+    restored_logs: None, tmp_path: Path, least_bytes: int, high_watermark: int, expected: bool
+) -> None:
+    stream = io.StringIO()
+    start_logs({"QUORATE_LOG_FORMAT": "json"}, stream)
     clock = MovedClock()
-    core = follower(tmp_path, high_watermark=0)
+    core = follower(tmp_path, high_watermark=high_watermark)
     disk = open_disk(tmp_path)
     room = Room(disk, clock, least_bytes=least_bytes)
 
     assert expected is Readiness(core, clock, lag_max_ms=LAG_MAX_MS, joins=False, room=room).is_ready()
+    assert bool(least_bytes) is (LITTLE_ROOM in stream.getvalue())
     disk.close()
