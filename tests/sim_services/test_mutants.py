@@ -9,7 +9,7 @@ from tests.seeds.planting import Mutant, kill
 from tests.sim_services.mutants import LIVING, MUTANTS
 from tests.sim_services.runner import run
 
-SEEDS_TO_KILL = 60
+SEEDS_TO_KILL = 100
 QUICK = ("G1", "G2", "G4", "G6", "G7", "G8", "G11", "G13", "G14", "G15", "G18")
 """Found by one of the first seeds; the others are tried with `-m mutants`."""
 
