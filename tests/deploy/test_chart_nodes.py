@@ -29,6 +29,7 @@ from quorate.runtime.transport import Transport
 from quorate.tls.node_ids import ANY_NODE
 from tests.deploy.chart import Json, containers, named, pod_specs, refusal, render
 from tests.deploy.chart_programs import loaded
+from tests.e2e.calls import eventually
 from tests.services.across.test_starting import ENVIRON
 from tests.services.scripted import WITHIN_S
 
@@ -128,8 +129,11 @@ async def test_a_node_gets_its_own_files_and_others_when_they_change(certificate
 
 async def has(own: Path, content: bytes) -> None:
     """Waits until the file with the key and the certificates has this content, and the other one is there."""
-    while not all((own / name).exists() for name in FILES) or (own / "tls-combined.pem").read_bytes() != content:  # noqa: ASYNC110
-        await asyncio.sleep(0.02)
+
+    async def is_there() -> bool:
+        return all((own / name).exists() for name in FILES) and (own / "tls-combined.pem").read_bytes() == content
+
+    assert await eventually(is_there, bool)
 
 
 @asynccontextmanager

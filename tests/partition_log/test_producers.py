@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from quorate.errors import ApiError, ErrorCode
+from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.partition_log import Appended, PartitionLog
 from quorate.partition_log.aborted import Aborted
+from quorate.wire.batch import ControlType, control_batch
 from tests.partition_log.batches import NOW_MS, marker, opened, produced
 
 SEQUENCE_MAX = (1 << 31) - 1
@@ -129,6 +131,35 @@ def test_aborted_transactions_are_told_of_to_whoever_reads_their_records(tmp_pat
     assert [] == log.aborted(3, 6)
     log.truncate(8)
     assert ([first], 6) == (log.aborted(0, 8), log.first_open_offset)
+    log.abandon()
+
+
+@pytest.mark.parametrize("spoil", [lambda data: data[:-1], lambda data: data + bytes(34)], ids=["cut", "zeros"])
+def test_an_index_of_aborted_transactions_that_a_crash_has_spoiled_is_made_anew(
+    tmp_path: Path, spoil: Callable[[bytes], bytes]
+) -> None:
+    log = opened(tmp_path, segment_bytes=400)
+    for first in range(3):
+        send(log, producer=(7, 0, first * 2), count=2, transactional=True)
+        end(log, producer=(7, 0), aborts=True)
+    before = log.aborted(0, 9)
+    indexes = sorted((tmp_path / "t-0").glob("*.txnindex"))
+    for index in indexes[1:]:
+        index.write_bytes(spoil(index.read_bytes()))
+    log = started_again(log, tmp_path, "kill")
+
+    assert (3, True) == (len(before), len(indexes) > 1)
+    assert before == log.aborted(0, 9)
+    log.abandon()
+
+
+def test_a_control_batch_of_two_records_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    two = [(ControlType.ABORT, bytes(6)), (ControlType.ABORT, bytes(6))]
+    with pytest.raises(Corrupt, match="2 control records at offset 0; a marker is one"):
+        log.append_as_follower(control_batch(base_offset=0, epoch=1, timestamp_ms=0, records=two), now_ms=NOW_MS)
+
+    assert (0, 0) == (log.leo, log.size)
     log.abandon()
 
 

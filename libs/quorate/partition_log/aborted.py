@@ -49,6 +49,17 @@ def read_aborted(path: Path) -> Iterator[Aborted]:
         yield Aborted(*entry)
 
 
+def is_sound(path: Path, base_offset: Offset) -> bool:
+    """Returns whether a segment's index has whole entries alone, whose markers rise, and none before the segment."""
+    try:
+        entries = list(read_aborted(path))
+    except Corrupt:
+        return False
+    markers = [each.last_offset for each in entries]
+    rise = markers == sorted(set(markers))
+    return rise and all(each.last_offset > each.first_offset and each.last_offset >= base_offset for each in entries)
+
+
 def cut_aborted(path: Path, *, to: Offset) -> None:
     """Removes the entries whose marker is at `to` or above."""
     found = list(read_aborted(path))

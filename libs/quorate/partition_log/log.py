@@ -15,6 +15,7 @@ from kraft import Uuid
 from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset, OffsetAndEpoch
 from quorate.partition_log.aborted import Aborted, cut_aborted
+from quorate.partition_log.markers import marker_in
 from quorate.partition_log.names import ABORTED
 from quorate.partition_log.produced import LOG_APPEND_TIME, check_produced, stamped
 from quorate.partition_log.producer_files import ProducerFiles
@@ -292,6 +293,7 @@ class PartitionLog:
 
     def _write(self, batch: Buffer, header: BatchHeader, now_ms: int) -> None:
         assert header.base_offset >= self.leo, (header, self.leo)  # R5: offsets rise
+        marker = marker_in(header, batch) if header.is_control else None  # raises Corrupt before anything is written
         if self._must_roll(header, now_ms):
             self.roll()
         if header.epoch > self._written_epoch:
@@ -299,7 +301,7 @@ class PartitionLog:
             self._write_epochs(header.next_offset)
         self._active.append(batch, header)
         self.leo = header.next_offset
-        self._producer_files.count(header, batch, self._active)
+        self._producer_files.count(header, marker, self._active)
 
     def _must_roll(self, header: BatchHeader, now_ms: int) -> bool:
         active = self._active

@@ -21,6 +21,10 @@ class Marker(NamedTuple):
 
 def marker_in(header: BatchHeader, batch: Buffer, position: int = 0) -> Marker | None:
     """Returns the marker of a control batch; None if the batch holds another control record. Raises Corrupt."""
+    if header.count != 1:
+        raise Corrupt(
+            f"{header.count} control records at offset {header.base_offset}; a marker is one", position=position
+        )
     (record,) = records(batch, position, header)
     if record.key is None or len(record.key) < _KEY.size:
         raise Corrupt(f"the control record at offset {record.offset} has no type", position=position)

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from quorate.errors import Corrupt
 from quorate.nouns import Offset
-from quorate.partition_log.aborted import Aborted, append_aborted, cut_aborted, read_aborted
-from quorate.partition_log.markers import marker_in
+from quorate.partition_log.aborted import Aborted, append_aborted, cut_aborted, is_sound, read_aborted
+from quorate.partition_log.markers import Marker, marker_in
 from quorate.partition_log.names import ABORTED, producer_snapshots, producers_file
 from quorate.partition_log.producers import Producers
 from quorate.partition_log.segment import Segment
-from quorate.wire.batch import BatchHeader, Buffer
+from quorate.wire.batch import BatchHeader
 
 
 class ProducerFiles:
@@ -26,11 +26,11 @@ class ProducerFiles:
         self._directory = directory
         self.state = Producers()
 
-    def count(self, header: BatchHeader, batch: Buffer, segment: Segment) -> None:
-        """Notes a batch that `segment` has just got; an abort gets into the segment's index."""
+    def count(self, header: BatchHeader, marker: Marker | None, segment: Segment) -> None:
+        """Notes a batch that `segment` has just got, and its marker; an abort gets into the segment's index."""
         if not header.is_control:
             self.state.note(header)
-        elif (marker := marker_in(header, batch)) is not None:
+        elif marker is not None:
             decided = self.state.note_marker(header, aborts=marker.aborts, coordinator_epoch=marker.coordinator_epoch)
             if decided is not None and decided.aborted:
                 stable = self.state.last_stable_at(decided)
@@ -38,16 +38,24 @@ class ProducerFiles:
                 append_aborted(segment.path.with_suffix(ABORTED), entry)
 
     def load(self, segments: Sequence[Segment], *, start: Offset, leo: Offset) -> None:
-        """Begins at the latest snapshot that can be read, and notes the batches after it."""
-        self.state, at = self._latest(leo, start)
+        """Rebuilds the state of the producers from the latest sound producer snapshot and the batches after it.
+
+        An index of aborted transactions that a crash has spoiled is made anew, from the beginning of its segment.
+        Raises Corrupt, naming file and byte, for a control batch that is none.
+        """
+        spoiled = [
+            segment for segment in segments if not is_sound(segment.path.with_suffix(ABORTED), segment.base_offset)
+        ]
+        for segment in spoiled:
+            segment.path.with_suffix(ABORTED).unlink()
+        self.state, at = self._latest(min([leo, *(segment.base_offset for segment in spoiled)]), start)
         ends = [*(segment.base_offset for segment in segments[1:]), leo]
         for segment, end in zip(segments, ends, strict=True):
             if end <= at:
                 continue
             cut_aborted(segment.path.with_suffix(ABORTED), to=at)
             for position, header in segment.headers(segment.position_of(at)):
-                batch = segment.slice(position, position + header.size, 0).read() if header.is_control else b""
-                self.count(header, batch, segment)
+                self.count(header, _marker_at(segment, position, header), segment)
 
     def snapshot(self, leo: Offset) -> None:
         """Writes the state at the end of the log."""
@@ -89,3 +97,12 @@ class ProducerFiles:
     def _remove(self, offsets: Iterable[Offset]) -> None:
         for offset in list(offsets):
             producers_file(self._directory, offset).unlink()
+
+
+def _marker_at(segment: Segment, position: int, header: BatchHeader) -> Marker | None:
+    if not header.is_control:
+        return None
+    try:
+        return marker_in(header, segment.slice(position, position + header.size, 0).read())
+    except Corrupt as damage:
+        raise damage.at(segment.path, position) from None
