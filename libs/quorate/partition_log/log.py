@@ -91,7 +91,7 @@ class PartitionLog:
 
     @property
     def start(self) -> Offset:
-        """The log start offset: what is below is deleted."""
+        """The log start offset, the first that may be read: records below it are deleted (R6)."""
         return self.epochs.floor.offset
 
     @property

@@ -159,7 +159,7 @@ def _check_fields(data: bytes, limit: CostLimit) -> Generator[None, None, None]:
 
 
 def _visited(data: bytes, fields: _Fields) -> Iterator[tuple[int, int]]:
-    """Yields, for some fields at a time, also those of messages inside, what they cost and how many they are."""
+    """Walks the fields of a protobuf message, nested ones too; yields the bytes of memory and the fields of a slice."""
     at, end, spent, visited = 0, len(data), 0, 0
     around: list[tuple[int, _Fields]] = []
     try:
