@@ -165,8 +165,8 @@ CALLER_BUGS: Final = (
         number="C19",
         what="the history of a password has the password",
         file="libs/quorate/sql/touched.py",
-        right="redacted(ConfigRecord(resource_type, resource_name, name, value)))",
-        wrong="ConfigRecord(resource_type, resource_name, name, value))",
+        right="None if record is None else redacted(record)",
+        wrong="record",
         test="tests/cli/test_no_secret.py::test_no_secret_of_a_log_is_shown",
     ),
 )
