@@ -22,6 +22,8 @@ image_diff      `quorate image diff`: the rows that differ between two states
 history         `quorate history`: what each record changed, of a topic, a broker, a user or all there is
 observer_sql    `quorate sql --observer`: an observer's database answers
 what_if         `quorate what-if`: what becomes of the partitions if brokers, racks or log directories go
+restart_safe    `quorate restart-safe`: which brokers can be restarted, one after the other
+options         options that several commands have
 offline         rebuilds the metadata state from the files of a directory
 image           `quorate image show`: prints that state as tables
 sql             `quorate sql`: one query on that state

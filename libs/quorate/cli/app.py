@@ -6,18 +6,24 @@ from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from quorate.cli.as_of import AsOf as AsOfValue
-from quorate.cli.as_of import read_as_of, read_range, reader_of, reader_of_time
+from quorate.cli.as_of import read_range, reader_of, reader_of_time
 from quorate.cli.failures import Misused
-
-if TYPE_CHECKING:
-    from quorate.cli.live import LiveQuorum
-    from quorate.cli.offline import Offline as Loaded
-    from quorate.cli.offline import Watch
+from quorate.cli.options import (
+    AsOf,
+    Bootstrap,
+    BrokerIds,
+    CommandConfig,
+    Config,
+    Json,
+    Offline,
+    WithOpenTransaction,
+    loaded_from,
+    source_of,
+)
 
 __all__ = ["app"]
 
@@ -33,21 +39,6 @@ image = typer.Typer(help="The state that a metadata log amounts to.", no_args_is
 app.add_typer(storage, name="storage")
 app.add_typer(log, name="log")
 app.add_typer(image, name="image")
-
-Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of text; errors too.")]
-Config = Annotated[Path, typer.Option("--config", "-c", help="The node's server.properties.")]
-Bootstrap = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-controller",
-        metavar="HOST:PORT,…",
-        help="Controllers of a live Kafka cluster: read from, never written to.",
-    ),
-]
-CommandConfig = Annotated[
-    Path | None,
-    typer.Option("--command-config", metavar="FILE", help="A client's properties: TLS and SASL, by Kafka's names."),
-]
 
 
 def _print_version(asked: bool) -> None:
@@ -73,53 +64,12 @@ def take_options(
     """Kafka's metadata log, and the cluster's state by it: format, look, ask, check."""
 
 
-def _source(path: Path | None, named: str, bootstrap: str | None, command_config: Path | None) -> Path | LiveQuorum:
-    """Returns what is to be read: files or a live quorum. Raises Misused unless exactly one is given."""
-    if path is not None and bootstrap is None:
-        if command_config is not None:
-            raise Misused("--command-config is for --bootstrap-controller: files need no login")
-        return path
-    if path is not None or bootstrap is None:
-        raise Misused(f"give {named} or --bootstrap-controller, one of them")
-    from quorate.cli.live import LiveQuorum
-
-    return LiveQuorum(bootstrap=bootstrap, command_config=command_config)
-
-
-Offline = Annotated[
-    Path | None, typer.Option("--offline", metavar="PATH", help="A log directory, a checkpoint or a log to read.")
-]
-AsOf = Annotated[
-    int | None,  # or a Moment; typer knows the type by the parser
-    typer.Option(
-        "--as-of", parser=read_as_of, metavar="OFFSET|TIME", help="With all records below this offset, or up to a time."
-    ),
-]
-WithOpenTransaction = Annotated[
-    bool,
-    typer.Option("--with-open-transaction", help="With what an open transaction says so far; a failover aborts it."),
-]
-
-
 class SqlOutput(StrEnum):
     """How `quorate sql` prints rows."""
 
     TEXT = "text"
     JSON = "json"
     CSV = "csv"
-
-
-def _loaded(
-    source: Path | LiveQuorum, *as_of: AsOfValue | None, with_open_transaction: bool, watch: Watch | None = None
-) -> list[Loaded]:
-    """Returns the state of files or of a live quorum, at each of these. Raises Failed, Corrupt, OSError."""
-    if isinstance(source, Path):
-        from quorate.cli.offline import load
-
-        return [load(source, as_of=each, with_open_transaction=with_open_transaction, watch=watch) for each in as_of]
-    from quorate.cli.live import load_live
-
-    return load_live(source, *as_of, with_open_transaction=with_open_transaction, watch=watch)
 
 
 @storage.command("format")
@@ -234,7 +184,7 @@ def dump_files(
     With --from and --to: batches that overlap [from, to), and without --explain only their records in it. In a
     checkpoint the offsets are the file's own, from 0 on. Of a live Kafka cluster: what is committed.
     """
-    source = _source(path, "a file or directory", bootstrap_controller, command_config)
+    source = source_of(path, "a file or directory", bootstrap_controller, command_config)
     show: Callable[..., None]
     if isinstance(source, Path):
         from quorate.cli.dump import dump
@@ -275,8 +225,8 @@ def show_image(
     as_json: Json = False,
 ) -> None:
     """Show the cluster's state, from the latest checkpoint and the log after it."""
-    source = _source(offline, "--offline", bootstrap_controller, command_config)
-    (found,) = _loaded(source, as_of, with_open_transaction=with_open_transaction)
+    source = source_of(offline, "--offline", bootstrap_controller, command_config)
+    (found,) = loaded_from(source, as_of, with_open_transaction=with_open_transaction)
     from quorate.cli.image import show
 
     show(found, as_json=as_json)
@@ -295,8 +245,8 @@ def diff_images(
 ) -> None:
     """Show what differs between the cluster's states at two offsets or times."""
     first, last = read_range(between)
-    source = _source(offline, "--offline", bootstrap_controller, command_config)
-    before, after = _loaded(source, first, last, with_open_transaction=with_open_transaction)
+    source = source_of(offline, "--offline", bootstrap_controller, command_config)
+    before, after = loaded_from(source, first, last, with_open_transaction=with_open_transaction)
     from quorate.cli.image_diff import show
 
     show(before, after, as_json=as_json)
@@ -325,19 +275,14 @@ def tell_history(
     from quorate.cli.history import Teller, subject_of
 
     teller = Teller(subject_of(subject), 0 if since is None else since, as_json=as_json)
-    source = _source(offline, "--offline", bootstrap_controller, command_config)
-    (found,) = _loaded(source, until, with_open_transaction=False, watch=teller)
+    source = source_of(offline, "--offline", bootstrap_controller, command_config)
+    (found,) = loaded_from(source, until, with_open_transaction=False, watch=teller)
     teller.end(found)
 
 
 @app.command("what-if")
 def ask_what_if(
-    brokers: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--broker", parser=reader_of("--broker", "a broker id"), metavar="ID", help="A broker; may be repeated."
-        ),
-    ] = None,
+    brokers: BrokerIds = None,
     racks: Annotated[list[str] | None, typer.Option("--rack", help="A rack whose brokers go.")] = None,
     directories: Annotated[
         list[str] | None, typer.Option("--directory", metavar="ID", help="A log directory that fails, by its id.")
@@ -351,9 +296,28 @@ def ask_what_if(
     """Say what becomes of the partitions if brokers, racks or log directories go. Nothing is written."""
     from quorate.cli.what_if import ask
 
-    source = _source(offline, "--offline", bootstrap_controller, command_config)
-    (found,) = _loaded(source, as_of, with_open_transaction=False)
+    source = source_of(offline, "--offline", bootstrap_controller, command_config)
+    (found,) = loaded_from(source, as_of, with_open_transaction=False)
     ask(found, brokers=brokers or (), racks=racks or (), directories=directories or (), as_json=as_json)
+
+
+@app.command("restart-safe")
+def ask_for_restarts(
+    brokers: BrokerIds = None,
+    racks: Annotated[list[str] | None, typer.Option("--rack", help="A rack whose brokers are restarted.")] = None,
+    offline: Offline = None,
+    bootstrap_controller: Bootstrap = None,
+    command_config: CommandConfig = None,
+    as_of: AsOf = None,
+    as_json: Json = False,
+) -> None:
+    """Say in which order brokers can be restarted, and which not yet; exit 1 if any. All brokers if none is named."""
+    from quorate.cli.restart_safe import ask
+
+    source = source_of(offline, "--offline", bootstrap_controller, command_config)
+    (found,) = loaded_from(source, as_of, with_open_transaction=False)
+    if not ask(found, brokers=brokers or (), racks=racks or (), as_json=as_json):
+        raise typer.Exit(1)
 
 
 @app.command("sql")
@@ -392,10 +356,10 @@ def ask_by_sql(
             raise Misused(f"--observer needs gRPC, and {missing.name} is not installed: the extra services") from None
         ask_observer(observer, command_config, query, output=output)
         return
-    source = _source(offline, "--offline or --observer", bootstrap_controller, command_config)
+    source = source_of(offline, "--offline or --observer", bootstrap_controller, command_config)
     from quorate.cli.sql import ask
 
-    (found,) = _loaded(source, as_of, with_open_transaction=with_open_transaction)
+    (found,) = loaded_from(source, as_of, with_open_transaction=with_open_transaction)
     ask(found, query, output=output, rows_max=rows_max, seconds_max=seconds_max)
 
 

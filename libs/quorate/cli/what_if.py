@@ -17,11 +17,11 @@ from quorate.errors import ApiError
 from quorate.metadata.partitions import NO_LEADER
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST
-from quorate.nouns import NodeId, Offset, parse_uuid
+from quorate.nouns import NodeId, parse_uuid
 from quorate.sql.difference import Difference
 from quorate.what_if import Counts, Outcome, brokers_of_rack, take_away
 
-__all__ = ["ask"]
+__all__ = ["ASSUMED", "ask", "gone_of", "own_state"]
 
 ASSUMED: Final = (
     "min.insync.replicas and unclean.leader.election.enable are those of the log and Kafka's defaults: "
@@ -48,9 +48,9 @@ def ask(
     except ValueError as problem:
         raise Misused(f"--directory: {problem}") from None
     try:
-        gone = list(dict.fromkeys([*brokers, *(each for rack in racks for each in brokers_of_rack(found.state, rack))]))
+        gone = gone_of(found.state, brokers, racks)
         outcome = take_away(
-            found.state if found.transaction is None else _copy(found.state, found.as_of_offset),
+            own_state(found),
             brokers=gone,
             directories=ids,
             settings=ControllerSettings(),
@@ -66,10 +66,17 @@ def ask(
         sys.stdout.write(line + "\n")
 
 
-def _copy(state: ClusterState, offset: Offset) -> ClusterState:
-    """Returns a state that takes records, where `state` is the one before an open transaction, and takes none."""
+def gone_of(state: ClusterState, brokers: Sequence[NodeId], racks: Sequence[str]) -> list[NodeId]:
+    """Returns these brokers and those of these racks, each once. Raises ApiError for a rack that no broker is in."""
+    return list(dict.fromkeys([*brokers, *(each for rack in racks for each in brokers_of_rack(state, rack))]))
+
+
+def own_state(found: Offline) -> ClusterState:
+    """Returns the state as one that takes records: the one before an open transaction takes none, and is copied."""
+    if found.transaction is None:
+        return found.state
     copy = ClusterState()
-    copy.load((record for record, _ in state.records(LATEST)), offset)
+    copy.load((record for record, _ in found.state.records(LATEST)), found.as_of_offset)
     return copy
 
 

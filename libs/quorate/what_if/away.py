@@ -1,6 +1,6 @@
-"""WHAT IF brokers or log directories are away: the controller's own commands decide it, on a state of nobody else.
+"""Brokers or log directories are away: what becomes of each partition.
 
-So each partition becomes what it would become: its leader, ISR and ELR, and an unclean election where topics allow it.
+Each becomes what the controller makes of it: leader, ISR, ELR, and an unclean election if the topic allows one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from quorate.sql.difference import Difference
 from quorate.sql.nouns import Image
 from quorate.sql.touched import Touched
 
-__all__ = ["Counts", "Outcome", "brokers_of_rack", "take_away"]
+__all__ = ["Counts", "Outcome", "brokers_of_rack", "registered_broker", "take_away"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ def take_away(
     nothing: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST for a directory that no broker has; UNSUPPORTED_VERSION for one
     below metadata.version 3.7-IV2, where the log has no directories of replicas (KIP-858).
     """
-    registered = [_registered(state, broker_id) for broker_id in brokers]
+    registered = [registered_broker(state, broker_id) for broker_id in brokers]
     failed = _by_broker(state, directories)
     before = _counts(state, settings)
     touched = Touched(Image(state=state))
@@ -96,7 +96,7 @@ def _commands(
 ) -> Iterator[Command[Any]]:
     """Yields each command when the one before is carried out."""
     for broker_id, directories in failed.items():
-        broker = _registered(state, broker_id)
+        broker = registered_broker(state, broker_id)
         yield change_broker_state(
             broker_id=broker_id,
             broker_epoch=broker.epoch,
@@ -117,7 +117,8 @@ def _standing(broker: Broker) -> ControlState:
     return ControlState.CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else ControlState.UNFENCED
 
 
-def _registered(state: ClusterState, broker_id: NodeId) -> Broker:
+def registered_broker(state: ClusterState, broker_id: NodeId) -> Broker:
+    """Returns a broker's registration. Raises ApiError(BROKER_ID_NOT_REGISTERED), which names those that there are."""
     broker = state.brokers.get(broker_id)
     if broker is None:
         there = ", ".join(str(each.id) for each in state.brokers) or "none"

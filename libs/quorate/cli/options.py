@@ -1,0 +1,90 @@
+"""Options that several commands of `quorate` have, and what those that name a log amount to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from quorate.cli.as_of import AsOf as AsOfValue
+from quorate.cli.as_of import read_as_of, reader_of
+from quorate.cli.failures import Misused
+
+if TYPE_CHECKING:
+    from quorate.cli.live import LiveQuorum
+    from quorate.cli.offline import Offline as Loaded
+    from quorate.cli.offline import Watch
+
+__all__ = [
+    "AsOf",
+    "Bootstrap",
+    "BrokerIds",
+    "CommandConfig",
+    "Config",
+    "Json",
+    "Offline",
+    "WithOpenTransaction",
+    "loaded_from",
+    "source_of",
+]
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of text; errors too.")]
+Config = Annotated[Path, typer.Option("--config", "-c", help="The node's server.properties.")]
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-controller",
+        metavar="HOST:PORT,…",
+        help="Controllers of a live Kafka cluster: read from, never written to.",
+    ),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option("--command-config", metavar="FILE", help="A client's properties: TLS and SASL, by Kafka's names."),
+]
+Offline = Annotated[
+    Path | None, typer.Option("--offline", metavar="PATH", help="A log directory, a checkpoint or a log to read.")
+]
+AsOf = Annotated[
+    int | None,  # or a Moment; typer knows the type by the parser
+    typer.Option(
+        "--as-of", parser=read_as_of, metavar="OFFSET|TIME", help="With all records below this offset, or up to a time."
+    ),
+]
+WithOpenTransaction = Annotated[
+    bool,
+    typer.Option("--with-open-transaction", help="With what an open transaction says so far; a failover aborts it."),
+]
+BrokerIds = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--broker", parser=reader_of("--broker", "a broker id"), metavar="ID", help="A broker; may be repeated."
+    ),
+]
+
+
+def source_of(path: Path | None, named: str, bootstrap: str | None, command_config: Path | None) -> Path | LiveQuorum:
+    """Returns what is to be read: files or a live quorum. Raises Misused unless exactly one is given."""
+    if path is not None and bootstrap is None:
+        if command_config is not None:
+            raise Misused("--command-config is for --bootstrap-controller: files need no login")
+        return path
+    if path is not None or bootstrap is None:
+        raise Misused(f"give {named} or --bootstrap-controller, one of them")
+    from quorate.cli.live import LiveQuorum
+
+    return LiveQuorum(bootstrap=bootstrap, command_config=command_config)
+
+
+def loaded_from(
+    source: Path | LiveQuorum, *as_of: AsOfValue | None, with_open_transaction: bool, watch: Watch | None = None
+) -> list[Loaded]:
+    """Returns the state of files or of a live quorum, at each of these. Raises Failed, Corrupt, OSError."""
+    if isinstance(source, Path):
+        from quorate.cli.offline import load
+
+        return [load(source, as_of=each, with_open_transaction=with_open_transaction, watch=watch) for each in as_of]
+    from quorate.cli.live import load_live
+
+    return load_live(source, *as_of, with_open_transaction=with_open_transaction, watch=watch)
