@@ -169,4 +169,12 @@ CALLER_BUGS: Final = (
         wrong="record",
         test="tests/cli/test_no_secret.py::test_no_secret_of_a_log_is_shown",
     ),
+    Planted(
+        number="C20",
+        what="the system keeps a hundred connections until the loop accepts them",
+        file="libs/quorate/network/server.py",
+        right=", backlog=LISTEN_BACKLOG)",
+        wrong=")",
+        test=f"{CALLERS}::test_connections_of_a_burst_are_kept_until_the_loop_accepts_them",
+    ),
 )

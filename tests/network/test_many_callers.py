@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import select
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -25,6 +27,8 @@ from tests.protocol.test_sasl import CLIENTS, MECHANISMS
 
 API_VERSIONS = raw(all_apis()[18], ApiVersionsRequest("tool", "1"), 3)
 QUOTAS = api_of(AlterClientQuotasRequest)
+BURST = 300
+"""Connections at once: more than asyncio's own backlog of 100, and no more than select takes."""
 
 
 @asynccontextmanager
@@ -237,6 +241,20 @@ async def test_at_a_listener_without_logins_who_has_asked_for_nothing_goes_first
             assert await another()
 
     assert 199 == len(reports.reasons)
+
+
+async def test_connections_of_a_burst_are_kept_until_the_loop_accepts_them() -> None:
+    """The system drops those beyond the backlog, and their clients try again after a second: the good ones, too."""
+    async with served(Handler()) as server:
+        burst = [socket.socket() for _ in range(BURST)]
+        for each in burst:  # the loop accepts none meanwhile
+            each.setblocking(False)
+            each.connect_ex((LOOPBACK, server.port))
+        _, connected_now, _ = select.select((), burst, (), 0)
+        for each in burst:
+            each.close()
+
+    assert BURST == len(connected_now)
 
 
 async def test_turns_go_by_address_and_then_by_name() -> None:

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final, Protocol
 
-__all__ = ["NO_LIMIT", "Connection", "ConnectionCounts", "Room"]
+__all__ = ["LISTEN_BACKLOG", "NO_LIMIT", "Connection", "ConnectionCounts", "Room"]
 
 NO_LIMIT: Final = (1 << 31) - 1
 """Kafka's default of `max.connections` and `max.connections.per.ip`."""
+LISTEN_BACKLOG: Final = 4_096
+"""Connections that the system keeps until the loop accepts them, as many as Linux does by default (`somaxconn`). It
+drops one beyond them, whose client tries again after a second. Kafka has a thread that accepts, and keeps 50."""
 
 
 class Connection(Protocol):

@@ -15,7 +15,7 @@ from typing import Final, cast
 from kraft import Message
 from quorate.errors import Corrupt
 from quorate.network.buffers import Buffers
-from quorate.network.connections import NO_LIMIT, ConnectionCounts, Room
+from quorate.network.connections import LISTEN_BACKLOG, NO_LIMIT, ConnectionCounts, Room
 from quorate.network.fair_turns import FairTurns, in_turns
 from quorate.network.tls import TlsError, TlsServer
 from quorate.nouns import ANONYMOUS, Principal
@@ -160,7 +160,7 @@ async def _listening(
 ) -> AsyncIterator[KafkaServer]:
     loop = asyncio.get_running_loop()
     server = KafkaServer(listening, tasks)
-    listener = await loop.create_server(server.driver, host, port)
+    listener = await loop.create_server(server.driver, host, port, backlog=LISTEN_BACKLOG)
     server.port = listener.sockets[0].getsockname()[1]
     server.close = listener.close
     try:
