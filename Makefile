@@ -74,6 +74,9 @@ e2e: setup ## real processes on loopback; grpcurl where it is on PATH
 netns: setup ## partitions and slow links between network namespaces (needs root and iproute2)
 	@$(RUN) pytest tests/e2e -m netns
 
+shows: setup ## pauses, cuts, a frozen leader, wiped voters, a hostile environment, under writers and heartbeats (ONLY=, SEED=, SHORT=1)
+	@$(RUN) python -m tests.shows $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--short)
+
 observer-kills: setup ## kill an observer that keeps a database, KILLS times under writes (SEED=, URL= of PostgreSQL)
 	@$(RUN) python -m tests.services.observer.kills --kills $(or $(KILLS),100) --seed $(or $(SEED),1) $(if $(URL),--url $(URL))
 
@@ -177,4 +180,4 @@ $(COMPILED): $(MADE) $(SOURCES)
 uv:
 	@command -v $(UV) >/dev/null || { python3 -m venv .tools && .tools/bin/pip install --quiet uv==$(UV_VERSION); }
 
-.PHONY: neighbours help setup run report test explore check lint types imports protos protos-check tidy interop interop-setup mixed-faults spark-setup spark-formats hdfs-setup wheel pipeline e2e netns kube chart fuzz fuzz-decoders soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv broker-faults
+.PHONY: neighbours shows clients help setup run report test explore check lint types imports protos protos-check tidy interop interop-setup mixed-faults spark-setup spark-formats hdfs-setup wheel pipeline e2e netns kube chart fuzz fuzz-decoders soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv broker-faults

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import NodeId
@@ -99,6 +100,11 @@ class Writer:
         ended_s = await eventually(first, lambda found: found is not None)
         assert ended_s is not None
         return ended_s - since_s
+
+    def longest_gap_s(self) -> float:
+        """The longest time between two acknowledgements, whoever got them."""
+        ends = sorted(ended_s for _, ended_s in self._writes)
+        return max((later - earlier for earlier, later in pairwise(ends)), default=0.0)
 
     async def _count(self) -> int:
         return len(self.acknowledged)
