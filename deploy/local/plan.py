@@ -108,8 +108,8 @@ class ClusterPlan:
         )
 
     def transport_to(self, process: Process) -> Transport:
-        """Returns how a client speaks to a process: gateways have their gRPC health in the clear, for probes."""
-        return PLAIN if process.service == "gateway" else self.transport
+        """Returns how a client speaks to a process: of gateways and brokers it asks the health, in the clear."""
+        return PLAIN if process.service in ("gateway", "broker") else self.transport
 
     @property
     def traces(self) -> str:

@@ -124,6 +124,7 @@ def test_has_every_service_with_its_own_dockerfile(compose: Any) -> None:
     built = {service["image"]: service["build"]["dockerfile"] for service in services if "build" in service}
     dockerfiles = {str(file.relative_to(ROOT)) for file in (ROOT / "services").glob("*/Dockerfile")}
     dockerfiles.remove("services/pipeline/Dockerfile")  # it runs by schedule, or when it is called
+    dockerfiles.remove("services/broker/Dockerfile")  # it stores no partitions yet
 
     assert dockerfiles == set(built.values())
     assert {service["image"] for service in services} == set(built)

@@ -12,6 +12,7 @@ segment_index       `.index` and `.timeindex`
 recovery            what a start trusts, scans and cuts off
 retention           which segments are old
 offset_checkpoints  a log directory's recovery points, high watermarks, log starts
+clean_shutdown      a log directory's mark of a clean stop
 settings            a topic's settings that its log follows
 names               the names of the files
 """

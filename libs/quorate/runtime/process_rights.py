@@ -79,7 +79,9 @@ CALLS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
     "broker": {
         QUORUM: _LOG,
+        CONTROLLER: ("BrokerRegistration",),
         HEARTBEAT: ("BrokerHeartbeat", "BrokerHeartbeatStream"),
+        **_SPANS,
     },
     "pipeline": {QUORUM: ("FindQuorum", "RelayFetchStream", "RelayFetchSnapshot")},
     "collector": {**_SPANS},
@@ -88,7 +90,7 @@ CALLS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 """By process, by service: the RPCs that it calls in its own name.
 
 A controller and a gateway besides pass the calls of others on, in those names (`passing_on`): these are judged by what
-the first caller may. "broker" is one that calls by gRPC; Kafka's brokers come through a gateway, and take ACLs.
+the first caller may. "broker" is one that calls by gRPC, as ours do; Kafka's come through a gateway, and take ACLs.
 """
 
 PASS_ON: Final = frozenset({"controller", "gateway"})

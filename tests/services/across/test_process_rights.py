@@ -32,7 +32,7 @@ FILES: Final = {
     "heartbeat": ("services/heartbeat", *LOG_READER),
     "placer": ("services/placer",),
     "observer": ("services/observer", *LOG_READER),
-    "broker": LOG_READER,
+    "broker": ("services/broker", *LOG_READER),
     "pipeline": ("libs/quorate/pipeline/grpc_nodes.py",),
 }
 RPCS: Final = {
@@ -77,12 +77,12 @@ BY_TABLES: Final = {
 }
 """What a process calls by a name in a table of its code."""
 BY_OTHERS: Final = {
-    # Not in this tree: an OpenTelemetry collector, people who read, and brokers that speak gRPC.
+    # Not in this tree: an OpenTelemetry collector, people who read, and brokers of others that speak gRPC.
     "collector": set[str](),
     "reader": {"DescribeTopicPartitions", "DescribeCluster", "GetTrace", "ListTraces", "Query"},
-    "broker": {"BrokerHeartbeat", "BrokerHeartbeatStream"},
+    "broker": {"BrokerHeartbeatStream"},
 }
-SENDS_SPANS: Final = CALLS.keys() - {"broker", "pipeline", "reader"}
+SENDS_SPANS: Final = CALLS.keys() - {"pipeline", "reader"}
 
 
 @pytest.mark.parametrize("process", sorted(CALLS))

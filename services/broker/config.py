@@ -1,0 +1,96 @@
+"""The configuration of a broker. Names and defaults are Kafka's where Kafka has the setting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from quorate.nouns import NodeId
+from quorate.runtime.config import setting
+from quorate.runtime.reaching import advertised, reached_at
+from quorate.runtime.setting_types import (
+    Endpoint,
+    ListenerAddress,
+    choice,
+    endpoint,
+    integer,
+    list_of,
+    listener,
+    milliseconds,
+    optional,
+    path,
+    text,
+)
+from quorate.runtime.stop_settings import StopSettings
+from quorate.runtime.transport import PLAIN, Transport
+from quorate.runtime.transport_settings import GRPC_PROTOCOLS, KEYSTORE, PLAINTEXT, SSL, TRUSTSTORE
+
+FOR_FORMAT: Final = ("process.roles",)
+"""What `quorate storage format` reads in the same file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig(StopSettings):
+    """The settings of one broker."""
+
+    node_id: NodeId = setting("node.id", integer(0, 2**31 - 1), "The id of this broker.")
+    log_dirs: tuple[Path, ...] = setting("log.dirs", list_of(path()), "The formatted directories that hold the logs.")
+    listens: ListenerAddress = setting("listeners", listener(), "Where it speaks Kafka's own wire, in the clear.")
+    advertises: ListenerAddress | None = setting(
+        "advertised.listeners",
+        optional(advertised()),
+        "Where clients and other brokers reach it, if not by `listeners`; under the same name.",
+        default=None,
+    )
+    rack: str | None = setting("broker.rack", optional(text()), "The rack that it stands in.", default=None)
+    health_listeners: ListenerAddress = setting(
+        "health.listeners", listener(), "Where gRPC health is asked for, by probes."
+    )
+    quorum: tuple[Endpoint, ...] = setting(
+        "controller.quorum.bootstrap.servers", list_of(endpoint()), "Quorum nodes, for the metadata log."
+    )
+    controllers: tuple[Endpoint, ...] = setting(
+        "controller.endpoints", list_of(endpoint()), "Controllers, to register with; any will do."
+    )
+    heartbeats: tuple[Endpoint, ...] = setting(
+        "heartbeat.endpoint", list_of(endpoint()), "The heartbeat services, of which one counts: each is tried in turn."
+    )
+    heartbeat_interval_ms: int = setting(
+        "broker.heartbeat.interval.ms",
+        milliseconds(1),
+        "How often it shows that it is alive; a fraction of `broker.session.timeout.ms`.",
+        default=2_000,
+    )
+    registration_timeout_ms: int = setting(
+        "initial.broker.registration.timeout.ms",
+        milliseconds(1),
+        "How long it tries to register, such as while the session of a process before it lasts; then it ends.",
+        default=60_000,
+    )
+
+    grpc_protocol: str = setting(
+        "grpc.security.protocol", choice(*GRPC_PROTOCOLS), "What is spoken to the services.", default=SSL
+    )
+    grpc_keystore: Path | None = setting("grpc.ssl.keystore.location", optional(path()), KEYSTORE, default=None)
+    grpc_truststore: Path | None = setting("grpc.ssl.truststore.location", optional(path()), TRUSTSTORE, default=None)
+
+    def problems(self) -> Iterator[str]:
+        """Yields the violated rules: of the files for TLS, and of the listener's name."""
+        stores = {"keystore": self.grpc_keystore, "truststore": self.grpc_truststore}
+        for name in [name for name, store in stores.items() if store is None and self.grpc_protocol == SSL]:
+            instead = f"grpc.security.protocol = {PLAINTEXT}"
+            yield f"grpc.ssl.{name}.location: is missing; the services speak {SSL}, in the clear only by {instead}"
+        if self.advertises is not None and self.advertises.name != self.listens.name:
+            yield f"advertised.listeners = {self.advertises}: must have the name in listeners = {self.listens}"
+
+    def reached_at(self, port: int) -> ListenerAddress:
+        """Returns the listener to register; `port` is the one that the system has chosen if the setting is 0."""
+        return reached_at(self.listens, self.advertises, port=port)
+
+    def transport(self) -> Transport:
+        """Returns how to call the services. Raises ConfigError for unfit files."""
+        if self.grpc_protocol == PLAINTEXT:
+            return PLAIN
+        return Transport(keystore=self.grpc_keystore, truststore=self.grpc_truststore)

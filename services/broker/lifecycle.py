@@ -1,0 +1,154 @@
+"""A broker's life in the cluster: it registers, shows that it is alive, and leaves in order (KIP-631; R1, R2).
+
+Its leaderships move to others before it stops: it asks for that with heartbeats until one is answered
+`should_shut_down`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from kraft.api.broker_registration_pb2 import BrokerRegistrationRequest
+from kraft.service.controller_pb2_grpc import ControllerStub
+from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
+from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import Offset
+from quorate.runtime.client import Client
+from quorate.runtime.logs import logger
+from quorate.runtime.repeats import ChangeFilter
+from quorate.runtime.statuses import is_retriable
+from quorate.runtime.unanswered import Unanswered
+
+__all__ = ["Lifecycle"]
+
+log = logger(__name__)
+
+AT_ONCE_S: Final = 0.1
+"""The interval (s) of heartbeats whose answers something waits for: the end of the fencing, or of the shutdown."""
+NOT_REGISTERED: Final = -1
+
+
+class Lifecycle:
+    """The registration of this process. `published` is the end of the metadata log as far as it is applied here."""
+
+    def __init__(
+        self,
+        registration: BrokerRegistrationRequest,
+        controllers: Client[ControllerStub],
+        heartbeats: Client[HeartbeatStub],
+        *,
+        interval_ms: int,
+        published: Callable[[], Offset],
+        tell_ready: Callable[[bool], Awaitable[None]],
+    ) -> None:
+        """`tell_ready` hears whether the broker takes part: it is unfenced, and does not leave."""
+        self._registration = registration
+        self._controllers = controllers
+        self._heartbeats = heartbeats
+        self._interval_ms = interval_ms
+        self._published = published
+        self._tell_ready = tell_ready
+        self.broker_epoch = NOT_REGISTERED
+        self.is_fenced = True
+        self._wants_fence = True
+        self._wants_shut_down = False
+        self._may_stop = asyncio.Event()
+        self._news = asyncio.Event()
+        """Set when the next heartbeat says something else than the last one."""
+        self._told = ChangeFilter()
+        self._unanswered = Unanswered(
+            log, [heartbeats.address], missing="no heartbeat is answered", found="heartbeats are answered again"
+        )
+
+    async def register(self, *, timeout_ms: int) -> None:
+        """Registers this process, and waits while the session of the one before lasts. Raises ApiError.
+
+        A request whose answer was lost is sent again with the same incarnation id, and has the same epoch.
+        """
+        answer = await self._controllers.call(
+            lambda stub: stub.BrokerRegistration,
+            self._registration,
+            deadline_ms=timeout_ms,
+            retry=self._is_to_try_again,
+        )
+        self.broker_epoch = answer.broker_epoch
+        log.info("registered", broker_epoch=answer.broker_epoch, incarnation_id=self._registration.incarnation_id)
+
+    async def run(self) -> None:
+        """Sends heartbeats until the broker may stop, or until cancelled."""
+        assert self.broker_epoch != NOT_REGISTERED, "it registers first"
+        while not self._may_stop.is_set():
+            answer = await self._heartbeat()
+            if answer is not None:
+                await self._take(answer)
+            is_awaited = self._wants_shut_down or (self.is_fenced and not self._wants_fence)
+            await self._pause(AT_ONCE_S if answer is not None and is_awaited else self._interval_ms / 1000)
+
+    def get_ready(self) -> None:
+        """From now on the broker asks to be unfenced: it has caught up, its logs are open, and it listens."""
+        self._wants_fence = False
+        self._news.set()
+
+    async def shut_down(self, *, within_s: float) -> None:
+        """Asks for a controlled shutdown and waits for it; a broker that is not registered just stops."""
+        if self.broker_epoch == NOT_REGISTERED:
+            return
+        self._wants_shut_down = True
+        self._news.set()
+        await self._tell_ready(False)
+        try:
+            async with asyncio.timeout(within_s):
+                await self._may_stop.wait()
+        except TimeoutError:
+            log.warning(
+                "stops without a controlled shutdown: its leaderships move once it is fenced", waited_s=within_s
+            )
+
+    def _is_to_try_again(self, error: ApiError) -> bool:
+        is_early = error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        if is_early and self._told.passes("register", error.message, asyncio.get_running_loop().time()):
+            log.warning("not registered yet", reason=error.message)
+        return is_early or is_retriable(error)
+
+    async def _heartbeat(self) -> BrokerHeartbeatResponse | None:
+        """Returns the answer to a heartbeat; None if there is none in time, or a refusal."""
+        request = BrokerHeartbeatRequest(
+            broker_id=self._registration.broker_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=self._published() - 1,
+            want_fence=self._wants_fence,
+            want_shut_down=self._wants_shut_down,
+        )
+        try:
+            answer = await self._heartbeats.call(
+                lambda stub: stub.BrokerHeartbeat, request, deadline_ms=self._interval_ms
+            )
+        except ApiError as error:
+            if is_retriable(error):
+                self._unanswered.failed(self._heartbeats.address, str(error))
+            elif self._told.passes("heartbeat", error.code.name, asyncio.get_running_loop().time()):
+                log.warning("a heartbeat is refused", code=error.code.name, reason=error.message)
+            return None
+        self._unanswered.answered()
+        self._told.settle("heartbeat")
+        return answer
+
+    async def _take(self, answer: BrokerHeartbeatResponse) -> None:
+        if answer.is_fenced != self.is_fenced:
+            self.is_fenced = answer.is_fenced
+            log.info("is fenced" if answer.is_fenced else "is unfenced", broker_epoch=self.broker_epoch)
+            await self._tell_ready(not answer.is_fenced and not self._wants_shut_down)
+        if answer.should_shut_down:
+            log.info("may stop: it leads nothing any more")
+            self._may_stop.set()
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        except TimeoutError:
+            return
+        self._news.clear()

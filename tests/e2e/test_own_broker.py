@@ -1,0 +1,121 @@
+"""A broker of our own takes part: it registers, is unfenced, leaves in order, and comes back as the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from quorate.network.client import connect
+from quorate.partition_log.names import CLEAN_SHUTDOWN
+from quorate.records import RegisterBrokerRecord
+from quorate.runtime.loop import ExitCode
+from quorate.storage.meta_properties import read_meta_properties
+from tests.e2e.cluster import PATIENT, Cluster, control_plane, stored_records
+from tests.e2e.own_brokers import OwnBrokers
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    directory = tmp_path_factory.mktemp("cluster")
+    async with control_plane(
+        directory, session_timeout_ms=3_000, quorum_settings=PATIENT, with_stand_ins=False
+    ) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def brokers(cluster: Cluster) -> OwnBrokers:
+    """101 is in the stories, 102 beside it: where nobody is heard at all, nobody is fenced. Both have two disks."""
+    brokers = OwnBrokers(cluster, ids=(101, 102), directories=2)
+    await brokers.start()
+    return brokers
+
+
+async def registrations(cluster: Cluster) -> list[RegisterBrokerRecord]:
+    """All registrations of broker 101 so far, by the active controller's log."""
+    records = stored_records(cluster.plan.log_dir(await cluster.active()))
+    return [each for each in records if isinstance(each, RegisterBrokerRecord) and each.broker_id == 101]
+
+
+def marks(disks: list[Path]) -> list[int | None]:
+    """The broker epoch in the mark of each directory."""
+    paths = [disk / CLEAN_SHUTDOWN for disk in disks]
+    return [json.loads(path.read_text())["brokerEpoch"] if path.exists() else None for path in paths]
+
+
+async def test_is_registered_with_its_listener_and_directories(cluster: Cluster, brokers: OwnBrokers) -> None:
+    registered = (await brokers.registered())[101]
+    (record, *_) = await registrations(cluster)
+    found = [read_meta_properties(disk) for disk in brokers.disks(101)]
+    address = brokers[101].kafka_address
+
+    assert address == f"{registered.host}:{registered.port}"
+    assert {each.directory_id for each in found if each is not None} == {*record.log_dirs}
+    assert 2 == len(record.log_dirs)
+    assert [None, None] == marks(brokers.disks(101))
+
+    described = await cluster.describe_quorum(1)
+
+    assert 101 in {observer.replica_id for observer in described.observers}
+
+
+async def test_its_listener_answers_a_client_s_first_request(cluster: Cluster, brokers: OwnBrokers) -> None:
+    host, port = brokers[101].kafka_address.split(":")
+    async with await connect(host, int(port)) as connection:
+        answer = await connection.ask_for(ApiVersionsResponse, ApiVersionsRequest("test", "1"))
+
+    assert [18] == [each.api_key for each in answer.api_keys]
+    assert "metadata.version" in {each.name for each in answer.finalized_features}
+
+
+async def test_leaves_in_order_and_comes_back_as_the_same(cluster: Cluster, brokers: OwnBrokers) -> None:
+    (*_, before) = await registrations(cluster)
+    await brokers.stop(101)
+
+    assert [before.broker_epoch] * 2 == marks(brokers.disks(101))
+    assert {102} == set(await brokers.registered())
+
+    await brokers.start(101)
+    (*_, after) = await registrations(cluster)
+
+    assert {*before.log_dirs} == {*after.log_dirs}
+    assert after.broker_epoch > before.broker_epoch
+    assert before.incarnation_id != after.incarnation_id
+    assert f"previous_broker_epoch={before.broker_epoch}" in brokers.log(101)
+
+
+async def test_a_process_that_follows_a_killed_one_waits_for_the_end_of_its_session(
+    cluster: Cluster, brokers: OwnBrokers
+) -> None:
+    (*_, before) = await registrations(cluster)
+    await brokers.kill(101)
+
+    assert [None, None] == marks(brokers.disks(101))
+
+    await brokers.start(101)
+    (*_, after) = await registrations(cluster)
+
+    assert after.broker_epoch > before.broker_epoch
+    assert "previous_broker_epoch=-1" in brokers.log(101).rpartition("starting")[2]
+
+
+async def test_a_broker_that_stood_still_is_fenced_and_unfenced_again(cluster: Cluster, brokers: OwnBrokers) -> None:
+    async with cluster.stopped(brokers[101]):
+        await brokers.unfenced(102)
+    await brokers.unfenced(101, 102)
+
+
+async def test_a_second_process_does_not_open_the_directories(cluster: Cluster, brokers: OwnBrokers) -> None:
+    twin = replace(brokers[101], name="twin")
+    await cluster.running.spawn(twin)
+
+    assert ExitCode.MISCONFIGURED == await cluster.ended(twin)
+    assert "is locked by another process" in (cluster.plan.directory / "twin.log").read_text()
