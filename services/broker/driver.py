@@ -40,10 +40,12 @@ class BrokerDriver:
         await self._lifecycle.shut_down(within_s=within_s)
 
     def close(self) -> None:
-        """Leaves what the next process and the controller trust (R2). Call it once `run` has ended."""
-        epoch = self._lifecycle.broker_epoch
-        # Without a registration nothing was written: what the process before has marked is still so.
-        self._directories.leave_marks(self._directories.previous_broker_epoch if epoch == NOT_REGISTERED else epoch)
+        """Leaves what the next process and the controller trust (R2). Call it once `run` has ended.
+
+        Without a registration nothing was written, and the marks of the process before are as they were.
+        """
+        if self._lifecycle.broker_epoch != NOT_REGISTERED:
+            self._directories.leave_marks(self._lifecycle.broker_epoch)
 
     async def _registration_applied(self) -> None:
         """Waits until the state has this process's registration, and all that was committed before it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +11,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from deploy.local.ports import free_ports
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from quorate.network.client import connect
 from quorate.partition_log.names import CLEAN_SHUTDOWN
 from quorate.records import RegisterBrokerRecord
 from quorate.runtime.loop import ExitCode
 from quorate.storage.meta_properties import read_meta_properties
+from tests.e2e.calls import eventually
 from tests.e2e.cluster import PATIENT, Cluster, control_plane, stored_records
 from tests.e2e.own_brokers import OwnBrokers
 
@@ -105,6 +108,25 @@ async def test_a_process_that_follows_a_killed_one_waits_for_the_end_of_its_sess
 
     assert after.broker_epoch > before.broker_epoch
     assert "previous_broker_epoch=-1" in brokers.log(101).rpartition("starting")[2]
+
+
+async def test_a_process_that_never_registered_marks_no_clean_stop_of_the_killed_one(
+    cluster: Cluster, brokers: OwnBrokers
+) -> None:
+    await brokers.kill(101)
+    (nowhere,) = free_ports(1)
+    settings = {**brokers[101].settings, "controller.endpoints": f"127.0.0.1:{nowhere}"}
+    alone = replace(brokers[101], name="alone", settings=settings)
+    await cluster.running.spawn(alone)
+
+    async def said() -> str:
+        return (cluster.plan.directory / "alone.log").read_text()
+
+    assert await eventually(said, lambda text: "starting" in text)
+    assert 0 == await cluster.running.kill(alone, signal.SIGTERM)
+    assert [None, None] == marks(brokers.disks(101))
+
+    await brokers.start(101)
 
 
 async def test_a_broker_that_stood_still_is_fenced_and_unfenced_again(cluster: Cluster, brokers: OwnBrokers) -> None:
