@@ -8,7 +8,7 @@ MADE := libs/kraft/schema.binpb
 COMPILED := .venv/.compiled
 SPARK := .venv/.spark
 PARALLEL = -n $(or $(WORKERS),2) --dist loadfile --no-loadscope-reorder
-SOURCES = $(shell find deploy libs services -name '*.py' 2>/dev/null)
+SOURCES = $(shell find deploy libs services tests -name '*.py' -not -name 'test_*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 
@@ -83,11 +83,13 @@ observer-kills: setup ## kill an observer that keeps a database, KILLS times und
 kube: setup ## the chart on a Kubernetes of this machine: install, faults, rollouts, teardown (needs root, Go, Debian; SHOWS=, KEEP=1)
 	@$(RUN) python -m tests.kube run $(SHOWS) $(if $(KEEP),--keep)
 
-chart: setup ## the Helm chart: lint, what it renders by the schemas of each Kubernetes, its values (needs helm: Go builds it into build/bin)
+chart: setup chart-setup ## the Helm chart: lint, what it renders by the schemas of each Kubernetes, its values (needs helm: Go builds it into build/bin)
+	@$(RUN) pytest $(PARALLEL) tests/deploy/test_chart_*.py tests/deploy/test_dashboards.py tests/deploy/test_spark_operator.py
+
+chart-setup: setup
 	@$(UV) sync --frozen --quiet --inexact --group chart
 	@command -v helm >/dev/null || test -x build/bin/helm || \
 	GOBIN=$(CURDIR)/build/bin go install helm.sh/helm/v3/cmd/helm@v3.19.5
-	@$(RUN) pytest $(PARALLEL) tests/deploy/test_chart_*.py tests/deploy/test_dashboards.py tests/deploy/test_spark_operator.py
 
 fuzz: setup ## malformed input at every RPC of live processes for SECONDS (SEED=, COUNT=, ARGS="--only placer")
 	@$(RUN) python -m tests.fuzz --seconds $(or $(SECONDS),60) --count $(or $(COUNT),0) $(if $(SEED),--seed $(SEED)) $(ARGS)
@@ -140,6 +142,9 @@ wheel: setup ## in build/wheel: quorate, the command alone; pyspark-kraft, the p
 pipeline: spark-setup ## the tests of the data pipeline on Spark, and of what starts it; its report in Chromium where there is one
 	@$(RUN) pytest $(PARALLEL) tests/pipeline tests/deploy tests/cli/test_pipeline.py tests/bench/test_pipeline_benches.py
 
+whole: setup interop-setup spark-formats hdfs-setup chart-setup ## make test, interop, pipeline and chart in one: every test for which this machine has the judges
+	@$(RUN) pytest $(PARALLEL) tests -m "not netns and not mutants and not kube"
+
 clients: setup interop-setup ## what clients of other makes are told by brokers of our controllers and of Kafka's (ONLY=; some need Go, npm)
 	@! command -v go >/dev/null || (cd tests/clients/go && go build -o $(CURDIR)/build/clients/go/ ./franz ./sarama ./segmentio)
 	@! command -v npm >/dev/null || (mkdir -p build/clients && cp -r tests/clients/node build/clients/ && npm --prefix build/clients/node install --silent --no-fund)
@@ -174,10 +179,10 @@ $(SPARK): $(STAMP)
 
 # Nine processes would each compile all of it: at the first start, and at every one where PYTHONDONTWRITEBYTECODE is set.
 $(COMPILED): $(MADE) $(SOURCES)
-	@$(RUN) python -m compileall -q deploy libs services
+	@$(RUN) python -m compileall -q -j 2 deploy libs services tests -x '/test_'
 	@touch $@
 
 uv:
 	@command -v $(UV) >/dev/null || { python3 -m venv .tools && .tools/bin/pip install --quiet uv==$(UV_VERSION); }
 
-.PHONY: neighbours shows clients help setup run report test explore check lint types imports protos protos-check tidy interop interop-setup mixed-faults spark-setup spark-formats hdfs-setup wheel pipeline e2e netns kube chart fuzz fuzz-decoders soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv broker-faults
+.PHONY: whole chart-setup neighbours shows clients help setup run report test explore check lint types imports protos protos-check tidy interop interop-setup mixed-faults spark-setup spark-formats hdfs-setup wheel pipeline e2e netns kube chart fuzz fuzz-decoders soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv broker-faults

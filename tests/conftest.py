@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from quorate import runtime as runtime  # before gRPC, whose core reads what it sets
-from tests.outcomes import ENVIRONMENT, Recorder
+from tests.outcomes import ENVIRONMENT, ONCE, Once, Recorder
 
 # Assertions of the helpers tell values, too; said before any of them is imported.
 pytest.register_assert_rewrite("tests.e2e", "tests.interop")
@@ -61,6 +61,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[DESELECTED] = Counter()
     if directory := os.environ.get(ENVIRONMENT):
         config.pluginmanager.register(Recorder(Path(directory).absolute()))
+    if directory := os.environ.get(ONCE):
+        config.pluginmanager.register(Once(Path(directory).absolute(), config.rootpath))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

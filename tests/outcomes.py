@@ -1,8 +1,8 @@
 """Which tests ran, over all calls of pytest in a CI run: each call leaves a file, and at the end they are put together.
 
     QUORATE_OUTCOMES=build/outcomes pytest …            each call leaves what became of every test that it collected
-    python -m tests.outcomes missing build/outcomes     the tests that ran in none of them, a line each
-    python -m tests.outcomes report build/outcomes      the same in words; the exit code is 1 if there are any
+    QUORATE_OUTCOMES=… QUORATE_ONCE=build/outcomes …    and leaves out what has passed in a call before it
+    python -m tests.outcomes report build/outcomes      the tests that ran in none of them; exit code 1 if there are any
     python -m tests.outcomes failed build/outcomes      the tests that failed when they were run last, a line each
 
 A test that was skipped, or left out by a marker, did not run: a green run must not hide it.
@@ -23,6 +23,8 @@ import pytest
 
 ENVIRONMENT: Final = "QUORATE_OUTCOMES"
 """The directory for the files; without it nothing is written."""
+ONCE: Final = "QUORATE_ONCE"
+"""The directory of the files of earlier calls: what has passed there is not run again."""
 RAN: Final = "ran"
 FAILED: Final = "failed"
 NOT_CHOSEN: Final = "left out by a marker or a name"
@@ -66,6 +68,30 @@ class Recorder:
         (self._directory / f"{os.getpid()}-{len(list(self._directory.iterdir()))}.json").write_text(text)
 
 
+class Once:
+    """A plugin of pytest: leaves out what has passed before, and does not even read a file of which all tests have."""
+
+    def __init__(self, directory: Path, root: Path) -> None:
+        outcomes = list(_in_order(directory))
+        self._passed = {test for test, outcome in outcomes if outcome == RAN} - set(failed(directory))
+        left = {_file(test) for test, _ in outcomes if test not in self._passed}
+        self._done = {root / file for file in {_file(test) for test in self._passed} - left}
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """None asks others."""
+        return collection_path in self._done or None
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item], config: pytest.Config) -> None:
+        """Says nothing of what is left out: the call in which it passed has a line for it."""
+        passed = [item for item in items if item.nodeid in self._passed]
+        config.hook.pytest_deselected(items=passed)
+        items[:] = [item for item in items if item.nodeid not in self._passed]
+
+
+def _file(test: str) -> str:
+    return test.partition("::")[0]
+
+
 def unrun(directory: Path) -> dict[str, str]:
     """The tests that were collected and ran in no session, but for what is excused, each with the last reason heard."""
     reasons: dict[str, str] = {}
@@ -98,16 +124,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.outcomes", description="Which tests ran in no call of pytest?"
     )
-    parser.add_argument("command", choices=("missing", "report", "failed"))
+    parser.add_argument("command", choices=("report", "failed"))
     parser.add_argument("directory", type=Path)
     arguments = parser.parse_args()
     if arguments.command == "failed":
         print("".join(f"{test}\n" for test in failed(arguments.directory)), end="")
         return 0
     found = unrun(arguments.directory)
-    if arguments.command == "missing":
-        print("\n".join(found))
-        return 0
     for reason, count in Counter(found.values()).most_common():
         print(f"{count} ran nowhere: {reason}")
     for test in found:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.outcomes import ENVIRONMENT
+from tests.outcomes import ENVIRONMENT, ONCE
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = """
@@ -46,7 +46,7 @@ def test_what_ran_in_no_session_is_named_with_its_reason(tmp_path: Path) -> None
     run("pytest", "-p", "no:cacheprovider", "-k", "not judged_too", cwd=tmp_path, **kept)
     before = run("tests.outcomes", "report", str(outcomes), cwd=tmp_path)
     run("pytest", "-p", "no:cacheprovider", "test_it.py::test_judged", cwd=tmp_path, JUDGE="1", **kept)
-    between = run("tests.outcomes", "missing", str(outcomes), cwd=tmp_path)
+    between = run("tests.outcomes", "report", str(outcomes), cwd=tmp_path)
     run("pytest", "-p", "no:cacheprovider", cwd=tmp_path, JUDGE="1", **kept)
     after = run("tests.outcomes", "report", str(outcomes), cwd=tmp_path)
 
@@ -59,5 +59,21 @@ def test_what_ran_in_no_session_is_named_with_its_reason(tmp_path: Path) -> None
     assert 1 == before.returncode
     assert "1 ran nowhere: no judge here" in before.stdout
     assert "2 tests ran nowhere" in before.stdout
-    assert "test_it.py::test_judged_too" == between.stdout.strip()
+    assert ["  test_it.py::test_judged_too"] == [line for line in between.stdout.splitlines() if line.startswith("  ")]
     assert (0, "0 tests ran nowhere") == (after.returncode, after.stdout.splitlines()[-1])
+
+
+def test_what_has_passed_in_an_earlier_call_is_not_run_again(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(TESTS)
+    (tmp_path / "test_whole.py").write_text("def test_first(): pass\ndef test_second(): pass\n")
+    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    outcomes = tmp_path / "outcomes"
+    kept = {ENVIRONMENT: str(outcomes)}
+    run("pytest", "-p", "no:cacheprovider", "-k", "not judged_too", cwd=tmp_path, **kept)
+    (tmp_path / "test_whole.py").write_text("assert False, 'nobody reads this file'")
+
+    second = run("pytest", "-v", cwd=tmp_path, JUDGE="1", **{ONCE: str(outcomes)}, **kept)
+
+    names = ("test_plain", "test_judged", "test_judged_too", "test_broken", "nobody")
+    ran = [name for name in names if f"::{name} " in second.stdout]
+    assert ["test_judged", "test_judged_too", "test_broken"] == ran

@@ -9,9 +9,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
+
+from tests.outcomes import ENVIRONMENT, ONCE
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 GENERATED: Final = "libs/kraft"
@@ -32,7 +35,14 @@ class Tree:
 
     def told(self, *arguments: str, timeout_s: float) -> tuple[int, str]:
         """The same, with what it printed."""
-        environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(self.directory / "libs"), *self._inherited()])}
+        # What becomes of a test in a broken copy is no outcome of this run.
+        inherited = {name: value for name, value in os.environ.items() if name not in (ENVIRONMENT, ONCE)}
+        environ = {
+            **inherited,
+            "PYTHONPATH": os.pathsep.join([str(self.directory / "libs"), *self._inherited()]),
+            # Python knows bytecode by the second and the size of its source, which a bug and its mend may share.
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         # A session of its own: what a test has started ends with it when it takes too long.
         child = subprocess.Popen(
             [sys.executable, *arguments],
@@ -75,14 +85,21 @@ PYTEST: Final = ("-m", "pytest", "-x", "-p", "no:cacheprovider", "--override-ini
 
 @contextmanager
 def copied(root: Path = ROOT) -> Iterator[Tree]:
-    """A copy of all that git knows or would take in `root`, and of what is generated."""
+    """A copy of all that git knows or would take in `root`, with its bytecode, and of what is generated."""
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listing, cwd=root, check=True, capture_output=True, text=True).stdout
     with TemporaryDirectory(prefix="quorate-mutation-") as temporary:
         directory = Path(temporary)
         for name in filter(None, names.split("\0")):
-            if (root / name).is_file():
-                (directory / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(root / name, directory / name)
+            for file in (root / name, bytecode(root / name)):
+                if file.is_file():
+                    copy = directory / file.relative_to(root)
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(file, copy)  # bytecode is of the source with the same time
         shutil.copytree(root / GENERATED, directory / GENERATED, dirs_exist_ok=True)
         yield Tree(directory)
+
+
+def bytecode(source: Path) -> Path:
+    """Where Python keeps what it made of a module; any other file has nothing there."""
+    return Path(cache_from_source(str(source)))
