@@ -1,8 +1,21 @@
-"""The broker service: takes part in the cluster as a broker. Partitions and clients' APIs are not here yet.
+"""The broker service: stores, replicates and serves the partitions that the metadata log gives it.
 
-driver       from registration to the stop
-lifecycle    registration, heartbeats, controlled shutdown (KIP-631)
-directories  the log directories: whose they are, and the marks of clean stops (KIP-858, KIP-966)
-wire         Kafka's protocol at its listener
-config       the settings
+driver          from registration to the stop
+lifecycle       registration, heartbeats, controlled shutdown (KIP-631)
+news            what the metadata log may have changed
+partitions      partitions are made, given up, and told their roles
+table           the partitions of this broker
+store           their directories, and the checkpoints of a log directory
+directories     the log directories: whose they are, and the marks of clean stops (KIP-858, KIP-966)
+replicas        the inputs and effects of `quorate.replication`, and the requests that wait
+fetcher         follows leaders
+isr_changes     AlterPartition
+placements      AssignReplicasToDirs
+wire            Kafka's protocol at its listener
+produce, fetch  the APIs of records
+offsets         ListOffsets, OffsetForLeaderEpoch
+cluster         Metadata, and who leads what where
+topic_settings  a topic's configs, for its logs
+upkeep          what is done by the clock
+config          the settings
 """

@@ -18,10 +18,13 @@ from quorate.runtime.loop import ServiceLife, run
 from quorate.runtime.process import ServiceProcess, configured
 from quorate.runtime.replica import Replica
 from quorate.runtime.server import Server
+from services.broker.cluster import Cluster
 from services.broker.config import FOR_FORMAT, BrokerConfig
 from services.broker.directories import LogDirectories
-from services.broker.driver import BrokerDriver
+from services.broker.driver import BrokerDriver, Parts
 from services.broker.lifecycle import Lifecycle
+from services.broker.news import News
+from services.broker.replicas import Replicas
 from services.broker.wire import Wire
 
 
@@ -47,29 +50,39 @@ async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirect
         cluster_id=directories.cluster_id,
         replica_id=config.node_id,
     )
-    replica = Replica(reader, SystemClock(), telemetry)
+    news = News()
+    replica = Replica(reader, SystemClock(), telemetry, news.hear)
+    replicas = Replicas(config.node_id, config.replication, SystemClock(), life.fail)
+    cluster = Cluster(
+        config.node_id, directories.cluster_id, config.listens.name, lambda: replica.state, replicas.table
+    )
     controllers = Client([*map(str, config.controllers)], ControllerStub, telemetry=telemetry, transport=transport)
     heartbeats = Client([*map(str, config.heartbeats)], HeartbeatStub, transport=transport)
+    parts = Parts(
+        directories=directories,
+        replica=replica,
+        news=news,
+        replicas=replicas,
+        cluster=cluster,
+        wire=Wire(replica, replicas, cluster),
+        controllers=controllers,
+    )
     about = {"cluster_id": directories.cluster_id, "previous_broker_epoch": directories.previous_broker_epoch}
-    async with (
-        process.running(reader.close, controllers.close, heartbeats.close, **about) as tasks,
-        Wire(replica).serving(config.listens) as wire,
-    ):
-        lifecycle = Lifecycle(
-            _registration(config, directories, wire.port),
-            controllers,
-            heartbeats,
-            interval_ms=config.heartbeat_interval_ms,
-            published=lambda: replica.applied,
-            tell_ready=health.set_ready,
-        )
-        driver = BrokerDriver(
-            config.node_id, directories, replica, lifecycle, timeout_ms=config.registration_timeout_ms
-        )
-        await health.start()
-        running = tasks.create_task(driver.run())
-        await life.stopping()
-        await driver.leave(within_s=config.graceful_s)
+    async with process.running(reader.close, controllers.close, heartbeats.close, **about) as tasks:
+        async with parts.wire.serving(config.listens) as wire:
+            lifecycle = Lifecycle(
+                _registration(config, directories, wire.port),
+                controllers,
+                heartbeats,
+                interval_ms=config.heartbeat_interval_ms,
+                published=lambda: replica.applied,
+                tell_ready=health.set_ready,
+            )
+            driver = BrokerDriver(parts, lifecycle, timeout_ms=config.registration_timeout_ms)
+            await health.start()
+            running = tasks.create_task(driver.run())
+            await life.stopping()
+            await driver.leave(within_s=config.graceful_s)
         running.cancel()
         await asyncio.wait([running])
         if running.cancelled():  # what else has ended it is told by the group

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from quorate.nouns import NodeId
+from quorate.replication import ReplicationSettings
 from quorate.runtime.config import setting
 from quorate.runtime.reaching import advertised, reached_at
 from quorate.runtime.setting_types import (
@@ -69,6 +70,12 @@ class BrokerConfig(StopSettings):
         "How long it tries to register, such as while the session of a process before it lasts; then it ends.",
         default=60_000,
     )
+    replica_lag_time_max_ms: int = setting(
+        "replica.lag.time.max.ms",
+        milliseconds(1),
+        "How long a member of the ISR may be behind the leader's end; then the leader has it removed.",
+        default=30_000,
+    )
 
     grpc_protocol: str = setting(
         "grpc.security.protocol", choice(*GRPC_PROTOCOLS), "What is spoken to the services.", default=SSL
@@ -88,6 +95,11 @@ class BrokerConfig(StopSettings):
     def reached_at(self, port: int) -> ListenerAddress:
         """Returns the listener to register; `port` is the one that the system has chosen if the setting is 0."""
         return reached_at(self.listens, self.advertises, port=port)
+
+    @property
+    def replication(self) -> ReplicationSettings:
+        """What the core is told."""
+        return ReplicationSettings(replica_lag_time_max_ms=self.replica_lag_time_max_ms)
 
     def transport(self) -> Transport:
         """Returns how to call the services. Raises ConfigError for unfit files."""

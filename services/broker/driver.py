@@ -3,53 +3,103 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
-from quorate.nouns import NodeId
+from kraft.service.controller_pb2_grpc import ControllerStub
+from quorate.metadata.state import ClusterState
+from quorate.runtime.client import Client
 from quorate.runtime.replica import Replica
+from services.broker.cluster import Cluster
 from services.broker.directories import LogDirectories
+from services.broker.fetcher import LeaderFetchers
+from services.broker.isr_changes import IsrChanges
 from services.broker.lifecycle import NOT_REGISTERED, Lifecycle
+from services.broker.news import News
+from services.broker.partitions import Partitions
+from services.broker.placements import Placements
+from services.broker.replicas import Replicas
+from services.broker.store import PartitionStore
+from services.broker.upkeep import Upkeep
+from services.broker.wire import Wire
 
-__all__ = ["BrokerDriver"]
+__all__ = ["BrokerDriver", "Parts"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a broker is made of."""
+
+    directories: LogDirectories
+    replica: Replica
+    news: News
+    replicas: Replicas
+    cluster: Cluster
+    wire: Wire
+    controllers: Client[ControllerStub]
 
 
 class BrokerDriver:
     """One broker process."""
 
-    def __init__(
-        self, broker_id: NodeId, directories: LogDirectories, replica: Replica, lifecycle: Lifecycle, *, timeout_ms: int
-    ) -> None:
+    def __init__(self, parts: Parts, lifecycle: Lifecycle, *, timeout_ms: int) -> None:
         """`timeout_ms` is how long it tries to register."""
-        self._broker_id = broker_id
-        self._directories = directories
-        self._replica = replica
+        self._parts = parts
         self._lifecycle = lifecycle
         self._timeout_ms = timeout_ms
+        self._store: PartitionStore | None = None
 
     async def run(self) -> None:
         """Registers, catches up with the metadata log, and takes part until cancelled. Raises ApiError, Corrupt."""
+        parts, lifecycle = self._parts, self._lifecycle
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._replica.run())
-            await self._lifecycle.register(timeout_ms=self._timeout_ms)
-            self._directories.begin()
-            tasks.create_task(self._lifecycle.run())
-            await self._registration_applied()
-            self._lifecycle.get_ready()
+            tasks.create_task(parts.replica.run())
+            await lifecycle.register(timeout_ms=self._timeout_ms)
+            parts.directories.begin()
+            tasks.create_task(lifecycle.run())
+            await self._take_part(tasks)
+            parts.wire.begin()
+            lifecycle.get_ready()
 
     async def leave(self, *, within_s: float) -> None:
         """Has its leaderships moved to others before it stops."""
         await self._lifecycle.shut_down(within_s=within_s)
 
     def close(self) -> None:
-        """Leaves what the next process and the controller trust (R2). Call it once `run` has ended.
+        """Closes the logs, and leaves what the next process and the controller trust (R2). Raises OSError.
 
-        Without a registration nothing was written, and the marks of the process before are as they were.
+        Call it once `run` has ended and nobody is answered any more. Without a registration nothing was written, and
+        the marks of the process before are as they were.
         """
+        if self._store is not None:
+            self._store.close(self._parts.replicas.table)
         if self._lifecycle.broker_epoch != NOT_REGISTERED:
-            self._directories.leave_marks(self._lifecycle.broker_epoch)
+            self._parts.directories.leave_marks(self._lifecycle.broker_epoch)
 
-    async def _registration_applied(self) -> None:
-        """Waits until the state has this process's registration, and all that was committed before it."""
-        async for _ in self._replica.changes():
-            registered = self._replica.state.brokers.get(self._broker_id)
-            if registered is not None and registered.epoch == self._lifecycle.broker_epoch:
-                return
+    async def _take_part(self, tasks: asyncio.TaskGroup) -> None:
+        """Opens what the metadata log gives this broker, up to its own registration, and keeps it so."""
+        parts, replicas = self._parts, self._parts.replicas
+        store = await asyncio.to_thread(PartitionStore, parts.directories)
+        isr_changes = IsrChanges(replicas, parts.controllers, self._broker_epoch)
+        placements = Placements(replicas.broker_id, parts.controllers, self._broker_epoch)
+        replicas.fetchers = LeaderFetchers(
+            replicas,
+            tasks,
+            broker_epoch=self._broker_epoch,
+            address_of=parts.cluster.address_of,
+            cluster_id=parts.directories.cluster_id,
+        )
+        partitions = Partitions(replicas, store, parts.replica, parts.news, placed=placements.note)
+        self._store = store
+        for work in (partitions.run, isr_changes.run, placements.run):
+            tasks.create_task(work())
+        await partitions.applied(self._is_registered)
+        store.set_strays_aside()
+        tasks.create_task(Upkeep(replicas, store, partitions).run())
+
+    def _broker_epoch(self) -> int:
+        return self._lifecycle.broker_epoch
+
+    def _is_registered(self, state: ClusterState) -> bool:
+        """Returns whether the state has this process's registration, and so all that was committed before it."""
+        registered = state.brokers.get(self._parts.replicas.broker_id)
+        return registered is not None and registered.epoch == self._lifecycle.broker_epoch

@@ -1,39 +1,68 @@
-"""Kafka's protocol at the broker's listener: which APIs are served, and with which features (KIP-584)."""
+"""Kafka's protocol at the broker's listener: which APIs are served and by what, and with which features (KIP-584)."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
 from kraft import Message
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraft.api.fetch import FetchRequest
+from kraft.api.list_offsets import ListOffsetsRequest
+from kraft.api.metadata import MetadataRequest
+from kraft.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from kraft.api.produce import ProduceRequest
 from quorate.controller.api_versions import api_versions
 from quorate.network.server import ConnectedClient, KafkaServer, Listening, Unanswerable, serving
 from quorate.protocol import Request
 from quorate.protocol.api_versions import Versions
-from quorate.protocol.apis import API_VERSIONS, all_apis
+from quorate.protocol.apis import API_VERSIONS, all_apis, api_of
 from quorate.runtime.logs import logger
 from quorate.runtime.loop import CannotListen
 from quorate.runtime.replica import Replica
 from quorate.runtime.setting_types import ListenerAddress
+from services.broker.cluster import Cluster
+from services.broker.fetch import Fetch
+from services.broker.offsets import Offsets
+from services.broker.produce import Produce
+from services.broker.replicas import Replicas
 
 __all__ = ["Wire"]
 
 log = logger(__name__)
 
-SERVED: Final[Versions] = {API_VERSIONS: all_apis()[API_VERSIONS].versions}
-"""ApiVersions alone: the connection answers it by itself, and the other APIs are not here yet."""
+ANSWERED: Final = (
+    ProduceRequest,
+    FetchRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetForLeaderEpochRequest,
+)
+SERVED: Final[Versions] = {
+    **{api_of(each).key: api_of(each).versions for each in ANSWERED},
+    API_VERSIONS: all_apis()[API_VERSIONS].versions,  # the connection answers it by itself
+}
 KRAFT_VERSION_OF_BROKERS: Final = 0
 """Brokers list no kraft.version: it is the quorum's."""
 
 
 class Wire:
-    """What a broker answers at its listener, by the state that it has applied."""
+    """What a broker answers at its listener, by the state that it has applied and the logs that it has."""
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: Replica, replicas: Replicas, cluster: Cluster) -> None:
         self._replica = replica
+        self._cluster = cluster
+        self._produce = Produce(replicas, cluster)
+        self._fetch = Fetch(replicas, cluster)
+        self._offsets = Offsets(cluster)
+        self._begun = asyncio.Event()
         self._keys = tuple(ApiVersionsResponse.ApiVersion(key, each[0], each[-1]) for key, each in SERVED.items())
+
+    def begin(self) -> None:
+        """Answers from now on; what has come before has waited, as at a Kafka broker that catches up."""
+        self._begun.set()
 
     @asynccontextmanager
     async def serving(self, at: ListenerAddress) -> AsyncIterator[KafkaServer]:
@@ -50,4 +79,17 @@ class Wire:
         return api_versions(features, kraft_version=KRAFT_VERSION_OF_BROKERS, served=self._keys)
 
     async def _answer(self, request: Request, client: ConnectedClient) -> Message | None:
+        await self._begun.wait()
+        version = request.header.request_api_version
+        match request.message:
+            case ProduceRequest() as asked:
+                return await self._produce.answer(asked, version)
+            case FetchRequest() as asked:
+                return await self._fetch.answer(asked, version)
+            case ListOffsetsRequest() as asked:
+                return self._offsets.list(asked, version)
+            case OffsetForLeaderEpochRequest() as asked:
+                return self._offsets.of_epochs(asked)
+            case MetadataRequest() as asked:
+                return self._cluster.metadata(asked, version)
         raise Unanswerable(f"{request.api.name} is not served")

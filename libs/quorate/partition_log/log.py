@@ -240,6 +240,12 @@ class PartitionLog:
                 return segment, *found
         return None
 
+    @property
+    def largest_timestamp(self) -> tuple[int, Offset] | None:
+        """The largest timestamp of a record, and an offset by its batch (KIP-734); None for a log without records."""
+        every = [segment.largest for segment in self._segments if segment.size]
+        return max(every, key=lambda each: each[0]) if every else None
+
     def flush(self) -> Offset:
         """Waits until every record is on the disk; returns the recovery point, which is the end of the log then."""
         end = self.leo

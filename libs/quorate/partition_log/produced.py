@@ -15,9 +15,10 @@ from crc32c import crc32c
 
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.nouns import Epoch, Offset
-from quorate.wire.batch import CHECKED_FROM, CRC_POSITION, NONE, BatchHeader, check_batch, read_header
+from quorate.wire.batch import CHECKED_FROM, CRC_POSITION, HEADER_BYTES, NONE, BatchHeader, check_batch, read_header
 
 LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
 MAX_TIMESTAMP_POSITION: Final = 35
 ATTRIBUTES_POSITION: Final = 21
 _OFFSET: Final = struct.Struct(">q")
@@ -68,6 +69,11 @@ def check_produced(records: bytes | bytearray | memoryview, limits: Limits, *, n
     if limits.timestamp_type is TimestampType.CREATE_TIME:
         _check_time(header, limits, now_ms)
     return header
+
+
+def is_transactional(records: bytes | bytearray | memoryview) -> bool:
+    """Returns whether a batch says that it is part of a transaction (KIP-98); of what is too short for one: False."""
+    return len(records) >= HEADER_BYTES and bool(records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL)
 
 
 def stamped(

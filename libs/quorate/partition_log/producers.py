@@ -17,12 +17,12 @@ from crc32c import crc32c
 
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.nouns import Offset
+from quorate.partition_log.produced import TRANSACTIONAL
 from quorate.wire.batch import NONE, BatchHeader
 
 BATCHES_KEPT: Final = 5
 """A producer has at most five requests in flight (`max.in.flight.requests.per.connection` with idempotence)."""
 SEQUENCE_MAX: Final = (1 << 31) - 1
-TRANSACTIONAL: Final = 0x10
 
 _HEAD: Final = struct.Struct(">hI")
 _COUNT: Final = struct.Struct(">i")

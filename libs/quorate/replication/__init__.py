@@ -36,6 +36,7 @@ from quorate.replication.admission import (
     admit_follower,
     admit_produce,
     end_of_epoch,
+    regrant,
 )
 from quorate.replication.alterations import Alterations, AlterRequest, Answered
 from quorate.replication.effects import (
@@ -116,4 +117,5 @@ __all__ = [
     "end_of_epoch",
     "maximal_isr",
     "new_epochs",
+    "regrant",
 ]

@@ -143,6 +143,12 @@ def admit_consumer(partition: Partition, position: FetchPosition) -> Grant:
     return _grant(role, position.isolation, _place(role, position))
 
 
+def regrant(partition: Partition, position: FetchPosition) -> Grant:
+    """Returns what a fetch that was admitted, and held, may have by now. Raises ApiError. It is not recorded again."""
+    role = leader_of(partition, position.leader_epoch)
+    return _grant(role, position.isolation, _place(role, position))
+
+
 def _check_sender(role: Leading, position: FetchPosition, sender: FollowerFetch) -> None:
     """Raises ApiError unless the sender is an assigned replica, in its latest registration (R50, R63). KIP-903."""
     if sender.replica_id not in role.replicas:

@@ -6,7 +6,7 @@ Readers do not see records of an open metadata transaction, since it may still b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
 from kraft import Message
@@ -59,7 +59,14 @@ class Replica:
     During a metadata transaction both stay as they were before its begin.
     """
 
-    def __init__(self, reader: LogSource, clock: Clock, telemetry: Telemetry) -> None:
+    def __init__(
+        self,
+        reader: LogSource,
+        clock: Clock,
+        telemetry: Telemetry,
+        hears: Callable[[Sequence[Message] | None], None] = lambda _records: None,
+    ) -> None:
+        """`hears` is called with the records of each batch once they are replayed, and with None for a checkpoint."""
         self._replayed = ClusterState()
         self._replayed_to: Offset = 0
         self.state = self._replayed
@@ -69,6 +76,7 @@ class Replica:
         self._reader = reader
         self._clock = clock
         self._telemetry = telemetry
+        self._hears = hears
         self._moved = asyncio.Event()
         self._unfamiliar: list[str] = []
 
@@ -140,6 +148,7 @@ class Replica:
         if any(type(record) is FeatureLevelRecord for record in records):
             self._warn_of_levels()
         self._replayed_to = header.next_offset
+        self._hears(records)
         self._publish()
         self.applied_at_ms = header.max_timestamp
         if records and self._telemetry.enabled:
@@ -164,6 +173,7 @@ class Replica:
                 await asyncio.sleep(0)
         self._replayed, self._replayed_to = loaded, snapshot.end_offset
         self._warn_of_levels()
+        self._hears(None)
         self._publish()
         log.info("loaded a snapshot", end_offset=snapshot.end_offset, epoch=snapshot.epoch)
 

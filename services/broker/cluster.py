@@ -1,0 +1,159 @@
+"""What this broker knows of the cluster: Metadata (3), where brokers are, and which partitions are whose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Final, NamedTuple
+
+from kraft import Uuid
+from kraft.api.metadata import MetadataRequest, MetadataResponse
+from quorate.controller.topic_names import INTERNAL_TOPICS, fault_of_name
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.brokers import Broker
+from quorate.metadata.partitions import NO_LEADER, Partition
+from quorate.metadata.state import ClusterState
+from quorate.metadata.topics import Topic
+from quorate.nouns import NodeId, uuid_text
+from quorate.partition_log.offset_checkpoints import TopicPartition
+from services.broker.table import Hosted, Key, Table
+
+__all__ = ["Cluster", "Endpoint"]
+
+NO_TOPIC_ID: Final = Uuid(bytes(16))
+UNKNOWN: Final = (-1, -1)
+"""No leader, no epoch."""
+NAMING: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""Errors with which an answer names the leader (KIP-951)."""
+
+_Broker = MetadataResponse.MetadataResponseBroker
+_Topic = MetadataResponse.MetadataResponseTopic
+_Partition = _Topic.MetadataResponsePartition
+
+
+class Endpoint(NamedTuple):
+    """Where a broker is reached at the listener of this one."""
+
+    node_id: NodeId
+    host: str
+    port: int
+    rack: str | None
+
+
+class Cluster:
+    """Reads of the state that this broker has applied. `listener` is the name of the listener that it answers at."""
+
+    def __init__(
+        self, broker_id: NodeId, cluster_id: str, listener: str, state: Callable[[], ClusterState], table: Table
+    ) -> None:
+        self._broker_id = broker_id
+        self._cluster_id = cluster_id
+        self._listener = listener
+        self._state = state
+        self._table = table
+
+    # Partitions
+
+    def hosted(self, topic_id: Uuid, name: str, index: int) -> Hosted:
+        """Returns a partition of this broker by its topic's id, or without one by its name.
+
+        Raises ApiError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER for one of others.
+        """
+        by_id = topic_id != NO_TOPIC_ID
+        hosted = self._table.get(Key(topic_id, index)) if by_id else self._table.named(TopicPartition(name, index))
+        if hosted is not None:
+            return hosted
+        topic = self._topic(topic_id, name)
+        if topic is None and by_id:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic id {uuid_text(topic_id)} is of no topic")
+        if topic is None or index not in topic.partitions:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
+        why = f"broker {self._broker_id} has no replica of {topic.name}-{index}"
+        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
+
+    def leader_named(self, code: ErrorCode, topic_id: Uuid, name: str, index: int) -> tuple[NodeId, int]:
+        """Returns the leader and its epoch for an answer with this error; -1 and -1 where it names none (KIP-951)."""
+        topic = self._topic(topic_id, name) if code in NAMING else None
+        partition = None if topic is None else topic.partitions.get(index)
+        return UNKNOWN if partition is None else (partition.leader, partition.leader_epoch)
+
+    # Brokers
+
+    def endpoint(self, broker_id: NodeId) -> Endpoint | None:
+        """Returns where a broker is reached; None for one that is fenced, not registered, or not at this listener."""
+        broker = self._state().brokers.get(broker_id)
+        return None if broker is None or broker.fenced else self._at_listener(broker)
+
+    def endpoints(self, broker_ids: Collection[NodeId]) -> Iterator[Endpoint]:
+        """Yields where these brokers are, as far as they are to be reached."""
+        for broker_id in sorted(broker_ids):
+            if (found := self.endpoint(broker_id)) is not None:
+                yield found
+
+    def address_of(self, broker_id: NodeId) -> tuple[str, int] | None:
+        """Returns host and port of a leader. One that is fenced may just have come back, so it is tried as well."""
+        broker = self._state().brokers.get(broker_id)
+        found = None if broker is None else self._at_listener(broker)
+        return None if found is None else (found.host, found.port)
+
+    # Metadata
+
+    def metadata(self, request: MetadataRequest, version: int) -> MetadataResponse:
+        """Answers Metadata. Topics are not made by asking for them: auto.create.topics.enable is as if false."""
+        state = self._state()
+        reached = {each.id: found for each in state.brokers.active() if (found := self._at_listener(each)) is not None}
+        asked = self._all(state) if request.topics is None or (version == 0 and not request.topics) else request.topics
+        return MetadataResponse(
+            brokers=tuple(_Broker(each.node_id, each.host, each.port, each.rack) for each in reached.values()),
+            cluster_id=self._cluster_id,
+            controller_id=self._broker_id if self._broker_id in reached else next(iter(reached), -1),
+            topics=tuple(self._described(state, each, reached) for each in asked),
+        )
+
+    def _all(self, state: ClusterState) -> Iterator[MetadataRequest.MetadataRequestTopic]:
+        for topic in sorted(state.topics, key=lambda topic: topic.name):
+            yield MetadataRequest.MetadataRequestTopic(topic_id=topic.id, name=topic.name)
+
+    def _described(
+        self,
+        state: ClusterState,
+        asked: MetadataRequest.MetadataRequestTopic,
+        reached: dict[NodeId, Endpoint],
+    ) -> _Topic:
+        if asked.topic_id != NO_TOPIC_ID:
+            topic, missing = state.topics.by_id(asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            topic, missing = state.topics.by_name(asked.name or ""), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if topic is None and fault_of_name(asked.name or "") is not None:
+                missing = ErrorCode.INVALID_TOPIC_EXCEPTION
+        if topic is None:
+            return _Topic(error_code=missing, name=asked.name, topic_id=asked.topic_id)
+        return _Topic(
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=tuple(_partition(index, each, reached) for index, each in topic.partitions.items()),
+        )
+
+    def _topic(self, topic_id: Uuid, name: str) -> Topic | None:
+        topics = self._state().topics
+        return topics.by_name(name) if topic_id == NO_TOPIC_ID else topics.by_id(topic_id)
+
+    def _at_listener(self, broker: Broker) -> Endpoint | None:
+        for each in broker.end_points:
+            if each.name == self._listener:
+                return Endpoint(broker.id, each.host, each.port, broker.rack)
+        return None
+
+
+def _partition(index: int, partition: Partition, reached: dict[NodeId, Endpoint]) -> _Partition:
+    """Returns one partition. Without a leader that is reached it has LEADER_NOT_AVAILABLE, as of Kafka's brokers."""
+    leader = partition.leader if partition.leader in reached else NO_LEADER
+    return _Partition(
+        error_code=ErrorCode.NONE if leader != NO_LEADER else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        offline_replicas=tuple(replica for replica in partition.replicas if replica not in reached),
+    )

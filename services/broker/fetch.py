@@ -1,0 +1,204 @@
+"""Fetch (1): records for followers and consumers, at once or when there are enough of them (R48–R53, R61)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+from kraft import Uuid
+from kraft.api.fetch import FetchRequest, FetchResponse
+from quorate.errors import ApiError, ErrorCode
+from quorate.replication import (
+    FetchPosition,
+    FetchWait,
+    FollowerFetch,
+    Grant,
+    Isolation,
+    admit_consumer,
+    admit_follower,
+    regrant,
+)
+from services.broker.cluster import Cluster
+from services.broker.replicas import Replicas
+from services.broker.table import Hosted, Key
+
+__all__ = ["Fetch"]
+
+NAMES_LEADERS: Final = 16
+"""From this version on an answer says where the leaders are that it names (KIP-951)."""
+HAS_LEADERS: Final = 12
+"""From this version on an answer has leaders, and the end of an epoch that differs (KIP-595)."""
+CONSUMER: Final = -1
+WAIT_MS_MAX: Final = 5 * 60_000
+"""A fetch waits no longer than that, whatever it says."""
+BYTES_MAX: Final = 55 * 1024 * 1024
+"""Kafka's `fetch.max.bytes` of a broker."""
+HW_UNASKED: Final = (1 << 63) - 1
+
+_Data = FetchResponse.FetchableTopicResponse.PartitionData
+_Asked = FetchRequest.FetchTopic.FetchPartition
+_Topic = FetchRequest.FetchTopic
+
+
+class _Part(NamedTuple):
+    """One partition of a fetch, and where it is read; or why not. One that `is_due` is answered at once."""
+
+    topic: _Topic
+    asked: _Asked
+    position: FetchPosition
+    hosted: Hosted | None = None
+    refusal: ApiError | None = None
+    is_due: bool = False
+
+
+class Fetch:
+    """Answers Fetch. It keeps no sessions (KIP-227): an answer has session id 0, and the next request says all."""
+
+    def __init__(self, replicas: Replicas, cluster: Cluster) -> None:
+        self._replicas = replicas
+        self._cluster = cluster
+
+    async def answer(self, request: FetchRequest, version: int) -> FetchResponse:
+        """Returns the answer."""
+        if request.session_id and request.session_epoch > 0:
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        parts = [self._part(request, topic, asked) for topic in request.topics for asked in topic.partitions]
+        if request.max_wait_ms > 0 and parts and not any(each.refusal or each.is_due for each in parts):
+            await self._wait(request, parts)
+        return self._response(request, parts, version)
+
+    def _part(self, request: FetchRequest, topic: _Topic, asked: _Asked) -> _Part:
+        """Admits one partition's part; a follower's progress counts from here on (R18)."""
+        sender = request.replica_state.replica_id if request.replica_id == CONSUMER else request.replica_id
+        position = _position(request, asked, is_follower=sender != CONSUMER)
+        try:
+            hosted = self._cluster.hosted(topic.topic_id, topic.topic, asked.partition)
+            diverges = self._admitted(request, hosted, position, asked, sender)
+        except ApiError as refusal:
+            return _Part(topic, asked, position, refusal=refusal)
+        return _Part(topic, asked, position, hosted, is_due=diverges)
+
+    def _admitted(
+        self, request: FetchRequest, hosted: Hosted, position: FetchPosition, asked: _Asked, sender: int
+    ) -> bool:
+        """Returns whether the reader's log diverges, which is answered at once. Raises ApiError."""
+        if sender == CONSUMER:
+            return admit_consumer(hosted.partition, position).diverging is not None
+        follower = FollowerFetch(
+            replica_id=sender, broker_epoch=request.replica_state.replica_epoch, log_start=asked.log_start_offset
+        )
+        grant, effects = admit_follower(hosted.partition, position, follower, now_ms=self._replicas.now_ms)
+        self._replicas.carry_out(hosted, effects)
+        return grant.diverging is not None
+
+    async def _wait(self, request: FetchRequest, parts: list[_Part]) -> None:
+        """Waits until there are `min_bytes`, or something else than records to tell (R48)."""
+        positions = {part.hosted.key: part.position for part in parts if part.hosted is not None}
+        sizes = max(part.asked.partition_max_bytes for part in parts)
+        deadline_ms = self._replicas.now_ms + min(request.max_wait_ms, WAIT_MS_MAX)
+        await self._replicas.held(partial(_held, positions, request.min_bytes, sizes, deadline_ms))
+
+    def _response(self, request: FetchRequest, parts: list[_Part], version: int) -> FetchResponse:
+        """Reads what each part may have by now, as far as the sizes go: the first batch of an answer whole (KIP-74)."""
+        left = min(request.max_bytes, BYTES_MAX)
+        topics: dict[tuple[Uuid, str], list[_Data]] = {}
+        has_records = False
+        for part in parts:
+            data = self._read(part, left, version, may_exceed=not has_records)
+            size = len(data.records or b"")
+            left -= size
+            has_records = has_records or size > 0
+            topics.setdefault((part.topic.topic_id, part.topic.topic), []).append(data)
+        return FetchResponse(
+            responses=tuple(
+                FetchResponse.FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=tuple(found))
+                for (topic_id, name), found in topics.items()
+            ),
+            node_endpoints=tuple(self._leaders(topics)) if version >= NAMES_LEADERS else (),
+        )
+
+    def _read(self, part: _Part, left: int, version: int, *, may_exceed: bool) -> _Data:
+        try:
+            if part.refusal is not None:
+                raise part.refusal
+            hosted = self._cluster.hosted(part.topic.topic_id, part.topic.topic, part.asked.partition)
+            grant = regrant(hosted.partition, part.position)
+        except ApiError as refusal:
+            return self._refused(part, refusal.code, version)
+        if grant.diverging is not None:
+            return _bounds(part.asked, grant, b"")
+        size = min(left, part.asked.partition_max_bytes)
+        return _bounds(part.asked, grant, _records(hosted, part, grant, size, may_exceed=may_exceed), hosted, part)
+
+    def _refused(self, part: _Part, code: ErrorCode, version: int) -> _Data:
+        leader = self._cluster.leader_named(code, part.topic.topic_id, part.topic.topic, part.asked.partition)
+        named = _Data.LeaderIdAndEpoch(*leader) if version >= HAS_LEADERS else _Data.LeaderIdAndEpoch()
+        return _Data(
+            partition_index=part.asked.partition,
+            error_code=code,
+            high_watermark=-1,
+            current_leader=named,
+            aborted_transactions=None,
+        )
+
+    def _leaders(self, topics: Mapping[tuple[Uuid, str], list[_Data]]) -> Iterator[FetchResponse.NodeEndpoint]:
+        named = {each.current_leader.leader_id for found in topics.values() for each in found}
+        for broker in self._cluster.endpoints(named):
+            yield FetchResponse.NodeEndpoint(broker.node_id, broker.host, broker.port, broker.rack)
+
+
+def _position(request: FetchRequest, asked: _Asked, *, is_follower: bool) -> FetchPosition:
+    isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+    return FetchPosition(
+        offset=asked.fetch_offset,
+        leader_epoch=None if asked.current_leader_epoch < 0 else asked.current_leader_epoch,
+        last_fetched_epoch=None if asked.last_fetched_epoch < 0 else asked.last_fetched_epoch,
+        isolation=Isolation.LOG_END if is_follower else isolation,
+        known_high_watermark=asked.high_watermark if is_follower and asked.high_watermark != HW_UNASKED else None,
+    )
+
+
+def _held(
+    positions: Mapping[Key, FetchPosition], min_bytes: int, sizes: int, deadline_ms: int, reply_to: object
+) -> FetchWait[Key]:
+    return FetchWait(
+        positions=positions,
+        min_bytes=min_bytes,
+        partition_max_bytes=sizes,
+        deadline_ms=deadline_ms,
+        reply_to=reply_to,
+    )
+
+
+def _records(hosted: Hosted, part: _Part, grant: Grant, size: int, *, may_exceed: bool) -> bytes:
+    """Returns batches of the log as they are on the disk; the first one whole, if it is the first of the answer."""
+    start = part.position.offset
+    if start >= grant.end or (size <= 0 and not may_exceed):
+        return b""
+    found = hosted.log.read(start, grant.end, max(size, 0))
+    if found is None or (found.size > size and not may_exceed):
+        return b""
+    return found.read()
+
+
+def _bounds(
+    asked: _Asked, grant: Grant, records: bytes, hosted: Hosted | None = None, part: _Part | None = None
+) -> _Data:
+    """Returns a partition's part of the answer; with read_committed the aborted transactions among its records."""
+    aborted: tuple[_Data.AbortedTransaction, ...] | None = None
+    if hosted is not None and part is not None and part.position.isolation is Isolation.READ_COMMITTED:
+        found = hosted.log.aborted(part.position.offset, grant.end) if records else []
+        aborted = tuple(_Data.AbortedTransaction(each.producer_id, each.first_offset) for each in found)
+    diverging = _Data.EpochEndOffset()
+    if grant.diverging is not None:
+        diverging = _Data.EpochEndOffset(grant.diverging.epoch, grant.diverging.offset)
+    return _Data(
+        partition_index=asked.partition,
+        high_watermark=grant.high_watermark,
+        last_stable_offset=grant.last_stable_offset,
+        log_start_offset=grant.log_start,
+        diverging_epoch=diverging,
+        aborted_transactions=aborted,
+        records=records,
+    )

@@ -1,0 +1,298 @@
+"""Fetchers: for each leader one task, which fetches for all partitions that follow it (R57–R60)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kraft import Uuid
+from kraft.api.fetch import FetchRequest, FetchResponse
+from kraft.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from quorate.errors import ApiError, Corrupt, ErrorCode
+from quorate.network.client import Connection, Timeouts, connect
+from quorate.nouns import NodeId, OffsetAndEpoch
+from quorate.replication import (
+    AskRange,
+    Batch,
+    Diverged,
+    FetchAt,
+    Fetched,
+    Following,
+    Range,
+    Refused,
+)
+from quorate.replication.following import FollowerRequest, LeaderAnswer
+from quorate.runtime.logs import logger
+from quorate.runtime.repeats import ChangeFilter
+from quorate.wire.batch import fetched_batches
+from services.broker.replicas import Replicas
+from services.broker.table import Hosted, Key
+
+__all__ = ["LeaderFetchers"]
+
+log = logger(__name__)
+
+WAIT_MS: Final = 500
+"""Kafka's `replica.fetch.wait.max.ms`."""
+PARTITION_BYTES_MAX: Final = 1 << 20
+"""Kafka's `replica.fetch.max.bytes`."""
+RESPONSE_BYTES_MAX: Final = 10 << 20
+"""Kafka's `replica.fetch.response.max.bytes`."""
+TIMEOUTS: Final = Timeouts(connect_ms=10_000, request_ms=30_000)
+"""Kafka's `replica.socket.timeout.ms`."""
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+_Topic = FetchRequest.FetchTopic
+_Partition = _Topic.FetchPartition
+_Data = FetchResponse.FetchableTopicResponse.PartitionData
+_Asked = ListOffsetsRequest.ListOffsetsTopic
+
+
+class _Turn(NamedTuple):
+    """One partition's part of a round, by the role that it had when the request was made."""
+
+    hosted: Hosted
+    role: Following
+    request: FollowerRequest
+
+
+Address = Callable[[NodeId], tuple[str, int] | None]
+"""Where a broker is reached by other brokers; None if that is not known."""
+
+
+class LeaderFetchers:
+    """All fetchers of this broker. They run in `tasks`."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        tasks: asyncio.TaskGroup,
+        *,
+        broker_epoch: Callable[[], int],
+        address_of: Address,
+        cluster_id: str,
+    ) -> None:
+        self._replicas = replicas
+        self._tasks = tasks
+        self._broker_epoch = broker_epoch
+        self._address_of = address_of
+        self._cluster_id = cluster_id
+        self._fetchers: dict[NodeId, _Fetcher] = {}
+        self._leaders: dict[Key, NodeId] = {}
+
+    def start(self, hosted: Hosted, leader_id: NodeId) -> None:
+        """Fetches for it from this leader from now on."""
+        self.stop(hosted)
+        if leader_id not in self._fetchers:
+            fetcher = _Fetcher(
+                self._replicas, leader_id, self._address_of, broker_epoch=self._broker_epoch, cluster=self._cluster_id
+            )
+            self._fetchers[leader_id] = fetcher
+            fetcher.task = self._tasks.create_task(fetcher.run())
+        self._fetchers[leader_id].add(hosted)
+        self._leaders[hosted.key] = leader_id
+
+    def stop(self, hosted: Hosted) -> None:
+        """Leaves it alone: the answer that is on its way is not taken, as its role is another one by then."""
+        leader_id = self._leaders.pop(hosted.key, None)
+        if leader_id is not None and self._fetchers[leader_id].remove(hosted):
+            fetcher = self._fetchers.pop(leader_id)
+            assert fetcher.task is not None, leader_id
+            fetcher.task.cancel()
+
+
+class _Fetcher:
+    """Fetches from one leader: a round is one request for all partitions that have something to ask for."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        leader_id: NodeId,
+        address_of: Address,
+        *,
+        broker_epoch: Callable[[], int],
+        cluster: str,
+    ) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self._replicas = replicas
+        self._leader_id = leader_id
+        self._address_of = address_of
+        self._broker_epoch = broker_epoch
+        self._cluster_id = cluster
+        self._followers: dict[Key, Hosted] = {}
+        self._news = asyncio.Event()
+        self._connection: Connection | None = None
+        self._told = ChangeFilter()
+
+    def add(self, hosted: Hosted) -> None:
+        self._followers[hosted.key] = hosted
+        self._news.set()
+
+    def remove(self, hosted: Hosted) -> bool:
+        """Returns whether none is left."""
+        del self._followers[hosted.key]
+        return not self._followers
+
+    async def run(self) -> None:
+        """Fetches until cancelled."""
+        try:
+            while True:
+                if turns := list(self._due()):
+                    await self._round(turns)
+                else:
+                    await self._pause()
+        finally:
+            if self._connection is not None:
+                self._connection.abort()
+
+    def _due(self) -> Iterator[_Turn]:
+        """Yields what is to be asked for now; the partitions come in turn, so that each is once the first (KIP-74)."""
+        now_ms = self._replicas.now_ms
+        for hosted in tuple(self._followers.values()):
+            role = hosted.following
+            request = None if role is None else role.next_request(now_ms)
+            if role is not None and request is not None:
+                yield _Turn(hosted, role, request)
+
+    async def _pause(self) -> None:
+        """Waits until another partition comes, or the first of these has waited after a refusal."""
+        roles = [role for hosted in self._followers.values() if (role := hosted.following) is not None]
+        now_ms = self._replicas.now_ms
+        waits = [role.resume_at_ms - now_ms for role in roles if role.resume_at_ms > now_ms]
+        self._news.clear()
+        try:
+            async with asyncio.timeout(min(waits) / 1000 if waits else None):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+    async def _round(self, turns: Sequence[_Turn]) -> None:
+        fetches = [turn for turn in turns if isinstance(turn.request, FetchAt)]
+        ranges = [turn for turn in turns if isinstance(turn.request, AskRange)]
+        try:
+            connection = await self._connected()
+            if fetches:
+                self._take(fetches, await self._fetched(connection, fetches))
+            if ranges:
+                self._take(ranges, await self._ranges(connection, ranges))
+            self._told.settle("leader")
+        except (OSError, ApiError) as problem:
+            if self._told.passes("leader", str(problem), asyncio.get_running_loop().time()):
+                log.warning("a leader gives nothing", leader_id=self._leader_id, reason=str(problem))
+            self._take(turns, {})
+
+    async def _connected(self) -> Connection:
+        """Returns the connection to the leader. Raises OSError, ApiError."""
+        if self._connection is None or not self._connection.is_open:
+            address = self._address_of(self._leader_id)
+            if address is None:
+                raise OSError(f"broker {self._leader_id} has no address at this broker's listener")
+            self._connection = await connect(*address, timeouts=TIMEOUTS)
+        return self._connection
+
+    def _take(self, turns: Sequence[_Turn], answers: Mapping[Key, LeaderAnswer]) -> None:
+        """Gives each partition its answer; one that has none was not reached."""
+        now_ms = self._replicas.now_ms
+        lost = Refused(ErrorCode.NETWORK_EXCEPTION)
+        for hosted, role, request in turns:
+            if hosted.partition.role is role:
+                effects = role.take(request, answers.get(hosted.key, lost), now_ms=now_ms)
+                self._replicas.carry_out(hosted, effects)
+                if role.failure:
+                    log.error("a follower has failed", partition=str(hosted.name), reason=role.failure)
+            if self._followers.get(hosted.key) is hosted:  # to the end of the order
+                self._followers[hosted.key] = self._followers.pop(hosted.key)
+
+    async def _fetched(self, connection: Connection, turns: Sequence[_Turn]) -> dict[Key, LeaderAnswer]:
+        """Asks for records. Raises OSError, ApiError."""
+        topics: dict[Uuid, list[_Partition]] = {}
+        for hosted, _, request in turns:
+            assert isinstance(request, FetchAt), request
+            topics.setdefault(hosted.key.topic_id, []).append(
+                _Partition(
+                    partition=hosted.key.partition_id,
+                    current_leader_epoch=request.leader_epoch,
+                    fetch_offset=request.offset,
+                    last_fetched_epoch=request.last_fetched_epoch,
+                    log_start_offset=request.log_start,
+                    partition_max_bytes=PARTITION_BYTES_MAX,
+                )
+            )
+        answer = await connection.ask_for(
+            FetchResponse,
+            FetchRequest(
+                cluster_id=self._cluster_id,
+                replica_state=FetchRequest.ReplicaState(self._replicas.broker_id, self._broker_epoch()),
+                max_wait_ms=WAIT_MS,
+                min_bytes=1,
+                max_bytes=RESPONSE_BYTES_MAX,
+                topics=tuple(_Topic(topic_id=key, partitions=tuple(asked)) for key, asked in topics.items()),
+            ),
+        )
+        if answer.error_code:
+            raise ApiError(ErrorCode(answer.error_code), "the fetch as a whole is refused")
+        return {
+            Key(topic.topic_id, each.partition_index): answer_of(each)
+            for topic in answer.responses
+            for each in topic.partitions
+        }
+
+    async def _ranges(self, connection: Connection, turns: Sequence[_Turn]) -> dict[Key, LeaderAnswer]:
+        """Asks for the leader's log start and log end. Raises OSError, ApiError."""
+        bounds: list[dict[Key, int | ErrorCode]] = []
+        for timestamp in (EARLIEST, LATEST):
+            request = ListOffsetsRequest(
+                replica_id=self._replicas.broker_id,
+                topics=tuple(_asked(turn, timestamp) for turn in turns),
+            )
+            answer = await connection.ask_for(ListOffsetsResponse, request)
+            keys = {turn.hosted.name: turn.hosted.key for turn in turns}
+            bounds.append(
+                {
+                    keys[name]: ErrorCode(each.error_code) if each.error_code else each.offset
+                    for topic in answer.topics
+                    for each in topic.partitions
+                    if (name := (topic.name, each.partition_index)) in keys
+                }
+            )
+        starts, ends = bounds
+        return {key: _range(start, ends[key]) for key, start in starts.items() if key in ends}
+
+
+def answer_of(data: _Data) -> LeaderAnswer:
+    """Returns what the core takes of one partition's part of a fetch's answer."""
+    if data.error_code:
+        return Refused(ErrorCode(data.error_code))
+    if data.diverging_epoch.end_offset >= 0:
+        end = OffsetAndEpoch(epoch=data.diverging_epoch.epoch, offset=data.diverging_epoch.end_offset)
+        return Diverged(end=end, log_start=data.log_start_offset)
+    records = data.records or b""
+    try:
+        batches = tuple(
+            Batch(
+                base_offset=header.base_offset,
+                end_offset=header.next_offset,
+                epoch=header.epoch,
+                data=records[position : position + header.size],
+            )
+            for position, header in fetched_batches(records)
+        )
+    except Corrupt:
+        return Refused(ErrorCode.CORRUPT_MESSAGE)
+    return Fetched(batches=batches, high_watermark=data.high_watermark, log_start=data.log_start_offset)
+
+
+def _asked(turn: _Turn, timestamp: int) -> _Asked:
+    asked = _Asked.ListOffsetsPartition(
+        partition_index=turn.hosted.key.partition_id, current_leader_epoch=turn.role.leader_epoch, timestamp=timestamp
+    )
+    return _Asked(name=turn.hosted.name.topic, partitions=(asked,))
+
+
+def _range(start: int | ErrorCode, end: int | ErrorCode) -> LeaderAnswer:
+    for bound in (start, end):
+        if isinstance(bound, ErrorCode):
+            return Refused(bound)
+    return Range(start=int(start), leo=int(end))

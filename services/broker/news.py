@@ -1,0 +1,82 @@
+"""Which partitions the last records of the metadata log may have changed for this broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kraft import Message, Uuid
+from quorate.metadata.configs import BROKER, TOPIC
+from quorate.metadata.state import ClusterState
+from quorate.nouns import NodeId
+from quorate.records import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    FenceBrokerRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from services.broker.table import Key, Table
+
+__all__ = ["News"]
+
+_OF_BROKERS = (
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+    FenceBrokerRecord,
+    UnfenceBrokerRecord,
+    BrokerRegistrationChangeRecord,
+)
+
+
+class News:
+    """What was heard since the last `take`; the state is then read as it is by that time."""
+
+    def __init__(self) -> None:
+        self._everything = True
+        self._keys: dict[Key, None] = {}
+        self._topics: dict[Uuid, None] = {}
+        self._configured: dict[str, None] = {}
+        self.brokers_changed = True
+        """Whether a registration may have changed; who has looked sets it back."""
+
+    def hear(self, records: Sequence[Message] | None) -> None:
+        """Notes what the records of one batch may change; None is a checkpoint, which may change everything."""
+        if records is None:
+            self._everything = self.brokers_changed = True
+            return
+        for record in records:
+            if isinstance(record, PartitionRecord | PartitionChangeRecord):
+                self._keys[Key(record.topic_id, record.partition_id)] = None
+            elif isinstance(record, RemoveTopicRecord):
+                self._topics[record.topic_id] = None
+            elif isinstance(record, ConfigRecord):
+                self._hear_config(record)
+            elif isinstance(record, _OF_BROKERS):
+                self.brokers_changed = True
+
+    def take(self, state: ClusterState, table: Table, broker_id: NodeId) -> list[Key]:
+        """Returns the partitions to look at: those of `table` and those that `state` gives the broker, among them."""
+        keys, self._keys = self._keys, {}
+        topics, self._topics = self._topics, {}
+        configured, self._configured = self._configured, {}
+        if self._everything:
+            self._everything = False
+            keys.update(
+                (Key(found.topic.id, found.partition_id), None) for found in state.topics.with_replica(broker_id)
+            )
+            keys.update((hosted.key, None) for hosted in table)
+            return list(keys)
+        topics.update((found, None) for name in configured if (found := state.topics.id_of(name)) is not None)
+        for topic_id in topics:
+            keys.update((hosted.key, None) for hosted in table.of_topic(topic_id))
+        return list(keys)
+
+    def _hear_config(self, record: ConfigRecord) -> None:
+        if record.resource_type == TOPIC:
+            self._configured[record.resource_name] = None
+        elif record.resource_type == BROKER:  # a default that topics inherit
+            self._everything = True

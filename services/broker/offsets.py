@@ -1,0 +1,168 @@
+"""ListOffsets (2) and OffsetForLeaderEpoch (23): offsets by time, and where a leader's epochs end."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kraft.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from kraft.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from quorate.errors import ApiError, Corrupt, ErrorCode
+from quorate.nouns import Offset
+from quorate.partition_log.log import PartitionLog
+from quorate.replication import Isolation, Leading, end_of_epoch
+from quorate.replication.admission import leader_of
+from quorate.wire.batch import records
+from services.broker.cluster import NO_TOPIC_ID, Cluster
+
+__all__ = ["Offsets"]
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+CONSUMER: Final = -1
+HAS_EPOCHS: Final = 4
+"""From this version on an answer has the epoch of the offset (KIP-320)."""
+HAS_NOT_AVAILABLE: Final = 5
+"""From this version on a client knows OFFSET_NOT_AVAILABLE (KIP-207)."""
+
+_Asked = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
+_Topic = ListOffsetsResponse.ListOffsetsTopicResponse
+_Found = _Topic.ListOffsetsPartitionResponse
+_EpochsTopic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+_EpochAsked = OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition
+
+
+class _Place(NamedTuple):
+    """An offset, and the timestamp of its record; -1 for one that is asked for by its place."""
+
+    offset: Offset
+    timestamp: int = -1
+
+
+NOTHING: Final = _Place(-1)
+
+
+class Offsets:
+    """Answers both."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def list(self, request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
+        """Answers ListOffsets."""
+        isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+        if request.replica_id != CONSUMER:
+            isolation = Isolation.LOG_END
+        return ListOffsetsResponse(
+            topics=tuple(
+                _Topic(
+                    name=topic.name,
+                    partitions=tuple(self._found(topic.name, each, isolation, version) for each in topic.partitions),
+                )
+                for topic in request.topics
+            )
+        )
+
+    def of_epochs(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        """Answers OffsetForLeaderEpoch."""
+        return OffsetForLeaderEpochResponse(
+            topics=tuple(
+                _EpochsTopic(
+                    topic=topic.topic, partitions=tuple(self._end(topic.topic, each) for each in topic.partitions)
+                )
+                for topic in request.topics
+            )
+        )
+
+    def _found(self, topic: str, asked: _Asked, isolation: Isolation, version: int) -> _Found:
+        try:
+            hosted = self._cluster.hosted(NO_TOPIC_ID, topic, asked.partition_index)
+            role = leader_of(hosted.partition, None if asked.current_leader_epoch < 0 else asked.current_leader_epoch)
+            found = _found(role, hosted.log, asked.timestamp, isolation)
+        except ApiError as refusal:
+            code = refusal.code
+            if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < HAS_NOT_AVAILABLE:
+                code = ErrorCode.LEADER_NOT_AVAILABLE
+            return _Found(partition_index=asked.partition_index, error_code=code)
+        return _Found(
+            partition_index=asked.partition_index,
+            offset=found.offset,
+            timestamp=found.timestamp,
+            leader_epoch=_epoch(role, hosted.log, found.offset) if version >= HAS_EPOCHS else -1,
+        )
+
+    def _end(self, topic: str, asked: _EpochAsked) -> _EpochsTopic.EpochEndOffset:
+        try:
+            hosted = self._cluster.hosted(NO_TOPIC_ID, topic, asked.partition)
+            leader_epoch = None if asked.current_leader_epoch < 0 else asked.current_leader_epoch
+            found = end_of_epoch(hosted.partition, asked.leader_epoch, leader_epoch=leader_epoch)
+        except ApiError as refusal:
+            return _EpochsTopic.EpochEndOffset(partition=asked.partition, error_code=refusal.code)
+        if found is None:
+            return _EpochsTopic.EpochEndOffset(partition=asked.partition)
+        return _EpochsTopic.EpochEndOffset(partition=asked.partition, leader_epoch=found.epoch, end_offset=found.offset)
+
+
+def _found(role: Leading, log: PartitionLog, timestamp: int, isolation: Isolation) -> _Place:
+    """Returns the offset that is asked for; NOTHING if there is none. Raises ApiError."""
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return _Place(log.start)
+    if timestamp == LATEST_TIERED:
+        return NOTHING
+    bound = role.local.bound(isolation)
+    is_trailing = isolation is not Isolation.LOG_END and role.epoch_start_offset > bound
+    if timestamp == LATEST:
+        if is_trailing:
+            raise _not_available(role, bound)
+        return _Place(bound)
+    found = _largest(log) if timestamp == MAX_TIMESTAMP else _from_time(log, timestamp)
+    if found.offset < bound:
+        return found
+    if is_trailing:
+        raise _not_available(role, bound)
+    return NOTHING
+
+
+def _not_available(role: Leading, bound: Offset) -> ApiError:
+    """A new leader does not know yet how much its predecessor had committed (KIP-207)."""
+    why = f"committed is known up to {bound}, and the epoch begins at {role.epoch_start_offset}"
+    return ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, why)
+
+
+def _largest(log: PartitionLog) -> _Place:
+    """Returns the record with the largest timestamp (KIP-734); of a batch that is compressed, its last record."""
+    found = log.largest_timestamp
+    if found is None:
+        return NOTHING
+    timestamp, offset = found
+    return _from_time(log, timestamp) if timestamp >= 0 else _Place(offset, timestamp)
+
+
+def _from_time(log: PartitionLog, timestamp: int) -> _Place:
+    """Returns the first record of at least this timestamp.
+
+    Within a batch of a codec that is not read here it is the batch's first record: a consumer gets some records more.
+    """
+    found = log.find_time(timestamp)
+    if found is None:
+        return NOTHING
+    segment, position, header = found
+    if header.base_timestamp >= timestamp:
+        return _Place(header.base_offset, header.base_timestamp)
+    batch = segment.slice(position, position + header.size, header.size).read()
+    try:
+        for record in records(batch, 0, header):
+            if record.timestamp >= timestamp and record.offset >= log.start:
+                return _Place(record.offset, record.timestamp)
+    except Corrupt:
+        pass
+    return _Place(max(header.base_offset, log.start), header.base_timestamp)
+
+
+def _epoch(role: Leading, log: PartitionLog, offset: Offset) -> int:
+    """Returns the leader epoch of a record; at the log's end that of the leader."""
+    if offset < 0:
+        return -1
+    return role.leader_epoch if offset >= log.leo else log.epochs.epoch_at(offset)

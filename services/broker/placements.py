@@ -1,0 +1,96 @@
+"""AssignReplicasToDirs: tells the controller in which log directory a replica is, if it knows another (KIP-858)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Final, cast
+
+from kraft import Uuid
+from kraft.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from kraft.api.assign_replicas_to_dirs_pb2 import AssignReplicasToDirsRequest as Asked
+from kraft.service.controller_pb2_grpc import ControllerStub
+from quorate.errors import ApiError
+from quorate.nouns import NodeId
+from quorate.runtime.client import Client
+from quorate.runtime.logs import logger
+from quorate.runtime.repeats import ChangeFilter
+from quorate.wire.protobuf import to_protobuf
+from services.broker.table import Hosted, Key
+
+__all__ = ["Placements"]
+
+log = logger(__name__)
+
+DEADLINE_MS: Final = 30_000
+"""Kafka's `request.timeout.ms`."""
+PAUSE_S: Final = 1.0
+"""Between a request that failed and the next; Kafka's AssignmentsManager backs off likewise."""
+AT_ONCE_MAX: Final = 2_250
+"""The most partitions of one request: Kafka's `MAX_ASSIGNMENTS_PER_REQUEST`."""
+
+_Directory = AssignReplicasToDirsRequest.DirectoryData
+_Topic = _Directory.TopicData
+
+
+class Placements:
+    """The replicas whose directory the controller is still to be told."""
+
+    def __init__(self, broker_id: NodeId, controllers: Client[ControllerStub], broker_epoch: Callable[[], int]) -> None:
+        self._broker_id = broker_id
+        self._controllers = controllers
+        self._broker_epoch = broker_epoch
+        self._waiting: dict[Key, Uuid] = {}
+        self._news = asyncio.Event()
+        self._told = ChangeFilter()
+
+    def note(self, hosted: Hosted) -> None:
+        """Has the controller told of this replica's directory. A later word of the log on it comes here again."""
+        self._waiting[hosted.key] = hosted.directory.id
+        self._news.set()
+
+    async def run(self) -> None:
+        """Tells the controller, until cancelled."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._waiting:
+                taken = dict(list(self._waiting.items())[:AT_ONCE_MAX])
+                if await self._tell(taken):
+                    self._waiting = {
+                        key: directory for key, directory in self._waiting.items() if taken.get(key) != directory
+                    }
+                else:
+                    await asyncio.sleep(PAUSE_S)
+
+    async def _tell(self, placed: dict[Key, Uuid]) -> bool:
+        """Returns whether the controller has answered; what it refused for one replica is not repeated."""
+        request = cast("Asked", to_protobuf(self._request(placed)))  # of this struct
+        try:
+            await self._controllers.call(lambda stub: stub.AssignReplicasToDirs, request, deadline_ms=DEADLINE_MS)
+        except ApiError as error:
+            if self._told.passes("assign", error.code.name, asyncio.get_running_loop().time()):
+                log.warning("log directories are not assigned yet", code=error.code.name, reason=error.message)
+            return False
+        self._told.settle("assign")
+        return True
+
+    def _request(self, placed: dict[Key, Uuid]) -> AssignReplicasToDirsRequest:
+        found: defaultdict[Uuid, defaultdict[Uuid, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for key, directory in placed.items():
+            found[directory][key.topic_id].append(key.partition_id)
+        return AssignReplicasToDirsRequest(
+            broker_id=self._broker_id,
+            broker_epoch=self._broker_epoch(),
+            directories=tuple(
+                _Directory(
+                    id=directory,
+                    topics=tuple(
+                        _Topic(topic_id=topic_id, partitions=tuple(_Topic.PartitionData(index) for index in indexes))
+                        for topic_id, indexes in topics.items()
+                    ),
+                )
+                for directory, topics in found.items()
+            ),
+        )

@@ -1,0 +1,128 @@
+"""Produce (0): appends producers' batches to the partitions that this broker leads (R41–R46)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final, NamedTuple
+
+import msgspec
+
+from kraft.api.produce import ProduceRequest, ProduceResponse
+from quorate.errors import ApiError, ErrorCode
+from quorate.network.server import Unanswerable
+from quorate.nouns import Offset
+from quorate.partition_log.produced import is_transactional
+from quorate.replication import ACKS_ALL, ProduceDone, ProduceWait, admit_produce
+from services.broker.cluster import Cluster
+from services.broker.replicas import Replicas
+from services.broker.table import Hosted, Key
+
+__all__ = ["Produce"]
+
+NAMES_LEADERS: Final = 10
+"""From this version on an answer names leaders (KIP-951)."""
+
+_Topic = ProduceResponse.TopicProduceResponse
+_Partition = _Topic.PartitionProduceResponse
+_Asked = ProduceRequest.TopicProduceData
+
+
+class _Written(NamedTuple):
+    """What became of one partition's batch; `end` is what acks=all waits for, None after an error."""
+
+    key: Key | None
+    answer: _Partition
+    end: Offset | None
+
+
+class Produce:
+    """Answers Produce."""
+
+    def __init__(self, replicas: Replicas, cluster: Cluster) -> None:
+        self._replicas = replicas
+        self._cluster = cluster
+
+    async def answer(self, request: ProduceRequest, version: int) -> ProduceResponse | None:
+        """Returns the answer; None with acks=0. Raises Unanswerable if what needs no answer has failed, as Kafka."""
+        written = [
+            (topic, [self._write(request.acks, topic, each) for each in topic.partition_data])
+            for topic in request.topic_data
+        ]
+        every = [each for _, partitions in written for each in partitions]
+        if request.acks == 0:
+            if refused := [each for each in every if each.end is None]:
+                code = ErrorCode(refused[0].answer.error_code).name
+                raise Unanswerable(f"Produce with acks=0: {code}: {refused[0].answer.error_message}")
+            return None
+        outcomes = await self._acknowledged(request, every)
+        responses = tuple(
+            _Topic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=tuple(self._outcome(topic, each, outcomes, version) for each in partitions),
+            )
+            for topic, partitions in written
+        )
+        return ProduceResponse(responses=responses, node_endpoints=tuple(self._leaders(responses)))
+
+    async def _acknowledged(self, request: ProduceRequest, written: list[_Written]) -> dict[Key, ErrorCode]:
+        """Waits for the replicas in the ISR; returns how that has ended by partition."""
+        required = {each.key: each.end for each in written if each.key is not None and each.end is not None}
+        if request.acks != ACKS_ALL or not required:
+            return {}
+        deadline_ms = self._replicas.now_ms + request.timeout_ms
+        done = await self._replicas.held(partial(_wait, required, deadline_ms))
+        assert isinstance(done, ProduceDone), done
+        return dict(done.outcomes)
+
+    def _write(self, acks: int, topic: _Asked, asked: _Asked.PartitionProduceData) -> _Written:
+        try:
+            hosted = self._cluster.hosted(topic.topic_id, topic.name, asked.index)
+            return self._appended(acks, hosted, asked.index, asked.records or b"")
+        except ApiError as refusal:
+            return _Written(None, _refused(asked.index, refusal), None)
+
+    def _appended(self, acks: int, hosted: Hosted, index: int, records: bytes) -> _Written:
+        """Appends one batch. Raises ApiError, and then nothing is written."""
+        role = admit_produce(hosted.partition, acks)
+        if is_transactional(records):
+            why = "transactions are not served by this broker: nobody could write their markers"
+            raise ApiError(ErrorCode.INVALID_TXN_STATE, why)
+        appended = hosted.log.append_as_leader(records, epoch=role.leader_epoch, now_ms=self._replicas.wall_ms)
+        if not appended.was_there:
+            self._replicas.carry_out(hosted, role.advance(self._replicas.now_ms))
+            self._replicas.touch(hosted.key)  # fetches wait for it
+        answer = _Partition(
+            index=index,
+            base_offset=appended.base_offset,
+            log_append_time_ms=appended.log_append_time_ms,
+            log_start_offset=hosted.log.start,
+        )
+        return _Written(hosted.key, answer, appended.last_offset + 1)
+
+    def _outcome(self, topic: _Asked, written: _Written, outcomes: dict[Key, ErrorCode], version: int) -> _Partition:
+        """Returns one partition's answer with what came of the wait, and with its leader where that helps."""
+        answer = written.answer
+        code = ErrorCode.NONE if written.key is None else outcomes.get(written.key, ErrorCode.NONE)
+        if code is not ErrorCode.NONE:
+            why = f"offset {answer.base_offset} is not known to be in the replicas of the ISR"
+            answer = _refused(answer.index, ApiError(code, why))
+        if version < NAMES_LEADERS or not answer.error_code:
+            return answer
+        leader = self._cluster.leader_named(ErrorCode(answer.error_code), topic.topic_id, topic.name, answer.index)
+        return msgspec.structs.replace(answer, current_leader=_Partition.LeaderIdAndEpoch(*leader))
+
+    def _leaders(self, responses: tuple[_Topic, ...]) -> Iterator[ProduceResponse.NodeEndpoint]:
+        """Yields where the leaders are that the answer names (KIP-951)."""
+        named = {each.current_leader.leader_id for topic in responses for each in topic.partition_responses}
+        for broker in self._cluster.endpoints(named):
+            yield ProduceResponse.NodeEndpoint(broker.node_id, broker.host, broker.port, broker.rack)
+
+
+def _wait(required: dict[Key, Offset], deadline_ms: int, reply_to: object) -> ProduceWait[Key]:
+    return ProduceWait(required=required, deadline_ms=deadline_ms, reply_to=reply_to)
+
+
+def _refused(index: int, refusal: ApiError) -> _Partition:
+    return _Partition(index=index, error_code=refusal.code, base_offset=-1, error_message=refusal.message)

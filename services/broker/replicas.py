@@ -1,0 +1,154 @@
+"""The broker's replicas: each input of the core, and its effects in their order (`quorate.replication`; R10, R47).
+
+Everything here happens in one turn of the event loop, which is the lock of all partitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from quorate.errors import Corrupt
+from quorate.nouns import NodeId
+from quorate.partition_log.effects import carry_out
+from quorate.replication import (
+    Alterations,
+    Append,
+    BrokerStanding,
+    Effect,
+    EndWaits,
+    FetchWait,
+    HighWatermarkRaised,
+    Partition,
+    ProduceWait,
+    Propose,
+    ReplicationSettings,
+    StartFetching,
+    StopFetching,
+    Waits,
+    invariants,
+)
+from quorate.replication.waits import Done
+from quorate.runtime.clock import Clock
+from quorate.runtime.logs import logger
+from services.broker.table import Hosted, Key, Table
+
+__all__ = ["Fetchers", "Replicas"]
+
+log = logger(__name__)
+
+
+class Fetchers(Protocol):
+    """Who fetches for the followers."""
+
+    def start(self, hosted: Hosted, leader_id: NodeId) -> None:
+        """Fetches for it from this leader from now on."""
+
+    def stop(self, hosted: Hosted) -> None:
+        """Leaves it alone: nothing that is on its way is taken any more."""
+
+
+class Replicas:
+    """The partitions, the requests that wait for them, and the changes of their ISRs to ask the controller for."""
+
+    def __init__(
+        self, broker_id: NodeId, settings: ReplicationSettings, clock: Clock, fail: Callable[[BaseException], None]
+    ) -> None:
+        """`fail` hears of a disk that does not do what was decided: nothing can be relied on after that."""
+        self.broker_id = broker_id
+        self.settings = settings
+        self.table = Table()
+        self.brokers: dict[NodeId, BrokerStanding] = {}
+        self.alterations: Alterations[Key] = Alterations(settings)
+        self.proposed = asyncio.Event()
+        """Set when there is something to ask the controller for."""
+        self.fetchers: Fetchers
+        self._clock = clock
+        self._fail = fail
+        self._waits: Waits[Key] = Waits(self._partition_of)
+
+    @property
+    def now_ms(self) -> int:
+        """The monotonic time (ms) of the core."""
+        return self._clock.monotonic_ms()
+
+    @property
+    def wall_ms(self) -> int:
+        """The time in ms since 1970, for what is in records."""
+        return self._clock.wall_ms()
+
+    def carry_out(self, hosted: Hosted, effects: Iterable[Effect]) -> None:
+        """Does what was decided for a partition, in order; the requests that it completes are answered at the end."""
+        touches = False
+        for effect in effects:
+            if not self._done_to_log(hosted, effect):
+                return
+            match effect:
+                case Propose(proposal):
+                    self.alterations.submit(hosted.key, proposal)
+                    self.proposed.set()
+                case StartFetching(leader_id=leader_id):
+                    self.fetchers.start(hosted, leader_id)
+                case StopFetching():
+                    self.fetchers.stop(hosted)
+                case HighWatermarkRaised() | EndWaits() | Append():
+                    touches = True
+        invariants.check(hosted.partition)
+        if touches:
+            self.touch(hosted.key)
+
+    def touch(self, key: Key) -> None:
+        """Answers the requests that a change of this partition completes."""
+        self._answer(self._waits.touch(key))
+
+    async def held(self, wait_of: Callable[[object], ProduceWait[Key] | FetchWait[Key]]) -> Done[Key]:
+        """Returns the answer of a request that waits. `wait_of` makes it with what is answered to."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Done[Key]] = loop.create_future()
+        wait = wait_of(answer)
+        done = self._waits.hold(wait, now_ms=self.now_ms)
+        if done is not None:
+            return done
+        timer = loop.call_later(max(wait.deadline_ms - self.now_ms, 0) / 1000 + 0.001, self.expire)
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+
+    def expire(self) -> None:
+        """Answers the requests whose time is over; of those whose callers are gone, too."""
+        self._answer(self._waits.expire(self.now_ms))
+
+    def give_up(self, hosted: Hosted) -> None:
+        """Takes a partition out of the table; its waits end."""
+        self.carry_out(hosted, hosted.partition.stop())
+        self.alterations.withdraw(hosted.key)
+        self.table.remove(hosted)
+        self.touch(hosted.key)
+
+    def _partition_of(self, key: Key) -> Partition | None:
+        hosted = self.table.get(key)
+        return None if hosted is None else hosted.partition
+
+    def _done_to_log(self, hosted: Hosted, effect: Effect) -> bool:
+        """Returns False if a leader's batches cannot be appended: the follower has failed then (R60)."""
+        try:
+            carry_out(hosted.log, effect, now_ms=self.wall_ms)
+        except Corrupt as damage:
+            assert hosted.following is not None, (hosted.name, effect)
+            log.error("a leader's batches are not taken", partition=str(hosted.name), reason=str(damage))
+            hosted.partition.local.lower_to(hosted.log.leo)  # the core's is ahead of an append
+            hosted.following.storage_failed(str(damage))
+            return False
+        except OSError as problem:
+            self._fail(problem)
+            raise
+        return True
+
+    def _answer(self, answers: Iterable[Done[Key]]) -> None:
+        for done in answers:
+            answer = done.wait.reply_to
+            assert isinstance(answer, asyncio.Future), answer
+            if not answer.done():
+                answer.set_result(done)

@@ -1,0 +1,196 @@
+"""The partitions' directories in the log directories: found at a start, made, marked as deleted or stray; checkpoints.
+
+What a broker finds that the metadata log does not give it (any more) is not deleted but set aside as stray, as in
+Kafka: the metadata may be wrong.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kraft import Uuid
+from quorate.errors import Corrupt
+from quorate.nouns import Offset, parse_uuid
+from quorate.partition_log.log import PartitionLog
+from quorate.partition_log.names import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from quorate.partition_log.offset_checkpoints import TopicPartition, read_offsets, write_offsets
+from quorate.partition_log.settings import LogSettings
+from quorate.random_uuid import random_uuid
+from quorate.runtime.logs import logger
+from quorate.storage.files import sync_directory
+from quorate.storage.names import PARTITION_METADATA
+from services.broker.directories import LogDirectories, LogDirectory
+from services.broker.table import Hosted, Key
+
+__all__ = ["Opened", "PartitionStore"]
+
+log = logger(__name__)
+
+DELETED: Final = "delete"
+STRAY: Final = "stray"
+NAME_MAX: Final = 255
+"""What a file system takes as a name; a topic's name is cut for that where a suffix follows."""
+_NAME: Final = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
+_SET_ASIDE: Final = re.compile(r".+\.[0-9a-f]{32}-(delete|stray|future)")
+_TOPIC_ID: Final = re.compile(rb"topic_id: (\S+)")
+_METADATA_LOG: Final = "__cluster_metadata"
+
+
+class Opened(NamedTuple):
+    """A partition's log, where it is, and the high watermark that was checkpointed for it."""
+
+    log: PartitionLog
+    directory: LogDirectory
+    high_watermark: Offset
+
+
+class _Found(NamedTuple):
+    directory: LogDirectory
+    path: Path
+
+
+class _Checkpoints(NamedTuple):
+    """What the files of a log directory say at a start."""
+
+    recovery_points: Mapping[TopicPartition, Offset]
+    high_watermarks: Mapping[TopicPartition, Offset]
+    log_starts: Mapping[TopicPartition, Offset]
+
+
+class PartitionStore:
+    """The partitions of all log directories of this process."""
+
+    def __init__(self, directories: LogDirectories) -> None:
+        """Reads what is there, and removes what was marked as deleted. Raises Corrupt, OSError."""
+        self._directories = directories.all
+        self._found: dict[TopicPartition, _Found] = {}
+        self._checkpoints: dict[Path, _Checkpoints] = {}
+        self._counts: Counter[Path] = Counter()
+        for directory in self._directories:
+            self._checkpoints[directory.path] = _Checkpoints(
+                *(read_offsets(directory.path / name) for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS))
+            )
+            for path in sorted(directory.path.iterdir()):
+                self._note(directory, path)
+
+    def open(self, key: Key, name: TopicPartition, wanted: Uuid, settings: LogSettings) -> Opened:
+        """Opens the log of a partition that this broker has, or makes it. Raises Corrupt, OSError.
+
+        It is made in the log directory `wanted`, or in the one with the fewest partitions (KIP-858). One of another
+        topic of this name is set aside.
+        """
+        found = self._found.pop(name, None)
+        if found is not None and _topic_id_of(found.path) not in (key.topic_id, None):
+            self._set_aside(found, STRAY)
+            found = None
+        directory = self._place(wanted) if found is None else found.directory
+        before = self._checkpoints[directory.path]
+        opened = PartitionLog(
+            directory.path / str(name),
+            key.topic_id,
+            settings,
+            clean=directory.marked_epoch is not None,
+            recovery_point=before.recovery_points.get(name, 0) if found else 0,
+            log_start=before.log_starts.get(name, 0) if found else 0,
+        )
+        if found is None:
+            sync_directory(directory.path)
+            self._counts[directory.path] += 1
+        if opened.torn:
+            what = {"partition": str(name), "bytes": opened.torn.size, "offset": opened.torn.offset}
+            log.warning("cut off what an unclean stop has left at the end of a log", **what)
+        return Opened(opened, directory, before.high_watermarks.get(name, 0) if found else 0)
+
+    def set_strays_aside(self) -> None:
+        """Sets aside what was found and nobody has opened: the metadata log gives it to others, or to nobody."""
+        for name, found in self._found.items():
+            log.warning("a partition's directory is of no partition of this broker: set aside", partition=str(name))
+            self._set_aside(found, STRAY)
+        self._found.clear()
+
+    def delete(self, hosted: Hosted) -> Path:
+        """Closes a log and marks its directory as deleted; returns it for `remove`. Raises OSError."""
+        hosted.log.abandon()
+        return self._set_aside(_Found(hosted.directory, hosted.log.directory), DELETED)
+
+    @staticmethod
+    def remove(path: Path) -> None:
+        """Removes what was marked as deleted, with all files; a start does what is left to do."""
+        shutil.rmtree(path, ignore_errors=True)
+
+    def write_high_watermarks(self, table: Iterable[Hosted]) -> Iterator[tuple[Path, dict[TopicPartition, Offset]]]:
+        """Yields what `write_offsets` has to write: the files of the high watermarks."""
+        yield from self._by_directory(HIGH_WATERMARKS, ((each, each.partition.local.high_watermark) for each in table))
+
+    def write_starts_and_recovery_points(
+        self, table: Iterable[Hosted]
+    ) -> Iterator[tuple[Path, dict[TopicPartition, Offset]]]:
+        """Yields the files of the log starts that lie within a segment or above, and of the recovery points."""
+        every = tuple(table)
+        yield from self._by_directory(RECOVERY_POINTS, ((each, each.log.recovery_point) for each in every))
+        yield from self._by_directory(LOG_STARTS, ((each, each.log.start) for each in every if each.log.start))
+
+    def close(self, table: Iterable[Hosted]) -> None:
+        """Flushes and closes every log, and writes all checkpoints. Raises OSError."""
+        every = tuple(table)
+        for hosted in every:
+            hosted.log.close()
+        for path, offsets in (*self.write_high_watermarks(every), *self.write_starts_and_recovery_points(every)):
+            write_offsets(path, offsets)
+
+    def _note(self, directory: LogDirectory, path: Path) -> None:
+        """Notes one entry of a log directory."""
+        if not path.is_dir():
+            return
+        if (aside := _SET_ASIDE.fullmatch(path.name)) is not None:
+            if aside[1] == DELETED:
+                self.remove(path)
+            return
+        match = _NAME.fullmatch(path.name)
+        if match is None or match[1] == _METADATA_LOG:
+            return
+        name = TopicPartition(match[1], int(match[2]))
+        if name in self._found:
+            raise Corrupt(f"{self._found[name].path} is of the same partition: one is a copy of the other", path=path)
+        self._found[name] = _Found(directory, path)
+        self._counts[directory.path] += 1
+
+    def _place(self, wanted: Uuid) -> LogDirectory:
+        for directory in self._directories:
+            if directory.id == wanted:
+                return directory
+        return min(self._directories, key=lambda directory: self._counts[directory.path])
+
+    def _set_aside(self, found: _Found, why: str) -> Path:
+        """Renames a partition's directory; a random part keeps it from an earlier one's name."""
+        topic, _, index = found.path.name.rpartition("-")
+        suffix = f"-{index}.{bytes(random_uuid()).hex()}-{why}"
+        aside = found.directory.path / f"{topic[: NAME_MAX - len(suffix)]}{suffix}"
+        found.path.rename(aside)
+        sync_directory(found.directory.path)
+        self._counts[found.directory.path] -= 1
+        return aside
+
+    def _by_directory(
+        self, file: str, offsets: Iterable[tuple[Hosted, Offset]]
+    ) -> Iterator[tuple[Path, dict[TopicPartition, Offset]]]:
+        """Yields the file of each log directory, one without partitions included, with what belongs there."""
+        every: dict[Path, dict[TopicPartition, Offset]] = {each.path: {} for each in self._directories}
+        for hosted, offset in offsets:
+            every[hosted.directory.path][hosted.name] = offset
+        for path, found in every.items():
+            yield path / file, found
+
+
+def _topic_id_of(directory: Path) -> Uuid | None:
+    """Returns the topic's id in a partition's directory; None if its file is missing or says none."""
+    try:
+        match = _TOPIC_ID.search((directory / PARTITION_METADATA).read_bytes())
+        return None if match is None else parse_uuid(match[1].decode("ascii"))
+    except (FileNotFoundError, ValueError):
+        return None

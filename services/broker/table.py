@@ -1,0 +1,83 @@
+"""The partitions that this broker has: each with its role, its log, and the log directory that holds it (R9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kraft import Uuid
+from quorate.partition_log.log import PartitionLog
+from quorate.partition_log.offset_checkpoints import TopicPartition
+from quorate.replication import Following, Leading, Partition
+from services.broker.directories import LogDirectory
+
+__all__ = ["Hosted", "Key", "Table"]
+
+
+class Key(NamedTuple):
+    """A partition by its topic's id: a topic that is deleted and made again under its name is another one (KIP-516)."""
+
+    topic_id: Uuid
+    partition_id: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Hosted:
+    """One partition of this broker."""
+
+    key: Key
+    name: TopicPartition
+    partition: Partition
+    log: PartitionLog
+    directory: LogDirectory
+
+    @property
+    def leading(self) -> Leading | None:
+        """The leader's role, if this broker leads it."""
+        role = self.partition.role
+        return role if isinstance(role, Leading) else None
+
+    @property
+    def following(self) -> Following | None:
+        """The follower's role, if this broker follows a leader."""
+        role = self.partition.role
+        return role if isinstance(role, Following) else None
+
+
+class Table:
+    """All partitions of this broker, by key and by name."""
+
+    def __init__(self) -> None:
+        self._hosted: dict[Key, Hosted] = {}
+        self._keys: dict[TopicPartition, Key] = {}
+
+    def __len__(self) -> int:
+        return len(self._hosted)
+
+    def __iter__(self) -> Iterator[Hosted]:
+        """Yields those that are there now; they may change meanwhile."""
+        return iter(tuple(self._hosted.values()))
+
+    def get(self, key: Key) -> Hosted | None:
+        """Returns the partition with this key, or None."""
+        return self._hosted.get(key)
+
+    def named(self, name: TopicPartition) -> Hosted | None:
+        """Returns the partition with this name, or None."""
+        key = self._keys.get(name)
+        return None if key is None else self._hosted[key]
+
+    def of_topic(self, topic_id: Uuid) -> list[Hosted]:
+        """Returns the partitions of one topic."""
+        return [hosted for key, hosted in self._hosted.items() if key.topic_id == topic_id]
+
+    def add(self, hosted: Hosted) -> None:
+        """Takes a partition in. Its name is free: the one before it was taken out."""
+        assert hosted.name not in self._keys, hosted.name
+        self._hosted[hosted.key] = hosted
+        self._keys[hosted.name] = hosted.key
+
+    def remove(self, hosted: Hosted) -> None:
+        """Takes it out."""
+        del self._hosted[hosted.key], self._keys[hosted.name]

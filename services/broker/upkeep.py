@@ -1,0 +1,104 @@
+"""What a broker does by the clock: the ISRs' check, time-outs, checkpoints, retention, files that are to go.
+
+The names and the intervals are Kafka's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+from quorate.nouns import Offset
+from quorate.partition_log.offset_checkpoints import TopicPartition, write_offsets
+from quorate.runtime.logs import logger
+from services.broker.partitions import Partitions
+from services.broker.replicas import Replicas
+from services.broker.store import PartitionStore
+from services.broker.table import Hosted
+
+__all__ = ["Upkeep"]
+
+log = logger(__name__)
+
+EXPIRY_S: Final = 1.0
+"""How often requests are looked for whose callers are gone and whose time is over."""
+HIGH_WATERMARKS_S: Final = 5.0
+"""`replica.high.watermark.checkpoint.interval.ms`."""
+RECOVERY_POINTS_S: Final = 60.0
+"""`log.flush.offset.checkpoint.interval.ms` and `log.flush.start.offset.checkpoint.interval.ms`."""
+RETENTION_S: Final = 300.0
+"""`log.retention.check.interval.ms`."""
+DELETE_DELAY_S: Final = 60.0
+"""`file.delete.delay.ms`: time for those who still read a file."""
+AT_ONCE: Final = 100
+"""So many partitions are looked at in one turn of the loop."""
+
+
+class Upkeep:
+    """The periodic work of one broker."""
+
+    def __init__(self, replicas: Replicas, store: PartitionStore, partitions: Partitions) -> None:
+        self._replicas = replicas
+        self._store = store
+        self._partitions = partitions
+
+    async def run(self) -> None:
+        """Does it until cancelled. Raises OSError."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._every(self._replicas.settings.isr_check_interval_ms / 1000, self._check_isrs))
+            tasks.create_task(self._every(EXPIRY_S, self._expire))
+            tasks.create_task(self._every(HIGH_WATERMARKS_S, self._write_high_watermarks))
+            tasks.create_task(self._every(RECOVERY_POINTS_S, self._write_recovery_points))
+            tasks.create_task(self._every(RETENTION_S, self._delete_old))
+            tasks.create_task(self._every(DELETE_DELAY_S, self._remove_deleted))
+
+    @staticmethod
+    async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            await work()
+
+    async def _each(self, work: Callable[[Hosted], None]) -> None:
+        """Does it to each partition that is still there, in turns of the loop."""
+        for number, hosted in enumerate(self._replicas.table):
+            if self._replicas.table.get(hosted.key) is hosted:
+                work(hosted)
+            if number % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
+
+    async def _check_isrs(self) -> None:
+        await self._each(self._check_isr)
+
+    def _check_isr(self, hosted: Hosted) -> None:
+        if (role := hosted.leading) is not None:
+            self._replicas.carry_out(hosted, role.check_isr(self._replicas.now_ms))
+
+    async def _expire(self) -> None:
+        self._replicas.expire()
+
+    async def _write_high_watermarks(self) -> None:
+        await self._write(list(self._store.write_high_watermarks(self._replicas.table)))
+
+    async def _write_recovery_points(self) -> None:
+        await self._write(list(self._store.write_starts_and_recovery_points(self._replicas.table)))
+
+    @staticmethod
+    async def _write(files: list[tuple[Path, dict[TopicPartition, Offset]]]) -> None:
+        for path, offsets in files:
+            await asyncio.to_thread(write_offsets, path, offsets)
+
+    async def _delete_old(self) -> None:
+        await self._each(self._delete_old_segments)
+
+    def _delete_old_segments(self, hosted: Hosted) -> None:
+        hosted.log.remove_retired()  # of the time before
+        high_watermark = hosted.partition.local.high_watermark
+        if old := hosted.log.delete_old(high_watermark=high_watermark, now_ms=self._replicas.wall_ms):
+            log.info("old segments are deleted", partition=str(hosted.name), count=len(old), log_start=hosted.log.start)
+
+    async def _remove_deleted(self) -> None:
+        due, self._partitions.deleted = self._partitions.deleted, []
+        for path in due:
+            await asyncio.to_thread(self._store.remove, path)

@@ -1,0 +1,329 @@
+"""Three brokers of our own store partitions: librdkafka writes and reads, leaders are killed, replicas are the same."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+import pytest_asyncio
+
+from kraft.api.delete_topics_pb2 import DeleteTopicsRequest
+from kraft.api.fetch import FetchRequest, FetchResponse
+from kraft.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from kraft.api.metadata import MetadataRequest, MetadataResponse
+from kraft.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from kraft.api.produce import ProduceRequest, ProduceResponse
+from quorate.errors import ErrorCode
+from quorate.network.client import Connection, Disconnected, connect
+from quorate.nouns import NodeId
+from quorate.wire.batch import batches, records
+from tests.e2e.calls import call_with_retries, eventually
+from tests.e2e.cluster import PATIENT, Cluster, control_plane
+from tests.e2e.own_brokers import OwnBrokers
+from tests.partition_log.batches import NOW_MS, produced
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+IDS = (101, 102, 103)
+ACKS_ALL = -1
+TIMEOUT_MS = 30_000
+MANY = 300
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    directory = tmp_path_factory.mktemp("cluster")
+    async with control_plane(
+        directory, session_timeout_ms=3_000, quorum_settings=PATIENT, with_stand_ins=False
+    ) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def brokers(cluster: Cluster) -> OwnBrokers:
+    brokers = OwnBrokers(cluster, ids=IDS, directories=2)
+    await brokers.start()
+    return brokers
+
+
+def servers(brokers: OwnBrokers) -> str:
+    return ",".join(brokers[each].kafka_address for each in brokers.ids)
+
+
+async def at(brokers: OwnBrokers, broker_id: NodeId) -> Connection:
+    host, port = brokers[broker_id].kafka_address.split(":")
+    return await connect(host, int(port))
+
+
+async def partition(cluster: Cluster, topic: str, *, isr: int = 3) -> Any:
+    """The one partition of a topic, once it has a leader and so many replicas in its ISR."""
+
+    async def found() -> Any:
+        described = (await cluster.topics(at=1)).get(topic)
+        return None if described is None or not described.partitions else described.partitions[0]
+
+    return await eventually(
+        found, lambda seen: seen is not None and seen.leader_id in IDS and len(seen.isr_nodes) == isr
+    )
+
+
+async def led(cluster: Cluster, brokers: OwnBrokers, topic: str) -> tuple[NodeId, Connection]:
+    """Makes a topic; returns its leader and a connection to it, once the leader knows that it leads."""
+    await cluster.create(topic, at=1)
+    leader: NodeId = (await partition(cluster, topic)).leader_id
+    connection = await at(brokers, leader)
+
+    async def leads() -> ErrorCode:
+        answer = await connection.ask_for(ListOffsetsResponse, offsets(topic, LATEST))
+        return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+    await eventually(leads, lambda code: code is ErrorCode.NONE)
+    return leader, connection
+
+
+def offsets(topic: str, timestamp: int) -> ListOffsetsRequest:
+    asked = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    return ListOffsetsRequest(
+        replica_id=-1, topics=(ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=(asked,)),)
+    )
+
+
+async def produce(connection: Connection, topic: str, batch: bytes, *, acks: int = ACKS_ALL, index: int = 0) -> Any:
+    data = ProduceRequest.TopicProduceData.PartitionProduceData(index=index, records=batch)
+    topics = (ProduceRequest.TopicProduceData(name=topic, partition_data=(data,)),)
+    request = ProduceRequest(acks=acks, timeout_ms=TIMEOUT_MS, topic_data=topics)
+    answer = await connection.ask_for(ProduceResponse, request, version=12)
+    return answer.responses[0].partition_responses[0]
+
+
+async def fetch(connection: Connection, topic: str, offset: int, **more: Any) -> Any:
+    part = FetchRequest.FetchTopic.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, **more)
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=1, topics=(FetchRequest.FetchTopic(topic=topic, partitions=(part,)),)
+    )
+    answer = await connection.ask_for(FetchResponse, request, version=12)
+    return answer.responses[0].partitions[0]
+
+
+def named(brokers: OwnBrokers, broker_id: NodeId, pattern: str) -> list[Path]:
+    """The directories of partitions by their names."""
+    return [path for disk in brokers.disks(broker_id) for path in disk.glob(pattern)]
+
+
+def stored(brokers: OwnBrokers, broker_id: NodeId, topic: str) -> list[tuple[int, bytes]]:
+    """Offsets and values of a replica's segments."""
+    (directory,) = named(brokers, broker_id, f"{topic}-0")
+    found = []
+    for segment in sorted(directory.glob("*.log")):
+        data = segment.read_bytes()
+        for position, header in batches(data):
+            found += [(each.offset, each.value or b"") for each in records(data, position, header)]
+    return found
+
+
+class Producer(threading.Thread):
+    """librdkafka, which writes with acks=all until it is told to stop; `acknowledged` has offset and value."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        super().__init__()
+        self.acknowledged: list[tuple[int, bytes]] = []
+        self.stopped = threading.Event()
+        self._servers = bootstrap
+        self._topic = topic
+
+    def run(self) -> None:
+        producer = confluent_kafka.Producer({"bootstrap.servers": self._servers, "acks": "all", "linger.ms": 0})
+        number = 0
+        while not self.stopped.is_set():
+            producer.produce(self._topic, b"%d" % number, on_delivery=self._delivered)
+            producer.poll(0.005)
+            number += 1
+        producer.flush(TIMEOUT_MS / 1000)
+
+    def _delivered(self, error: object, message: confluent_kafka.Message) -> None:
+        if error is None:
+            self.acknowledged.append((message.offset(), message.value() or b""))
+
+    async def more(self, count: int = MANY) -> None:
+        """Waits until so many more are acknowledged."""
+        wanted = len(self.acknowledged) + count
+        await eventually(self._count, lambda seen: seen >= wanted)
+
+    async def _count(self) -> int:
+        return len(self.acknowledged)
+
+    async def end(self) -> list[tuple[int, bytes]]:
+        self.stopped.set()
+        await asyncio.to_thread(self.join)
+        return self.acknowledged
+
+
+def read(bootstrap: str, topic: str, end: int) -> dict[int, bytes]:
+    """What librdkafka's consumer reads from the start up to the offset `end` (exclusive)."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False}
+    consumer = confluent_kafka.Consumer(settings)
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    found: dict[int, bytes] = {}
+    while len(found) < end:
+        message = consumer.poll(TIMEOUT_MS / 1000)
+        assert message is not None, len(found)
+        assert message.error() is None, message.error()
+        found[message.offset()] = message.value() or b""
+    consumer.close()
+    return found
+
+
+async def test_what_was_acknowledged_outlives_the_kills_of_its_leaders(cluster: Cluster, brokers: OwnBrokers) -> None:
+    """Two leaders are killed under a producer with acks=all, one after the other, and come back."""
+    await cluster.create("kept", at=1)
+    producer = Producer(servers(brokers), "kept")
+    producer.start()
+    try:
+        await producer.more()
+        for _ in range(2):
+            leader = (await partition(cluster, "kept")).leader_id
+            await brokers.kill(leader)
+            await partition(cluster, "kept", isr=2)
+            await producer.more()
+            await brokers.start(leader)
+            await partition(cluster, "kept")
+            await producer.more()
+    finally:
+        acknowledged = await producer.end()
+    end = max(offset for offset, _ in acknowledged) + 1
+    seen = await asyncio.to_thread(read, servers(brokers), "kept", end)
+
+    assert [] == [(offset, value) for offset, value in acknowledged if seen[offset] != value]
+
+    async def replicas() -> list[list[tuple[int, bytes]]]:
+        return [stored(brokers, broker_id, "kept")[:end] for broker_id in IDS]
+
+    (first, *others) = await eventually(replicas, lambda logs: all(len(each) == end for each in logs))
+    assert [first] * 2 == others
+
+
+async def test_an_orderly_stop_moves_the_leadership_and_the_log_goes_on(cluster: Cluster, brokers: OwnBrokers) -> None:
+    leader, connection = await led(cluster, brokers, "stopped")
+    assert 0 == (await produce(connection, "stopped", produced(count=3))).base_offset
+    await connection.close()
+    await brokers.stop(leader)
+    assert leader != (await partition(cluster, "stopped", isr=2)).leader_id
+
+    await brokers.start(leader)
+    described = await partition(cluster, "stopped")
+    async with await at(brokers, described.leader_id) as connection:
+        written = await produce(connection, "stopped", produced(count=2))
+
+    assert (ErrorCode.NONE, 3) == (written.error_code, written.base_offset)
+    said = brokers.log(leader).rpartition("starting")[2]
+    assert "previous_broker_epoch=-1" not in said
+    assert "cut off" not in said
+
+
+async def test_a_deleted_topic_is_set_aside_and_its_name_is_free(cluster: Cluster, brokers: OwnBrokers) -> None:
+    _, connection = await led(cluster, brokers, "again")
+    assert 0 == (await produce(connection, "again", produced())).base_offset
+    await connection.close()
+    stub = cluster.controller_stub(1)
+    deletion = DeleteTopicsRequest.DeleteTopicState(name="again")
+    await call_with_retries(stub.DeleteTopics, DeleteTopicsRequest(topics=[deletion], timeout_ms=TIMEOUT_MS))
+
+    async def aside() -> set[NodeId]:
+        return {
+            each
+            for each in IDS
+            if any(found for disk in brokers.disks(each) for found in disk.glob("again-0.*-delete"))
+        }
+
+    await eventually(aside, lambda seen: seen == set(IDS))
+
+    _, connection = await led(cluster, brokers, "again")
+    async with connection:
+        assert 0 == (await produce(connection, "again", produced())).base_offset
+
+
+async def test_the_leader_is_named_to_whoever_asks_another(cluster: Cluster, brokers: OwnBrokers) -> None:
+    leader, connection = await led(cluster, brokers, "named")
+    await connection.close()
+    other = next(each for each in IDS if each != leader)
+    async with await at(brokers, other) as connection:
+        refused = await produce(connection, "named", produced())
+        fetched = await fetch(connection, "named", 0)
+        asked = (MetadataRequest.MetadataRequestTopic(name="named"), MetadataRequest.MetadataRequestTopic(name="none"))
+        metadata = await connection.ask_for(MetadataResponse, MetadataRequest(topics=asked))
+
+    assert (ErrorCode.NOT_LEADER_OR_FOLLOWER, leader) == (refused.error_code, refused.current_leader.leader_id)
+    assert (ErrorCode.NOT_LEADER_OR_FOLLOWER, leader) == (fetched.error_code, fetched.current_leader.leader_id)
+    known, unknown = metadata.topics
+    assert [(leader, set(IDS))] == [(each.leader_id, set(each.replica_nodes)) for each in known.partitions]
+    assert ErrorCode.UNKNOWN_TOPIC_OR_PARTITION == unknown.error_code
+    assert {brokers[each].kafka_address for each in IDS} == {f"{each.host}:{each.port}" for each in metadata.brokers}
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"acks": 2}, ErrorCode.INVALID_REQUIRED_ACKS),
+        ({"index": 7}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"topic": "nowhere"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"batch": produced()[:-1]}, ErrorCode.CORRUPT_MESSAGE),
+        ({"batch": b""}, ErrorCode.CORRUPT_MESSAGE),
+        ({"batch": produced(transactional=True, producer=(7, 0, 0))}, ErrorCode.INVALID_TXN_STATE),
+        ({"batch": produced(timestamp_ms=1 << 60)}, ErrorCode.INVALID_TIMESTAMP),
+    ],
+)
+async def test_what_cannot_be_written_is_refused_and_changes_nothing(
+    cluster: Cluster, brokers: OwnBrokers, change: dict[str, Any], code: ErrorCode
+) -> None:
+    _, connection = await led(cluster, brokers, "refused")
+    async with connection:
+        answer = await produce(connection, **{"topic": "refused", "batch": produced(), **change})
+        end = await connection.ask_for(ListOffsetsResponse, offsets("refused", LATEST))
+
+    assert code == answer.error_code
+    assert answer.error_message
+    assert 0 == end.topics[0].partitions[0].offset
+
+
+async def test_without_acks_a_refusal_ends_the_connection(cluster: Cluster, brokers: OwnBrokers) -> None:
+    """As at a Kafka broker: the producer has no other way to learn of it."""
+    async with await at(brokers, IDS[0]) as connection:
+        with pytest.raises(Disconnected):
+            await produce(connection, "nowhere", produced(), acks=0)
+
+
+async def test_offsets_by_place_and_by_time(cluster: Cluster, brokers: OwnBrokers) -> None:
+    _, connection = await led(cluster, brokers, "timed")
+    async with connection:
+        for age_ms in (3_000, 2_000, 1_000):
+            await produce(connection, "timed", produced(count=2, timestamp_ms=NOW_MS - age_ms))
+        wanted = (EARLIEST, LATEST, MAX_TIMESTAMP, NOW_MS - 2_500, NOW_MS - 2_000, NOW_MS)
+        found = [
+            (await connection.ask_for(ListOffsetsResponse, offsets("timed", each))).topics[0].partitions[0].offset
+            for each in wanted
+        ]
+        epoch = OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition(partition=0, leader_epoch=0)
+        topics = (OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic="timed", partitions=(epoch,)),)
+        end = await connection.ask_for(OffsetForLeaderEpochResponse, OffsetForLeaderEpochRequest(topics=topics))
+        beyond = await fetch(connection, "timed", 7)
+        behind = await fetch(connection, "timed", 6, current_leader_epoch=9)
+
+    assert [0, 6, 4, 2, 2, -1] == found
+    assert [(0, 6)] == [(each.leader_epoch, each.end_offset) for each in end.topics[0].partitions]
+    assert ErrorCode.OFFSET_OUT_OF_RANGE == beyond.error_code
+    assert ErrorCode.UNKNOWN_LEADER_EPOCH == behind.error_code
+
+
+async def test_a_partition_of_which_nobody_knows_is_set_aside_as_stray(cluster: Cluster, brokers: OwnBrokers) -> None:
+    await brokers.stop(IDS[0])
+    (brokers.disks(IDS[0])[0] / "nobody-3").mkdir()
+    await brokers.start(IDS[0])
+
+    assert [] == named(brokers, IDS[0], "nobody-3")
+    assert 1 == len(named(brokers, IDS[0], "nobody-3.*-stray"))
