@@ -36,7 +36,7 @@ def place(offset: Offset) -> Place:
 
 
 def applied(end: Offset) -> Applied:
-    return Applied(CLUSTER, end, *place(end - 1)[1:])
+    return Applied(CLUSTER, end, *place(end - 1)[1:3])
 
 
 class Kept:

@@ -272,9 +272,9 @@ def tell_history(
     as_json: Json = False,
 ) -> None:
     """Tell what changed, record by record: offset, time, epoch, before and after, and the trace of the request."""
-    from quorate.cli.history import Teller, subject_of
+    from quorate.cli.history import Teller, read_subject
 
-    teller = Teller(subject_of(subject), 0 if since is None else since, as_json=as_json)
+    teller = Teller(read_subject(subject), 0 if since is None else since, as_json=as_json)
     source = source_of(offline, "--offline", bootstrap_controller, command_config)
     (found,) = loaded_from(source, until, with_open_transaction=False, watch=teller)
     teller.end(found)

@@ -2,90 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Iterable
 
 from kraft import Message
 from quorate.cli.as_of import AsOf
 from quorate.cli.failures import Failed, Misused
 from quorate.cli.image import shown_time
-from quorate.cli.image_diff import CHANGE_WIDTH, in_json, words
+from quorate.cli.image_diff import CHANGE_WIDTH, row_in_json, words
 from quorate.cli.offline import Offline
 from quorate.cli.printable import printable
 from quorate.doubles import dumps
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Offset
-from quorate.records import VotersRecord, trace_of
-from quorate.sql.difference import Difference, compared
+from quorate.records import VotersRecord
+from quorate.sql.difference import compared
+from quorate.sql.following import Changed, Place, trace_id_of
 from quorate.sql.nouns import NOUNS, Image, rows
+from quorate.sql.subjects import Subject, subject_of
 from quorate.sql.touched import Touched
 from quorate.wire.batch import BatchHeader
 
-__all__ = ["Subject", "Teller", "subject_of"]
-
-Subject = Callable[[Difference], bool]
-"""Whether a row is of what was asked for."""
+__all__ = ["Teller", "nothing_before", "print_change", "print_end", "read_subject"]
 
 
-def subject_of(text: str | None) -> Subject:
-    """Reads `topic/NAME`, `broker/ID`, `controller/ID`, `user/NAME`, or the name of a table; None is all.
-
-    Raises Misused, naming what there is.
-    """
-    if text is None:
-        return lambda _: True
-    if text in NOUNS:
-        return lambda found: found.noun.name == text
-    kind, slash, name = text.partition("/")
-    of_kind = _OF.get(kind)
-    if not slash or not name or of_kind is None:
-        kinds = ", ".join(f"{each}/…" for each in _OF)
-        raise Misused(f"{printable(text[:SHOWN_MAX])!r}: a history is of {kinds}, or of a table: {', '.join(NOUNS)}")
-    return lambda found: of_kind(found, name)
-
-
-SHOWN_MAX: Final = 80
-
-
-def _is_of_topic(found: Difference, name: str) -> bool:
-    if found.noun.name in ("topics", "partitions"):
-        return name in (found.key.get("topic"), found.key.get("name"))
-    return _is_config_of(found, "TOPIC", name)
-
-
-def _is_of_broker(found: Difference, name: str) -> bool:
-    return str(found.key.get("broker_id")) == name or _is_config_of(found, "BROKER", name)
-
-
-def _is_of_controller(found: Difference, name: str) -> bool:
-    return name in (str(found.key.get("controller_id")), str(found.key.get("voter_id")))
-
-
-def _is_of_user(found: Difference, name: str) -> bool:
-    match found.noun.name:
-        case "scram_users":
-            return found.key["name"] == name
-        case "acls":
-            return f"User:{name}" in (found.before.get("principal"), found.after.get("principal"))
-        case "client_quotas":
-            return {"entity_type": "user", "entity_name": name} in json.loads(str(found.key["entity"]))
-        case "delegation_tokens":
-            return name in (found.before.get("owner"), found.after.get("owner"))
-    return False
-
-
-def _is_config_of(found: Difference, kind: str, name: str) -> bool:
-    return found.noun.name == "configs" and (found.key["resource_type"], found.key["resource_name"]) == (kind, name)
-
-
-_OF: Final[Mapping[str, Callable[[Difference, str], bool]]] = {
-    "topic": _is_of_topic,
-    "broker": _is_of_broker,
-    "controller": _is_of_controller,
-    "user": _is_of_user,
-}
+def read_subject(text: str | None) -> Subject:
+    """Reads what a history is asked of. Raises Misused, naming what there is."""
+    try:
+        return subject_of(text)
+    except ValueError as problem:
+        raise Misused(printable(str(problem))) from None
 
 
 class Teller:
@@ -115,7 +61,7 @@ class Teller:
     def before(self, found: Offline, header: BatchHeader, record: Message, offset: Offset) -> None:
         """Notes the rows that a record may change."""
         if offset == header.base_offset:
-            self._trace_id = _trace_id(trace_of(record))
+            self._trace_id = trace_id_of(record)
         self._touched.note(record)
 
     def after(self, found: Offline, header: BatchHeader, offset: Offset) -> None:
@@ -129,29 +75,11 @@ class Teller:
             rows_changed += compared(NOUNS["voters"], old, new)
         if offset < _offset(self.since):
             return
-        for each in filter(self._subject, rows_changed):
-            self.count += 1
-            self._tell(each, header, offset)
-
-    def _tell(self, found: Difference, header: BatchHeader, offset: Offset) -> None:
         trace_id = None if header.is_control else self._trace_id
-        if self._as_json:
-            document = {
-                "offset": offset,
-                "epoch": header.epoch,
-                "timestamp": header.max_timestamp,
-                "traceId": trace_id,
-                "table": found.noun.name,
-                "key": in_json(found.key),
-                "change": found.change.value,
-                "before": in_json(found.before),
-                "after": in_json(found.after),
-            }
-            sys.stdout.write(dumps(document) + "\n")
-            return
-        what = f"{found.change.value:{CHANGE_WIDTH}}  {found.noun.name} {' '.join(words(found))}"
-        trace = f"  trace {printable(trace_id)}" if trace_id else ""
-        sys.stdout.write(f"{offset:>8}  {shown_time(header.max_timestamp)}  epoch {header.epoch}  {what}{trace}\n")
+        for each in filter(self._subject.has, rows_changed):
+            self.count += 1
+            place = Place(offset, header.epoch, header.max_timestamp, trace_id)
+            print_change(Changed(place, each), as_json=self._as_json)
 
     def end(self, found: Offline) -> None:
         """Prints how many changes there were, and notes. Raises Failed if the log ends before `since`."""
@@ -159,19 +87,40 @@ class Teller:
             raise Failed(f"{found.path} ends at offset {found.as_of_offset}; {self.since} lies beyond it")
         if self._as_json:
             return
-        begins = max(self._base, _offset(self.since))
-        rows_said = f"{self.count} change{'s' * (self.count != 1)}"
-        sys.stdout.write(f"{rows_said} between offset {begins} and offset {found.as_of_offset}\n")
+        notes = list(found.notes)
         if self._base > _offset(self.since):
-            sys.stdout.write(f"note: of what lies before offset {begins} there is no log\n")
-        for note in found.notes:
-            sys.stdout.write(f"note: {printable(note)}\n")
+            notes.insert(0, nothing_before(self._base))
+        print_end(self.count, begins=max(self._base, _offset(self.since)), ends=found.as_of_offset, notes=notes)
 
 
-def _trace_id(traceparent: bytes | None) -> str | None:
-    """Returns the trace id of a W3C traceparent; None for bytes that are none."""
-    parts = (traceparent or b"").decode("ascii", "replace").split("-")
-    return parts[1] if len(parts) >= 4 else None
+def print_change(told: Changed, *, as_json: bool) -> None:
+    """Prints a row that a record has changed, on a line of its own."""
+    (offset, epoch, timestamp_ms, trace_id), found = told
+    if as_json:
+        document = {
+            "offset": offset,
+            "epoch": epoch,
+            "timestamp": timestamp_ms,
+            "traceId": trace_id,
+            **row_in_json(found),
+        }
+        sys.stdout.write(dumps(document) + "\n")
+        return
+    what = f"{found.change.value:{CHANGE_WIDTH}}  {found.noun.name} {' '.join(words(found))}"
+    trace = f"  trace {printable(trace_id)}" if trace_id else ""
+    sys.stdout.write(f"{offset:>8}  {shown_time(timestamp_ms)}  epoch {epoch}  {what}{trace}\n")
+
+
+def print_end(count: int, *, begins: Offset, ends: Offset, notes: Iterable[str]) -> None:
+    """Prints how many changes were told, between which offsets, and what is to be known of them."""
+    sys.stdout.write(f"{count} change{'s' * (count != 1)} between offset {begins} and offset {ends}\n")
+    for note in notes:
+        sys.stdout.write(f"note: {printable(note)}\n")
+
+
+def nothing_before(offset: Offset) -> str:
+    """Returns the note that a history begins at an offset."""
+    return f"of what lies before offset {offset} there is no log"
 
 
 def _offset(since: AsOf) -> Offset:

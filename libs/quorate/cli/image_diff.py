@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from quorate.cli.failures import Failed
 from quorate.cli.offline import Offline
 from quorate.cli.printable import printable
 from quorate.doubles import Double, dumps
+from quorate.nouns import Offset
 from quorate.sql.difference import Change, Difference, differences
 from quorate.sql.nouns import Image, Value
 
-__all__ = ["in_json", "show", "words"]
+__all__ = ["CHANGE_WIDTH", "in_json", "print_differences", "row_in_json", "show", "words"]
 
 NULL = "-"
 CHANGE_WIDTH = max(map(len, Change))
@@ -26,34 +27,34 @@ def show(before: Offline, after: Offline, *, as_json: bool) -> None:
         raise Failed(f"{before.as_of_offset}..{after.as_of_offset}: the second offset is below the first")
     found = differences(*(Image(state=each.state, voters=each.voters) for each in (before, after)))
     notes = list(dict.fromkeys([*before.notes, *after.notes]))
+    print_differences(found, begins=before.as_of_offset, ends=after.as_of_offset, notes=notes, as_json=as_json)
+
+
+def print_differences(
+    found: Iterable[Difference], *, begins: Offset, ends: Offset, notes: Sequence[str], as_json: bool
+) -> None:
+    """Prints what differs between the states at two offsets; as JSON nothing of it if an error comes meanwhile."""
     if as_json:
-        sys.stdout.write(dumps(_document(before, after, list(found), notes)) + "\n")
+        rows = list(map(row_in_json, found))
+        sys.stdout.write(dumps({"fromOffset": begins, "toOffset": ends, "notes": notes, "rows": rows}) + "\n")
         return
     count = 0
     for each in found:
         count += 1
         sys.stdout.write(f"{each.change.value:{CHANGE_WIDTH}}  {each.noun.name} {' '.join(words(each))}\n")
-    rows = f"{count} row{'s' * (count != 1)}"
-    sys.stdout.write(f"{rows} between offset {before.as_of_offset} and offset {after.as_of_offset}\n")
+    sys.stdout.write(f"{count} row{'s' * (count != 1)} between offset {begins} and offset {ends}\n")
     for note in notes:
         sys.stdout.write(f"note: {printable(note)}\n")
 
 
-def _document(before: Offline, after: Offline, found: list[Difference], notes: list[str]) -> dict[str, object]:
+def row_in_json(found: Difference) -> dict[str, object]:
+    """Returns what has become of a row, as a document of JSON."""
     return {
-        "fromOffset": before.as_of_offset,
-        "toOffset": after.as_of_offset,
-        "notes": notes,
-        "rows": [
-            {
-                "table": each.noun.name,
-                "key": in_json(each.key),
-                "change": each.change.value,
-                "before": in_json(each.before),
-                "after": in_json(each.after),
-            }
-            for each in found
-        ],
+        "table": found.noun.name,
+        "key": in_json(found.key),
+        "change": found.change.value,
+        "before": in_json(found.before),
+        "after": in_json(found.after),
     }
 
 

@@ -3,11 +3,13 @@
 comments           what each field is, from the comments of the protos
 nouns              the tables: from which records their columns come, and which rows a state has
 difference         what differs between two states, row by row
+subjects           what a history is asked of: a topic, a broker, a user, a table
 touched            the rows that a record may change, so that a log can be followed
 tables             the same as SQLAlchemy's tables
 views              the questions that are asked again and again, as SQL
 following          follows a log, and says what each record has changed
 kept               a database that is kept at the state of a log; kept_tables, kept_schema, kept_writes
+kept_reads         what changed in it between two offsets, and what differs between the states at them
 guarded            queries on SQLite: read only, bounded
 database           a state in SQLite in memory, for a query on it
 """

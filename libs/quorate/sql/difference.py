@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -45,6 +45,8 @@ class Difference:
     change: Change
     before: Mapping[str, Value]
     after: Mapping[str, Value]
+    same: Mapping[str, Value] = field(default_factory=dict, compare=False)
+    """The other columns of a row that was changed: they are as they were."""
 
 
 def differences(before: Image, after: Image) -> Iterator[Difference]:
@@ -75,11 +77,12 @@ def compared(
     for key in sorted(changed, key=_in_order):
         was, now = (_others(names, places, each.get(key)) for each in (old, new))
         change = Change.CREATED if key not in old else Change.DELETED if key not in new else Change.CHANGED
+        same: Mapping[str, Value] = {}
         if change is Change.CHANGED:
-            differing = [name for name in was if was[name] != now[name]]
-            was, now = ({name: each[name] for name in differing} for each in (was, now))
+            same = {name: value for name, value in was.items() if value == now[name]}
+            was, now = ({name: each[name] for name in each if name not in same} for each in (was, now))
         named = dict(zip(noun.identity, key, strict=False))
-        yield Difference(noun=noun, key=named, change=change, before=was, after=now)
+        yield Difference(noun=noun, key=named, change=change, before=was, after=now, same=same)
 
 
 Key = tuple[Value, ...]

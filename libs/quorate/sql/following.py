@@ -5,29 +5,36 @@ What a metadata transaction does counts at its end; of what it has not ended, no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Sequence
 from typing import Final, NamedTuple
 
 from kraft import Message
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Epoch, Offset
-from quorate.records import VotersRecord
+from quorate.records import VotersRecord, trace_of
 from quorate.sql.difference import Difference, compared
 from quorate.sql.nouns import NOUNS, Image, rows
 from quorate.sql.touched import Touched
 
-__all__ = ["RECORDS_PER_STEP", "Changed", "Following", "Place"]
+__all__ = ["RECORDS_PER_STEP", "Changed", "Following", "Place", "trace_id_of"]
 
 RECORDS_PER_STEP: Final = 100
 """Records that are followed at once: some 5 ms of CPU."""
+TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?", re.DOTALL)
+"""A trace context as W3C spells it."""
 
 
 class Place(NamedTuple):
-    """Where a log has a record: its offset, its leader epoch, and when it was appended, in ms since 1970."""
+    """Where a log has a record: its offset, its leader epoch, and when it was appended, in ms since 1970.
+
+    `trace_id` is that of the request that caused it, in 32 hexadecimal digits; None if the record's batch has none.
+    """
 
     offset: Offset
     epoch: Epoch
     timestamp_ms: int
+    trace_id: str | None = None
 
 
 class Changed(NamedTuple):
@@ -65,8 +72,12 @@ class Following:
         return self._image.state.transactions.open is None
 
     def apply(self, records: Sequence[Message], first: Place, *, end: Offset) -> Generator[None, None, None]:
-        """Applies a batch whose records are at `first` and after it, up to `end`, in steps. Raises ReplayFault."""
+        """Applies a batch whose records are at `first` and after it, up to `end`, in steps. Raises ReplayFault.
+
+        Their trace is the one that the first of them carries.
+        """
         state = self._image.state
+        first = first._replace(trace_id=trace_id_of(records[0]) if records else None)
         for count, record in enumerate(records):
             self._touched.note(record)
             state.apply(record, first.offset + count)
@@ -98,3 +109,9 @@ class Following:
         assert self.is_between_transactions, self._image.state.transactions.open
         taken, self.changes = self.changes, []
         return taken
+
+
+def trace_id_of(record: Message) -> str | None:
+    """Returns the trace id that the first record of a batch carries; None for none, or for bytes that are none."""
+    found = TRACEPARENT.fullmatch(trace_of(record) or b"")
+    return None if found is None else found[1].decode()

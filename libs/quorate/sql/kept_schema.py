@@ -28,6 +28,8 @@ def make(connection: sa.Connection) -> bool:
             added = CreateColumn(column).compile(dialect=connection.dialect)
             connection.exec_driver_sql(f"ALTER TABLE {name} ADD COLUMN {added}")
             grown = True
+        for index in table.indexes:
+            index.create(connection, checkfirst=True)
     for kept in KEPT.values():
         if kept.history not in views or grown:
             connection.exec_driver_sql(f"DROP VIEW IF EXISTS {kept.history}")

@@ -11,28 +11,35 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text
+from sqlalchemy.types import TypeEngine
 
 from quorate.sql.nouns import NOUNS, Noun
 from quorate.sql.tables import column_of
 
-__all__ = ["APPLIED", "FROM", "GAPS", "KEPT", "METADATA", "TO", "KeptNoun"]
+__all__ = ["APPLIED", "FROM", "GAPS", "KEPT", "METADATA", "PLACE_TYPES", "TO", "KeptNoun"]
 
 METADATA: Final = MetaData()
 
-FROM: Final = ("valid_from_offset", "valid_from_epoch", "valid_from_ms")
+FROM: Final = ("valid_from_offset", "valid_from_epoch", "valid_from_ms", "valid_from_trace")
 """The columns of the record that made a row what it is, in the order of a `Place`."""
-TO: Final = ("valid_to_offset", "valid_to_epoch", "valid_to_ms")
+TO: Final = ("valid_to_offset", "valid_to_epoch", "valid_to_ms", "valid_to_trace")
 """The columns of the record that ended it."""
+PLACE_TYPES: Final[tuple[type[TypeEngine[Any]], ...]] = (BigInteger, BigInteger, BigInteger, Text)
+"""The types of both."""
 
 _SAID: Final = {
     "offset": "The offset of the record that {} this row.",
     "epoch": "The leader epoch of that record.",
     "ms": "When it was appended, in ms since 1970.",
+    "trace": "The trace of the request that caused it, by its id; null if it has none, or a checkpoint was read.",
 }
 
 
 def _places(names: tuple[str, ...], did: str) -> list[Column[Any]]:  # Any: as SQLAlchemy has columns of any type
-    return [Column(name, BigInteger, comment=_SAID[name.rpartition("_")[2]].format(did)) for name in names]
+    return [
+        Column(name, kind, comment=_SAID[name.rpartition("_")[2]].format(did))
+        for name, kind in zip(names, PLACE_TYPES, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +61,8 @@ class KeptNoun:
     def history_query(self) -> str:
         """The view's SQL: rows of the present end nowhere."""
         columns = ", ".join(f'"{each.name}"' for each in self.present.columns)
-        nowhere = ", ".join(f"CAST(NULL AS BIGINT) AS {name}" for name in TO)
+        kinds = zip(TO, PLACE_TYPES, strict=True)
+        nowhere = ", ".join(f"CAST(NULL AS {kind()}) AS {name}" for name, kind in kinds)
         return (
             f"SELECT {columns}, {', '.join(TO)} FROM {self.past.name}"
             f" UNION ALL SELECT {columns}, {nowhere} FROM {self.present.name}"
@@ -77,6 +85,9 @@ def _kept(noun: Noun) -> KeptNoun:
     for table in (present, past, incoming) if noun.identity else ():
         # No primary key: what a log made by hand has twice is there twice, as elsewhere.
         Index(f"{table.name}_key", *(table.c[name] for name in noun.identity))
+    for table, offsets in ((present, FROM[:1]), (past, (FROM[0], TO[0]))):
+        for name in offsets:  # what changed is looked for by its offset
+            Index(f"{table.name}_{name}", table.c[name])
     return KeptNoun(noun=noun, present=present, past=past, incoming=incoming)
 
 

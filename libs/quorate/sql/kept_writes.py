@@ -11,10 +11,10 @@ import sqlalchemy as sa
 
 from quorate.sql.difference import Change, Difference
 from quorate.sql.following import Changed, Place
-from quorate.sql.kept_tables import FROM, KEPT, TO, KeptNoun
+from quorate.sql.kept_tables import FROM, KEPT, PLACE_TYPES, TO, KeptNoun
 from quorate.sql.nouns import Row, Value, column_names
 
-__all__ = ["insert_rows", "merge_rows", "write_changes"]
+__all__ = ["insert_rows", "merge_rows", "storable_text", "write_changes"]
 
 ROWS_AT_ONCE: Final = 10_000
 """Rows of a whole state that are given to the database in one call."""
@@ -73,7 +73,7 @@ def merge_rows(connection: sa.Connection, kept: KeptNoun, rows: Iterable[Row], p
     connection.execute(_ended(kept, gone), _end(place))
     connection.execute(sa.delete(kept.present).where(gone))
     names = column_names(kept.noun.name)
-    since = [sa.literal(value, sa.BigInteger) for value in place]
+    since = [sa.literal(value, kind) for value, kind in zip(place, PLACE_TYPES, strict=True)]
     came = sa.select(*(kept.incoming.c[name] for name in names), *since).where(~sa.exists().where(_is_same(kept)))
     connection.execute(sa.insert(kept.present).from_select([*names, *FROM], came))
     kept.incoming.drop(connection)
@@ -127,7 +127,7 @@ def _statements(kind: _Kind) -> Sequence[_Statement]:
 
 def _ended(kept: KeptNoun, found: sa.ColumnElement[bool]) -> sa.Executable:
     """Returns what copies rows of the present to the past; its parameters are those of `_end`."""
-    ends = [sa.bindparam(END.format(name), type_=sa.BigInteger) for name in TO]
+    ends = [sa.bindparam(END.format(name), type_=kind) for name, kind in zip(TO, PLACE_TYPES, strict=True)]
     columns = [column.name for column in kept.past.columns]
     return sa.insert(kept.past).from_select(columns, sa.select(*kept.present.columns, *ends).where(found))
 
@@ -148,6 +148,10 @@ def _storable(connection: sa.Connection) -> Callable[[Parameters], Parameters]:
     """Returns what makes values such as the database takes."""
     if connection.dialect.name == "sqlite":
         return lambda values: values
-    return lambda values: {
-        name: value.replace("\0", NO_TEXT) if isinstance(value, str) else value for name, value in values.items()
-    }
+    text = storable_text(connection)
+    return lambda values: {name: text(value) if isinstance(value, str) else value for name, value in values.items()}
+
+
+def storable_text(connection: sa.Connection) -> Callable[[str], str]:
+    """Returns what makes a text such as the database takes."""
+    return str if connection.dialect.name == "sqlite" else lambda text: text.replace("\0", NO_TEXT)

@@ -1,0 +1,252 @@
+"""Reads the past of a kept database: what changed between two offsets, and what differs between the states at them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from quorate.controller.secrets import REDACTED
+from quorate.nouns import Offset
+from quorate.sql.difference import Difference, compared
+from quorate.sql.following import Changed, Place
+from quorate.sql.kept import Applied
+from quorate.sql.kept_tables import APPLIED, FROM, GAPS, KEPT, TO, KeptNoun
+from quorate.sql.kept_writes import storable_text
+from quorate.sql.nouns import NOUNS, Row, Value, column_names
+from quorate.sql.subjects import Subject
+
+__all__ = ["ROWS_MAX", "Cursor", "Gap", "KeptPast", "KeptReader", "Page", "TooMany", "UnknownState"]
+
+ROWS_MAX: Final = 100_000
+"""Rows of one table that are looked at together: some 100 MB of memory at most."""
+
+
+class UnknownState(Exception):
+    """Raised for an offset at which the database does not have the state; the message says which it has."""
+
+
+class TooMany(Exception):
+    """Raised if more rows are asked for than are looked at together; the message says what takes fewer."""
+
+
+class Cursor(NamedTuple):
+    """How far a list of changes is read: all below the offset, and so many of those at it."""
+
+    offset: Offset
+    skip: int = 0
+
+
+class Gap(NamedTuple):
+    """A part of the log that a checkpoint has replaced: what changed in it is one change, at `until_offset`.
+
+    `after_offset` is the last one before it; -1 if the history begins with the checkpoint.
+    """
+
+    after_offset: Offset
+    until_offset: Offset
+
+
+class Page(NamedTuple):
+    """Changes in the order of the log, and where the next ones are; None if these are the last."""
+
+    changes: Sequence[Changed]
+    following: Cursor | None
+    begun: Cursor
+    """Where it begins."""
+
+    def cut(self, count: int) -> Page:
+        """Returns the first `count` changes as a page of their own."""
+        if count >= len(self.changes):
+            return self
+        offset = self.changes[count].place.offset
+        skip = sum(each.place.offset == offset for each in self.changes[:count])
+        if offset == self.begun.offset:
+            skip += self.begun.skip
+        return Page(self.changes[:count], Cursor(offset, skip), self.begun)
+
+
+class KeptReader:
+    """Reads a kept database, also while another process writes it. It may be used by several threads."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        """`engine` is for this alone: its transactions see one state, and write nothing."""
+        self._engine = engine
+        if engine.dialect.name == "sqlite":
+            sa.event.listen(engine, "connect", _begin_nothing_by_itself)
+            sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+
+    @contextmanager
+    def reading(self) -> Iterator[KeptPast]:
+        """Yields the database as it is at one moment. Raises sqlalchemy.exc.DBAPIError."""
+        with self._engine.connect() as connection:
+            if self._engine.dialect.name != "sqlite":
+                connection = connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            with connection.begin():
+                yield KeptPast(connection)
+
+    def close(self) -> None:
+        """Lets go of the connections."""
+        self._engine.dispose()
+
+
+class KeptPast:
+    """What a kept database has at one moment."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def applied(self) -> Applied | None:
+        """Returns how far it is; None if nothing was ever written."""
+        found = self._connection.execute(sa.select(*(APPLIED.c[name] for name in Applied._fields))).one_or_none()
+        return None if found is None else Applied(*found)
+
+    def gaps(self) -> Sequence[Gap]:
+        """Returns the parts of the log that a checkpoint has replaced, in the order of the log."""
+        columns = [GAPS.c[name] for name in Gap._fields]
+        return [Gap(*row) for row in self._connection.execute(sa.select(*columns).order_by(*columns))]
+
+    def begins(self) -> Offset:
+        """Returns the offset from which on changes are known: 0, or the end of the checkpoint that was read first."""
+        return next((gap.until_offset + 1 for gap in self.gaps() if gap.after_offset < 0), 0)
+
+    def offset_at(self, timestamp_ms: int, *, end: Offset) -> Offset:
+        """Returns the offset of the first change that is later than a time; `end` if none is."""
+        found = [end]
+        for kept in KEPT.values():
+            for table, names in ((kept.present, FROM), (kept.past, FROM), (kept.past, TO)):
+                offset, ms = table.c[names[0]], table.c[names[2]]
+                first = self._connection.scalar(sa.select(sa.func.min(offset)).where(ms > timestamp_ms))
+                found += [] if first is None else [first]
+        return min(found)
+
+    def changes(self, subject: Subject, *, begin: Cursor, end: Offset, limit: int) -> Page:
+        """Returns at most `limit` changes from a cursor on, below `end`.
+
+        A page may have fewer, also none, where it is not the last: a limited part of the tables is looked at for each.
+        Raises TooMany if one record has changed more rows than are looked at together.
+        """
+        at = self._events(subject, begin.offset, end, begin.skip + limit + 1)
+        if at.complete_to <= begin.offset < end:
+            at = self._events(subject, begin.offset, begin.offset + 1, ROWS_MAX + 1)
+            if at.complete_to <= begin.offset:
+                raise TooMany(
+                    f"more than {ROWS_MAX:,} rows of one table changed at offset {begin.offset}, the most that are "
+                    "looked at together: ask for a topic or another subject, or from the next offset on"
+                )
+        found = [each for each in at.changes() if subject.has(each.row)]
+        skip = sum(each.place.offset == begin.offset for each in found[: begin.skip])
+        following = Cursor(at.complete_to) if at.complete_to < end else None
+        return Page(found[skip:], following, begin).cut(limit)
+
+    def diff(self, subject: Subject, before: Offset, after: Offset) -> Iterator[Difference]:
+        """Yields what differs between the states with all records below two offsets, in the order of tables and keys.
+
+        A row whose secret was written anew between them was changed, also if it is the same secret again: what it was
+        is in no table. Raises TooMany, and UnknownState for an offset within a gap, while rows are taken.
+        """
+        for offset in (before, after):
+            self._require_known(offset)
+        left = ROWS_MAX
+        for name in (each for each in NOUNS if each in subject.tables):
+            kept = KEPT[name]
+            old = self._rows(kept, subject, _holds_at(kept, before, until=after), left)
+            new = self._rows(kept, subject, _holds_at(kept, after, since=before), left)
+            left -= max(len(old), len(new))
+            if left < 0:
+                raise TooMany(
+                    f"more than {ROWS_MAX:,} rows differ between offset {before} and offset {after}, the most that are "
+                    "compared: take offsets nearer to each other, or ask for the rows of one topic"
+                )
+            again = {row for row in set(old).intersection(new) if _has_secret(name, row)}
+            yield from filter(subject.has, compared(kept.noun, old, new, again))
+
+    def _require_known(self, offset: Offset) -> None:
+        for gap in self.gaps():
+            if gap.after_offset + 1 < offset <= gap.until_offset:
+                reason = f"a checkpoint has replaced the log from offset {gap.after_offset + 1} to {gap.until_offset}"
+                raise UnknownState(f"the state at offset {offset} is not known: {reason}")
+
+    def _rows(self, kept: KeptNoun, subject: Subject, holds: Mapping[str, Any], left: int) -> list[Row]:
+        found: list[Row] = []
+        for table, condition in ((kept.past, holds["past"]), (kept.present, holds["present"])):
+            columns = [table.c[name] for name in column_names(kept.noun.name)]
+            query = sa.select(*columns).where(condition, *self._own(table, subject, kept)).limit(left + 1)
+            found += [tuple(row) for row in self._connection.execute(query)]
+        return found
+
+    def _own(self, table: sa.Table, subject: Subject, kept: KeptNoun) -> list[sa.ColumnElement[bool]]:
+        wanted = subject.tables[kept.noun.name]
+        text = storable_text(self._connection)
+        return [table.c[name] == (text(each) if isinstance(each, str) else each) for name, each in wanted.items()]
+
+    def _events(self, subject: Subject, begin: Offset, end: Offset, limit: int) -> _Events:
+        """Returns the rows that ended and began from `begin` on, below the offset up to which all are there."""
+        events, complete_to = _Events(), end
+        for kept in (KEPT[name] for name in NOUNS if name in subject.tables):
+            for table, names in ((kept.past, TO), (kept.past, FROM), (kept.present, FROM)):
+                offset = table.c[names[0]]
+                where = [offset >= begin, offset < end, *self._own(table, subject, kept)]
+                if table is kept.past:
+                    # What began and ended with one record never was: tables that were grown have it.
+                    where.append(table.c[FROM[0]] < table.c[TO[0]])
+                columns = [table.c[name] for name in (*names, *column_names(kept.noun.name))]
+                rows = self._connection.execute(sa.select(*columns).where(*where).order_by(offset).limit(limit)).all()
+                if len(rows) == limit:
+                    complete_to = min(complete_to, rows[-1][0])
+                events.note(kept.noun.name, names is FROM, rows)
+        events.complete_to = complete_to
+        return events
+
+
+class _Events:
+    """Rows that ended and began at offsets; all of those below `complete_to`."""
+
+    def __init__(self) -> None:
+        self.complete_to: Offset = 0
+        self._places: dict[Offset, Place] = {}
+        self._rows: dict[tuple[Offset, str], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
+
+    def note(self, table: str, began: bool, rows: Iterable[sa.Row[Any]]) -> None:
+        """Notes rows of a table, each after its place."""
+        for row in rows:
+            place = Place(*row[: len(Place._fields)])
+            self._places[place.offset] = place
+            self._rows[place.offset, table][began].append(tuple(row[len(Place._fields) :]))
+
+    def changes(self) -> Iterator[Changed]:
+        """Yields what these rows say has changed, in the order of the log, of the tables and of their keys."""
+        order = {name: count for count, name in enumerate(NOUNS)}
+        for offset, table in sorted(self._rows, key=lambda each: (each[0], order[each[1]])):
+            if offset >= self.complete_to:
+                return
+            old, new = self._rows[offset, table]
+            # The same row ended and began: a secret became another one, which is in no table.
+            for each in compared(NOUNS[table], old, new, set(old).intersection(new)):
+                yield Changed(self._places[offset], each)
+
+
+def _holds_at(
+    kept: KeptNoun, offset: Offset, *, since: Offset | None = None, until: Offset | None = None
+) -> Mapping[str, sa.ColumnElement[bool]]:
+    """Returns the conditions of the rows that hold at an offset, and began since another one, or end until one."""
+    past_from, past_to, present_from = kept.past.c[FROM[0]], kept.past.c[TO[0]], kept.present.c[FROM[0]]
+    past = sa.and_(past_from < offset, past_to >= offset)
+    present: sa.ColumnElement[bool] = present_from < offset
+    if since is not None:
+        past, present = sa.and_(past, past_from >= since), sa.and_(present, present_from >= since)
+    if until is not None:
+        past, present = sa.and_(past, past_to < until), sa.false()
+    return {"past": past, "present": present}
+
+
+def _has_secret(table: str, row: Sequence[Value]) -> bool:
+    return table == "scram_users" or (table == "configs" and row[column_names(table).index("value")] == REDACTED)
+
+
+# SQLAlchemy has no type of the driver's connection.
+def _begin_nothing_by_itself(connection: Any, _: object) -> None:
+    connection.isolation_level = None

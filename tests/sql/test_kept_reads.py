@@ -1,0 +1,158 @@
+"""What a kept database says of its past is what a replay of the log says: changes by offset, and differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from tempfile import TemporaryDirectory
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kraft import Message, Uuid
+from quorate.nouns import Offset
+from quorate.records import TopicRecord, with_trace
+from quorate.sql import kept_reads
+from quorate.sql.difference import Change, Difference, differences
+from quorate.sql.following import Changed, Following
+from quorate.sql.kept_reads import Cursor, Gap, KeptPast, KeptReader, TooMany, UnknownState
+from quorate.sql.nouns import NOUNS, Image
+from quorate.sql.subjects import subject_of
+from tests.metadata.histories import histories, write
+from tests.metadata.test_properties import replayed
+from tests.sql.test_kept import Kept, is_open, place
+
+ALL = subject_of(None)
+SUBJECTS = ("topic/orders", "topic/größe", "broker/1", "broker/01", "controller/2", "user/alice", "configs", "acls")
+TRACEPARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@contextmanager
+def kept_past(log: list[Message], *, checkpoint: Offset = 0) -> Iterator[KeptPast]:
+    """The database of a log, of which the records below a checkpoint came with that."""
+    with TemporaryDirectory() as directory:
+        url = f"sqlite:///{directory}/state.db"
+        kept = Kept(url)
+        if checkpoint:
+            kept.load(log[:checkpoint])
+        kept.follow(log[checkpoint:])
+        kept.follow([])
+        kept.write()
+        kept.close()
+        reader = KeptReader(sa.create_engine(url))
+        with reader.reading() as past:
+            yield past
+        reader.close()
+
+
+def followed(log: list[Message]) -> list[Changed]:
+    following = Following()
+    for _ in following.apply(log, place(0), end=len(log)):
+        pass
+    return following.changes
+
+
+def listed(past: KeptPast, subject: str | None, *, limit: int, begin: Offset = 0, end: Offset) -> list[Changed]:
+    """All changes, page by page."""
+    found, cursor = list[Changed](), Cursor(begin)
+    while True:
+        page = past.changes(subject_of(subject), begin=cursor, end=end, limit=limit)
+        assert len(page.changes) <= limit
+        found += page.changes
+        if page.following is None:
+            return found
+        assert page.following > cursor
+        cursor = page.following
+
+
+def whole(log: list[Message]) -> list[Message]:
+    """The log up to where no transaction is open."""
+    while log and is_open(log):
+        log = log[:-1]
+    return log
+
+
+def at_their_places(changes: list[Changed]) -> list[tuple[Offset, Difference]]:
+    return [(each.place.offset, each.row) for each in changes]
+
+
+@settings(max_examples=8)
+@given(histories(max_size=40).map(whole), st.integers(1, 7), st.randoms(use_true_random=False))
+def test_its_changes_are_those_of_a_replay_and_its_differences_those_of_the_states(
+    log: list[Message], limit: int, chance: Random
+) -> None:
+    begin, end = sorted(chance.randrange(len(log) + 1) for _ in range(2))
+    expected = followed(log)
+    if not log:
+        return
+    with kept_past(log) as past:
+        found = listed(past, None, limit=limit, begin=begin, end=end)
+        subjects = {each: listed(past, each, limit=limit, end=len(log)) for each in SUBJECTS}
+        diff = list(past.diff(ALL, begin, end))
+
+    within = [each for each in at_their_places(expected) if begin <= each[0] < end]
+    assert within == at_their_places(found)
+    for text, its in subjects.items():
+        assert [each for each in at_their_places(expected) if subject_of(text).has(each[1])] == at_their_places(its)
+    between = list(differences(*(Image(state=replayed(whole(log[:offset]))) for offset in (begin, end))))
+    assert between == [each for each in diff if each in between]
+    assert {"configs", "scram_users"} >= {each.noun.name for each in diff if each not in between}
+    assert all(each.change is Change.CHANGED and not each.after for each in diff if each not in between)
+
+
+def test_a_page_may_end_between_changes_of_one_record_and_rows_beyond_the_most_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = write(Random(1), 100)
+    with kept_past(whole(log), checkpoint=len(whole(log))) as past:
+        end, gaps = len(whole(log)), past.gaps()
+        found = listed(past, None, limit=3, end=end)
+        diff = list(past.diff(ALL, 0, end))
+        monkeypatch.setattr(kept_reads, "ROWS_MAX", 1)
+        with pytest.raises(TooMany, match=f"more than 1 rows of one table changed at offset {end - 1}"):
+            listed(past, None, limit=1, end=end)
+        with pytest.raises(TooMany, match=f"more than 1 rows differ between offset 0 and offset {end}"):
+            list(past.diff(ALL, 0, end))
+
+    assert [Gap(-1, end - 1)] == gaps
+    assert {end - 1} == {each.place.offset for each in found}
+    assert diff == [each.row for each in found]
+    assert len(found) > 9
+
+
+def test_what_a_checkpoint_has_replaced_is_not_known_and_times_are_found_by_what_changed() -> None:
+    log = whole(write(Random(2), 90))
+    with kept_past(log, checkpoint=40) as past:
+        first, *_ = changes = listed(past, None, limit=1_000, begin=40, end=len(log))
+        begins = past.begins()
+        at = past.offset_at(first.place.timestamp_ms - 1, end=len(log)), past.offset_at(10_000, end=len(log))
+        for unknown in (1, 39):
+            with pytest.raises(UnknownState, match=f"at offset {unknown} is not known: a checkpoint has"):
+                list(past.diff(ALL, unknown, 50))
+        known = list(past.diff(ALL, 40, 50))
+
+    assert 40 == begins
+    assert at_their_places(changes) == [each for each in at_their_places(followed(log)) if each[0] >= 40]
+    assert (first.place.offset, len(log)) == at
+    assert known
+
+
+def test_the_trace_of_the_request_is_that_of_its_batch() -> None:
+    first, second = (TopicRecord(name, Uuid(name.encode() * 16)) for name in "ab")
+    with kept_past([with_trace(first, TRACEPARENT), second]) as past:
+        traced = [each.place for each in listed(past, None, limit=9, end=2)]
+    with kept_past([with_trace(first, b"no trace")]) as past:
+        none = [each.place.trace_id for each in listed(past, None, limit=9, end=1)]
+
+    trace_id = "0af7651916cd43dd8448eb211c80319c"
+    assert [(0, trace_id), (1, trace_id)] == [(each.offset, each.trace_id) for each in traced]
+    assert [None] == none
+
+
+def test_a_subject_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="'nonsense': a history is of topic/…, broker/…"):
+        subject_of("nonsense")
+    assert set(NOUNS) == set(ALL.tables)
