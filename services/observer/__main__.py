@@ -38,6 +38,10 @@ QUORUM: Final = "kraft.service.Quorum"
 QUIET: Final = ("kraft.service.Observer/GetTrace", "kraft.service.Observer/ListTraces", QUORUM)
 """RPCs that create no spans: queries of traces, and reads of the log."""
 
+IN_PARTS: Final = ("kraft.service.Observer/DiffImages", "kraft.service.Observer/WatchImage")
+TAKEN_S: Final = 30.0
+"""Within which time (s) a caller has to take each part of those: one that reads slower is let go, and told why."""
+
 FLUSH_PART: Final = 0.2
 """How much of the time of a stop is for the spans that are not sent yet; calls under way have what they leave of it."""
 
@@ -63,9 +67,14 @@ async def main(life: ServiceLife) -> None:
     reader = _reader(config, connect, replica_id=config.node_id)
     replica = Replica(reader, SystemClock(), process.telemetry)
     guard = entry_guard_of(config, transport, replica, OPERATIONS)
-    limits = ServerLimits(calls=config.call_limits, connection_age_max_ms=config.connection_age_max_ms or None)
+    limits = ServerLimits(
+        calls=config.call_limits,
+        taken_within_s=dict.fromkeys(IN_PARTS, TAKEN_S),
+        connection_age_max_ms=config.connection_age_max_ms or None,
+    )
     server = process.server(config, limits=limits, quiet=QUIET, guard=guard)
     service = ObserverService(replica, store, guard, state_url=config.state_database)
+    life.at_end(service.close)
     server.add("kraft.service.Observer", add_ObserverServicer_to_server, service)
     server.add(TRACE_SERVICE, trace_service_pb2_grpc.add_TraceServiceServicer_to_server, TraceServicer(store))
     if config.serves_log:

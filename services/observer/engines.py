@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
+from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
 
-__all__ = ["AWAY", "engine_of"]
+__all__ = ["AWAY", "engine_of", "reading_engine_of"]
 
 CONNECT_TIMEOUT_S: Final = 10
 """How long (s) a connection to PostgreSQL may take; psycopg waits 130 s by itself, and others for ever."""
@@ -14,6 +16,19 @@ LIBPQ: Final = ("psycopg", "psycopg2")
 """Drivers that know `connect_timeout`."""
 AWAY: Final = (sa.exc.OperationalError, sa.exc.InterfaceError)
 """Errors of a database that takes nothing, whichever it is."""
+
+
+def reading_engine_of(url: str) -> sa.Engine:
+    """Returns an engine that only reads: a file of SQLite is opened for that alone, and is not made."""
+    parsed = sa.make_url(url)
+    if parsed.get_backend_name() != "sqlite" or parsed.database is None:
+        return engine_of(url, synchronous="NORMAL")
+    file = Path(parsed.database).absolute().as_uri()
+    return sa.create_engine(
+        "sqlite://",
+        creator=lambda: sqlite3.connect(f"{file}?mode=ro", uri=True, check_same_thread=False),
+        poolclass=sa.QueuePool,
+    )
 
 
 def engine_of(url: str, *, synchronous: str) -> sa.Engine:

@@ -10,12 +10,18 @@ from typing import Any, Final
 from kraft.api.describe_cluster_pb2 import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from kraft.service.observer_pb2 import (
+    DiffImagesRequest,
+    DiffImagesResponse,
     GetTraceRequest,
     GetTraceResponse,
+    ListChangesRequest,
+    ListChangesResponse,
     ListTracesRequest,
     ListTracesResponse,
     QueryRequest,
     QueryResponse,
+    WatchImageRequest,
+    WatchImageResponse,
 )
 from kraft.service.observer_pb2 import Span as SpanMessage
 from kraft.service.observer_pb2_grpc import ObserverServicer
@@ -29,11 +35,13 @@ from quorate.runtime.entry_guard import EntryGuard, rights_of
 from quorate.runtime.replica import Replica
 from quorate.traces import SpanData
 from quorate.wire.protobuf import to_protobuf, to_struct
+from services.observer.changes import Changes
 from services.observer.queries import Queries
 from services.observer.spans import SpanStore
 
 DESCRIBE_TOPICS: Final = "DescribeTopicPartitions"
 DESCRIBE_CLUSTER: Final = "DescribeCluster"
+WATCH_IMAGE: Final = "kraft.service.Observer/WatchImage"
 SPANS_PER_TURN: Final = 500
 """Spans that are converted (about 5 ms) before the event loop runs other tasks."""
 TRACE_BYTES_MAX: Final = 3 << 20
@@ -48,9 +56,14 @@ class ObserverService(ObserverServicer):
     ) -> None:
         """Without a `guard` everybody may read everything; `state_url` is that of the database of the state."""
         self._queries = Queries(state_url)
+        self._changes = Changes(state_url)
         self._guard = guard
         self._replica = replica
         self._store = store
+
+    async def close(self) -> None:
+        """Lets go of the database of the state."""
+        self._changes.close()
 
     async def DescribeTopicPartitions(
         self, request: DescribeTopicPartitionsRequest, context: Any
@@ -127,6 +140,30 @@ class ObserverService(ObserverServicer):
         Raises ApiError for what is wrong, would do more than read, or is beyond a cap; also between the parts.
         """
         async with aclosing(self._queries.answer(request.sql)) as parts:
+            async for part in parts:
+                yield part
+
+    async def ListChanges(self, request: ListChangesRequest, context: Any) -> ListChangesResponse:
+        """Lists what changed, from the database of the state. Raises ApiError for what is wrong, or not known."""
+        return await self._changes.page(request)
+
+    async def DiffImages(self, request: DiffImagesRequest, context: Any) -> AsyncIterator[DiffImagesResponse]:
+        """Says what differs between two states, in parts. Raises ApiError for what is wrong, or not known."""
+        async with aclosing(self._changes.diff(request)) as parts:
+            async for part in parts:
+                yield part
+
+    async def WatchImage(self, request: WatchImageRequest, context: Any) -> AsyncIterator[WatchImageResponse]:
+        """Tells what changes from an offset on, until the caller ends it, or has lost its right.
+
+        Raises ApiError for what is wrong, or not known; also between the parts.
+        """
+
+        def recheck() -> None:
+            if self._guard is not None:
+                self._guard.check(WATCH_IMAGE, context)
+
+        async with aclosing(self._changes.watch(request, recheck)) as parts:
             async for part in parts:
                 yield part
 

@@ -110,6 +110,9 @@ ROWS: Final[dict[str, str | tuple[str | ErrorCode, ...]]] = {
     "Observer/GetTrace": DENIED,
     "Observer/ListTraces": DENIED,
     "Observer/Query": DENIED,
+    "Observer/ListChanges": DENIED,
+    "Observer/DiffImages": DENIED,
+    "Observer/WatchImage": DENIED,
     "TraceService/Export": DENIED,
 }
 """How each RPC ends for somebody with a certificate and no right at all."""

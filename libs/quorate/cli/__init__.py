@@ -20,7 +20,9 @@ verify_log      checks segments, indexes and leader epochs
 as_of           `--as-of`: an offset, or a time that the log turns into one
 image_diff      `quorate image diff`: the rows that differ between two states
 history         `quorate history`: what each record changed, of a topic, a broker, a user or all there is
+observer_call   `--observer`: the first observer that answers
 observer_sql    `quorate sql --observer`: an observer's database answers
+observer_changes  `history` and `image diff` with `--observer`: its database tells, without a replay
 what_if         `quorate what-if`: what becomes of the partitions if brokers, racks or log directories go
 restart_safe    `quorate restart-safe`: which brokers can be restarted, one after the other
 options         options that several commands have

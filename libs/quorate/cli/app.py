@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from quorate.cli.as_of import read_range, reader_of, reader_of_time
+from quorate.cli.as_of import offset_to_follow, read_range, reader_of, reader_of_time
 from quorate.cli.failures import Misused
 from quorate.cli.options import (
     AsOf,
@@ -19,9 +19,12 @@ from quorate.cli.options import (
     CommandConfig,
     Config,
     Json,
+    Observer,
     Offline,
     WithOpenTransaction,
     loaded_from,
+    needing_grpc,
+    only_by_observer,
     source_of,
 )
 
@@ -239,13 +242,21 @@ def diff_images(
     ],
     offline: Offline = None,
     bootstrap_controller: Bootstrap = None,
+    observer: Observer = None,
     command_config: CommandConfig = None,
     with_open_transaction: WithOpenTransaction = False,
     as_json: Json = False,
 ) -> None:
     """Show what differs between the cluster's states at two offsets or times."""
     first, last = read_range(between)
-    source = source_of(offline, "--offline", bootstrap_controller, command_config)
+    if observer is not None:
+        what = "--offline, --bootstrap-controller and --with-open-transaction"
+        only_by_observer(offline, bootstrap_controller, with_open_transaction, what=what)
+        with needing_grpc():
+            from quorate.cli.observer_changes import diff_by_observer
+        diff_by_observer(observer, command_config, first=first, last=last, as_json=as_json)
+        return
+    source = source_of(offline, "--offline or --observer", bootstrap_controller, command_config)
     before, after = loaded_from(source, first, last, with_open_transaction=with_open_transaction)
     from quorate.cli.image_diff import show
 
@@ -260,6 +271,7 @@ def tell_history(
     ] = None,
     offline: Offline = None,
     bootstrap_controller: Bootstrap = None,
+    observer: Observer = None,
     command_config: CommandConfig = None,
     since: Annotated[
         int | None,
@@ -269,13 +281,30 @@ def tell_history(
         int | None,
         typer.Option("--to", parser=reader_of_time("--to"), metavar="OFFSET|TIME", help="Changes before it."),
     ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", help="With --observer: also what comes, until it is ended; without --from only that."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Tell what changed, record by record: offset, time, epoch, before and after, and the trace of the request."""
     from quorate.cli.history import Teller, read_subject
 
-    teller = Teller(read_subject(subject), 0 if since is None else since, as_json=as_json)
-    source = source_of(offline, "--offline", bootstrap_controller, command_config)
+    wanted = read_subject(subject)
+    if observer is not None:
+        only_by_observer(offline, bootstrap_controller, what="--offline and --bootstrap-controller")
+        with needing_grpc():
+            from quorate.cli.observer_changes import tell_by_observer, watch_by_observer
+        if follow:
+            begin = offset_to_follow(since, until)
+            watch_by_observer(observer, command_config, subject, since=begin, as_json=as_json)
+            return
+        tell_by_observer(observer, command_config, subject, since=since, until=until, as_json=as_json)
+        return
+    if follow:
+        raise Misused("--follow is for --observer: files end")
+    teller = Teller(wanted, 0 if since is None else since, as_json=as_json)
+    source = source_of(offline, "--offline or --observer", bootstrap_controller, command_config)
     (found,) = loaded_from(source, until, with_open_transaction=False, watch=teller)
     teller.end(found)
 
@@ -325,12 +354,7 @@ def ask_by_sql(
     query: Annotated[str, typer.Argument(help="One SELECT.")],
     offline: Offline = None,
     bootstrap_controller: Bootstrap = None,
-    observer: Annotated[
-        str | None,
-        typer.Option(
-            "--observer", metavar="HOST:PORT,…", help="An observer of Quorate that keeps a database: its past, too."
-        ),
-    ] = None,
+    observer: Observer = None,
     command_config: CommandConfig = None,
     as_of: AsOf = None,
     with_open_transaction: WithOpenTransaction = False,
@@ -350,10 +374,8 @@ def ask_by_sql(
         if offline is not None or bootstrap_controller is not None or as_of is not None or with_open_transaction:
             what = "--offline, --bootstrap-controller, --as-of and --with-open-transaction"
             raise Misused(f"{what} are not for --observer, whose tables X_history have the past")
-        try:
+        with needing_grpc():
             from quorate.cli.observer_sql import ask_observer
-        except ModuleNotFoundError as missing:
-            raise Misused(f"--observer needs gRPC, and {missing.name} is not installed: the extra services") from None
         ask_observer(observer, command_config, query, output=output)
         return
     source = source_of(offline, "--offline or --observer", bootstrap_controller, command_config)

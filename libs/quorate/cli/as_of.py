@@ -9,7 +9,7 @@ from typing import Final
 
 from quorate.cli.failures import Misused
 
-__all__ = ["AsOf", "Moment", "read_as_of", "read_range", "reader_of", "reader_of_time"]
+__all__ = ["AsOf", "Moment", "offset_to_follow", "read_as_of", "read_range", "reader_of", "reader_of_time"]
 
 DIGITS_MAX: Final = 19
 MS_MAX: Final = 253_402_300_799_999
@@ -80,6 +80,15 @@ def read_range(text: str) -> tuple[AsOf, AsOf | None]:
     if not dots:
         raise Misused(f"{_shown(text)}: a range is A..B or A.., of offsets or times")
     return read_as_of(first, "A..B"), read_as_of(last, "A..B") if last else None
+
+
+def offset_to_follow(since: AsOf | None, until: AsOf | None) -> int | None:
+    """Returns from where on changes are followed; None for what comes. Raises Misused for a time, or an end."""
+    if until is not None:
+        raise Misused("--to is not for --follow, which goes on until it is ended")
+    if isinstance(since, Moment):
+        raise Misused(f"--from {since}: with --follow it is an offset; `history` without it tells those of a time")
+    return since
 
 
 def _is_offset(text: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,9 +25,12 @@ __all__ = [
     "CommandConfig",
     "Config",
     "Json",
+    "Observer",
     "Offline",
     "WithOpenTransaction",
     "loaded_from",
+    "needing_grpc",
+    "only_by_observer",
     "source_of",
 ]
 
@@ -42,6 +47,12 @@ Bootstrap = Annotated[
 CommandConfig = Annotated[
     Path | None,
     typer.Option("--command-config", metavar="FILE", help="A client's properties: TLS and SASL, by Kafka's names."),
+]
+Observer = Annotated[
+    str | None,
+    typer.Option(
+        "--observer", metavar="HOST:PORT,…", help="An observer of Quorate that keeps a database: its past, too."
+    ),
 ]
 Offline = Annotated[
     Path | None, typer.Option("--offline", metavar="PATH", help="A log directory, a checkpoint or a log to read.")
@@ -88,3 +99,18 @@ def loaded_from(
     from quorate.cli.live import load_live
 
     return load_live(source, *as_of, with_open_transaction=with_open_transaction, watch=watch)
+
+
+def only_by_observer(*others: object, what: str) -> None:
+    """Raises Misused if one of the options that do not go together with --observer is given."""
+    if any(each not in (None, False) for each in others):
+        raise Misused(f"{what} are not for --observer")
+
+
+@contextmanager
+def needing_grpc() -> Iterator[None]:
+    """Raises Misused in the block if gRPC is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        raise Misused(f"--observer needs gRPC, and {missing.name} is not installed: the extra services") from None

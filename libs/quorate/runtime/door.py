@@ -104,7 +104,8 @@ class Door:
     services that are `open_to_all`. `guard` and `claims` check each request, also of a stream, before its handler; what
     answers a request that was let in is sent. Where handlers ask for rights themselves, `may_send` refuses the
     callers of large requests that have no right to the method, before these are decoded. `refuse` raises ApiError for
-    the context of a caller that is not to be served any more; each message asks for it, in both directions.
+    the context of a caller that is not to be served any more; each message asks for it, in both directions. A stream of
+    a method in `taken_within_s` ends if its caller takes one part later than that (s): until then gRPC has the part.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class Door:
         open_to_all: Collection[str] = (),
         may_send: MaySend | None = None,
         refuse: Check | None = None,
+        taken_within_s: Mapping[str, float] | None = None,
     ) -> None:
         assert deadline_cap_ms > 0, deadline_cap_ms
         self._admission = Admission(calls)
@@ -137,6 +139,7 @@ class Door:
         self._refusals = RepeatFilter()
         self._on_fatal = on_fatal
         self._deadline_cap_s = deadline_cap_ms / 1000
+        self._taken_within_s = taken_within_s or {}
         self.unary_methods: dict[str, UnaryMethod] = {}
         """The unary methods that are wrapped so far, by `pkg.Service/Method`."""
 
@@ -256,7 +259,7 @@ class Door:
                     async with aclosing(behavior(taken, context)) as responses:  # type: ignore[type-var]
                         async for response in responses:
                             self._refuse(context)
-                            await context.write(response)
+                            await _give(context, response, self._taken_within_s.get(method))
                 except grpc.aio.AbortError:
                     _note_status(span, _name(context))
                     raise
@@ -312,6 +315,16 @@ class Door:
             self._on_fatal(error)
         message = f"{method} failed by a fault of the server; its log has it under correlation_id {correlation_id}"
         return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message, {"correlation_id": correlation_id})
+
+
+async def _give(context: Context, part: Message, within_s: float | None) -> None:
+    """Sends a part of an answer, once the caller has room for it. Raises ApiError if that is later than `within_s`."""
+    try:
+        async with asyncio.timeout(within_s):
+            await context.write(part)
+    except TimeoutError:
+        message = f"a part of the answer was not taken within {within_s:g} s; a new call goes on from what was read"
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message) from None
 
 
 def _refuse_nobody(context: Any) -> None:

@@ -85,7 +85,12 @@ CALLS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
     "pipeline": {QUORUM: ("FindQuorum", "RelayFetchStream", "RelayFetchSnapshot")},
     "collector": {**_SPANS},
-    "reader": {OBSERVER: ("DescribeTopicPartitions", "DescribeCluster", "GetTrace", "ListTraces", "Query")},
+    "reader": {
+        OBSERVER: (
+            "DescribeTopicPartitions", "DescribeCluster", "GetTrace", "ListTraces", "Query", "ListChanges",
+            "DiffImages", "WatchImage",
+        ),
+    },
 }  # fmt: skip
 """By process, by service: the RPCs that it calls in its own name.
 

@@ -84,6 +84,7 @@ class Server:
             logged_refusals=logged_refusals,
             on_fatal=on_fatal,
             deadline_cap_ms=limits.deadline_cap_ms,
+            taken_within_s=limits.taken_within_s,
             calls=limits.calls,
             open_to_all=OPEN_TO_ALL,
         )

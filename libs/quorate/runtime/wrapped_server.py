@@ -7,7 +7,7 @@ import os
 import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar, cast
 
 import grpc
@@ -42,6 +42,8 @@ class ServerLimits:
     """The limits on concurrent calls."""
     deadline_cap_ms: int = DEADLINE_CAP_MS
     """The time in ms that a unary call without a deadline may take."""
+    taken_within_s: Mapping[str, float] = field(default_factory=dict)
+    """By method, as `pkg.Service/Method`: within which time (s) the caller of a stream has to take each part of it."""
     connection_age_max_ms: int | None = None
     """After this time in ms a client must reconnect, so that new server instances get load; None means never."""
 

@@ -79,7 +79,8 @@ BY_TABLES: Final = {
 BY_OTHERS: Final = {
     # Not in this tree: an OpenTelemetry collector, people who read, and brokers of others that speak gRPC.
     "collector": set[str](),
-    "reader": {"DescribeTopicPartitions", "DescribeCluster", "GetTrace", "ListTraces", "Query"},
+    "reader": {"DescribeTopicPartitions", "DescribeCluster", "GetTrace", "ListTraces", "Query"}
+    | {"ListChanges", "DiffImages", "WatchImage"},
     "broker": {"BrokerHeartbeatStream"},
 }
 SENDS_SPANS: Final = CALLS.keys() - {"pipeline", "reader"}

@@ -1,0 +1,271 @@
+"""What changed, and what differs, by the database of the state: a page, a difference in parts, or a watch that goes on.
+
+A watch holds no change of its own: it reads the next ones from the database once its caller has taken those before. So
+a slow caller costs the observer one part of memory, and nobody else anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
+
+import sqlalchemy as sa
+
+from kraft.service.observer_pb2 import (
+    DiffImagesRequest,
+    DiffImagesResponse,
+    ListChangesRequest,
+    ListChangesResponse,
+    LoggedChange,
+    LogPlace,
+    WatchImageRequest,
+    WatchImageResponse,
+)
+from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import Offset
+from quorate.runtime.daemon_threads import DaemonThreads
+from quorate.sql.kept_reads import Cursor, KeptPast, KeptReader, Page, TooMany, UnknownState
+from quorate.sql.subjects import Subject, subject_of
+from services.observer.change_messages import gap_message, in_parts, logged
+from services.observer.database import reason_of
+from services.observer.engines import reading_engine_of
+
+__all__ = ["LIMIT_MAX", "WATCHES_MAX", "Changes"]
+
+LIMIT_MAX: Final = 1_000
+"""Changes in one page."""
+READS_MAX: Final = 8
+"""Pages and differences that are read, or wait for a thread, at once."""
+THREADS: Final = 2
+WATCHES_MAX: Final = 100
+"""Watches at once: while nothing changes they share one look at the database."""
+LOOK_S: Final = 0.05
+"""The pause (s) between two looks at how far the database is, while somebody watches."""
+TOLD_S: Final = 5.0
+"""A watch of which nothing changes is told how far it is at least as often (s)."""
+WAIT_S: Final = 10.0
+"""How long (s) a watch waits for a database that has not reached its offset, such as that of another observer."""
+
+T = TypeVar("T")
+
+
+class Changes:
+    """The past of one database, by its URL; None for none."""
+
+    def __init__(self, url: str | None) -> None:
+        self._url = url
+        self._reader: KeptReader | None = None
+        self._threads = DaemonThreads(THREADS, "state-reader")
+        self._reads = 0
+        self._watches = 0
+        self._look = asyncio.Lock()
+        self._looked_s = float("-inf")
+        self._applied: Offset = 0
+
+    def close(self) -> None:
+        """Lets go of the database's connections."""
+        if self._reader is not None:
+            self._reader.close()
+
+    async def page(self, request: ListChangesRequest) -> ListChangesResponse:
+        """Returns a page of changes. Raises ApiError."""
+        subject, limit = _subject(request.subject), request.limit or LIMIT_MAX
+        if not 0 < limit <= LIMIT_MAX:
+            raise _invalid(f"limit {request.limit}: a page has at most {LIMIT_MAX:,} changes, and at least one")
+        with self._one_of_reads():
+            return await self._read(partial(_page, subject=subject, request=request, limit=limit))
+
+    async def diff(self, request: DiffImagesRequest) -> AsyncGenerator[DiffImagesResponse, None]:
+        """Yields what differs, in parts. Raises ApiError."""
+        subject = _subject(request.subject)
+        with self._one_of_reads():
+            parts = await self._read(partial(_diff, subject=subject, request=request))
+            for part in parts:
+                yield part
+
+    async def watch(
+        self, request: WatchImageRequest, recheck: Callable[[], None]
+    ) -> AsyncGenerator[WatchImageResponse, None]:
+        """Yields what changes until it is closed. Raises ApiError; `recheck` does when the caller lost its right."""
+        subject = _subject(request.subject)
+        if self._watches >= WATCHES_MAX:
+            message = f"{WATCHES_MAX} watches are open already; one more has to wait for the end of one"
+            raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, message)
+        self._watches += 1
+        try:
+            begin = Cursor(await self._begin_of_watch(request))
+            yield WatchImageResponse(next_offset=begin.offset)
+            async with aclosing(self._parts(subject, begin)) as parts:
+                async for part, cursor in parts:
+                    recheck()
+                    yield WatchImageResponse(changes=part, next_offset=cursor.offset)
+        finally:
+            self._watches -= 1
+
+    async def _begin_of_watch(self, request: WatchImageRequest) -> Offset:
+        """Returns where a watch begins. Raises ApiError if the database does not come there, or not from there."""
+        has_offset = request.HasField("from_offset")
+        clock = asyncio.get_running_loop().time
+        ends_s, end = clock() + WAIT_S, await self._end()
+        while has_offset and end < request.from_offset:
+            if clock() >= ends_s:
+                reason = f"the database has the log up to {end}, and has not come there within {WAIT_S:g} s"
+                raise _out_of_range(f"from_offset {request.from_offset}: {reason}")
+            end = await self._moved()
+        if not has_offset:
+            return end
+        begins = await self._read(KeptPast.begins)
+        if not begins <= request.from_offset:
+            raise _out_of_range(f"from_offset {request.from_offset}: changes are known from offset {begins} on")
+        return request.from_offset
+
+    async def _parts(self, subject: Subject, cursor: Cursor) -> AsyncGenerator[tuple[list[LoggedChange], Cursor], None]:
+        """Yields the changes from a cursor on, each part with the cursor after it; an empty one now and then."""
+        clock = asyncio.get_running_loop().time
+        told_s = clock()
+        while True:
+            end = await self._end()
+            while end <= cursor.offset and clock() - told_s < TOLD_S:
+                end = await self._moved()
+            part = list[LoggedChange]()
+            if cursor.offset < end:
+                part, cursor = await self._read(partial(_next, subject=subject, cursor=cursor, end=end))
+            if part or clock() - told_s >= TOLD_S:
+                yield part, cursor
+                told_s = clock()
+
+    async def _moved(self) -> Offset:
+        """Returns how far the database is after a pause."""
+        await asyncio.sleep(LOOK_S)
+        return await self._end()
+
+    async def _end(self) -> Offset:
+        """Returns how far the database is, by a look that is not older than the pause between two."""
+        clock = asyncio.get_running_loop().time
+        async with self._look:
+            if clock() - self._looked_s >= LOOK_S:
+                self._applied = await self._read(_end_of)
+                self._looked_s = clock()
+        return self._applied
+
+    @contextmanager
+    def _one_of_reads(self) -> Iterator[None]:
+        if self._reads >= READS_MAX:
+            message = f"{READS_MAX} reads of changes are under way already; one more has to wait for the end of one"
+            raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, message)
+        self._reads += 1
+        try:
+            yield
+        finally:
+            self._reads -= 1
+
+    async def _read(self, work: Callable[[KeptPast], T]) -> T:
+        """Returns what `work` finds in the database, in a thread. Raises ApiError."""
+        if self._url is None:
+            raise _invalid("this observer keeps no database of the state: observer.state.database.url is not set")
+        if self._reader is None:
+            self._reader = KeptReader(reading_engine_of(self._url))
+        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(_at_once, self._reader, work))
+
+
+def _at_once(reader: KeptReader, work: Callable[[KeptPast], T]) -> T:
+    try:
+        with reader.reading() as past:
+            return work(past)
+    except UnknownState as unknown:
+        raise _out_of_range(str(unknown)) from None
+    except TooMany as much:
+        raise _invalid(str(much)) from None
+    except sa.exc.DBAPIError as error:
+        reason = f"the database of the state cannot be read now: {reason_of(error)}"
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason) from None
+
+
+class _Range(NamedTuple):
+    begin: Cursor
+    end: Offset
+
+
+def _page(past: KeptPast, *, subject: Subject, request: ListChangesRequest, limit: int) -> ListChangesResponse:
+    begins, applied = past.begins(), _end_of(past)
+    if request.page_token:
+        begin, end = _of_token(request.page_token, applied)
+    else:
+        end = _offset(past, request.to, "to", applied, applied)
+        begin = Cursor(max(begins, _offset(past, getattr(request, "from"), "from", begins, applied)))
+    page = past.changes(subject, begin=begin, end=end, limit=limit)
+    found = logged(page.changes)
+    following = page.cut(len(found)).following
+    return ListChangesResponse(
+        changes=found,
+        next_page_token="" if following is None else ".".join(map(str, (*following, end))),
+        from_offset=begin.offset,
+        to_offset=end,
+        begins_at_offset=begins,
+        gaps=[gap_message(gap) for gap in past.gaps() if begin.offset <= gap.until_offset < end],
+    )
+
+
+def _diff(past: KeptPast, *, subject: Subject, request: DiffImagesRequest) -> list[DiffImagesResponse]:
+    applied = _end_of(past)
+    first = _offset(past, getattr(request, "from"), "from", 0, applied)
+    last = _offset(past, request.to, "to", applied, applied)
+    if last < first:
+        raise _invalid(f"{first}..{last}: the second offset is below the first")
+    parts = in_parts(past.diff(subject, first, last))
+    return [DiffImagesResponse(rows=part, from_offset=first, to_offset=last) for part in parts]
+
+
+def _next(past: KeptPast, *, subject: Subject, cursor: Cursor, end: Offset) -> tuple[list[LoggedChange], Cursor]:
+    page: Page = past.changes(subject, begin=cursor, end=end, limit=LIMIT_MAX)
+    found = logged(page.changes)
+    return found, page.cut(len(found)).following or Cursor(end)
+
+
+def _end_of(past: KeptPast) -> Offset:
+    """Returns how far the database is. Raises ApiError if it has nothing yet."""
+    applied = past.applied()
+    if applied is None:
+        raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the database of the state has no state yet")
+    return applied.next_offset
+
+
+def _offset(past: KeptPast, place: LogPlace, name: str, absent: Offset, applied: Offset) -> Offset:
+    """Returns the offset of a place. Raises ApiError for one beyond the state of the database."""
+    match place.WhichOneof("kind"):
+        case "offset":
+            if not 0 <= place.offset <= applied:
+                reason = f"the database has the log from 0 up to {applied}"
+                raise _out_of_range(f"{name} {place.offset}: {reason}")
+            return place.offset
+        case "timestamp_ms":
+            return past.offset_at(place.timestamp_ms, end=applied)
+        case _:
+            return absent
+
+
+def _of_token(token: str, applied: Offset) -> _Range:
+    parts = token.split(".")
+    if len(parts) == 3 and all(each.isascii() and each.isdecimal() and len(each) < 19 for each in parts):
+        offset, skip, end = map(int, parts)
+        if offset < end <= applied:
+            return _Range(Cursor(offset, skip), end)
+    raise _invalid(f"page_token {token[:80]!r}: it must be the next_page_token of a page before")
+
+
+def _subject(text: str) -> Subject:
+    try:
+        return subject_of(text or None)
+    except ValueError as problem:
+        raise _invalid(f"subject {problem}") from None
+
+
+def _invalid(reason: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, reason)
+
+
+def _out_of_range(reason: str) -> ApiError:
+    return ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, reason)

@@ -1,0 +1,263 @@
+"""An observer's past: what it lists, compares and watches is what the log says, and it is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import grpc
+import pytest
+
+from deploy.local.ports import free_ports
+from kraft.service.observer_pb2 import (
+    DiffImagesRequest,
+    ListChangesRequest,
+    LoggedChange,
+    LogPlace,
+    WatchImageRequest,
+    WatchImageResponse,
+)
+from kraft.service.observer_pb2_grpc import ObserverStub, add_ObserverServicer_to_server
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.configs import TOPIC
+from quorate.records import ConfigRecord, FeatureLevelRecord, with_trace
+from quorate.runtime.client import open_channel
+from quorate.runtime.clock import SystemClock
+from quorate.runtime.log_reader import LogReader
+from quorate.runtime.replica import Replica
+from quorate.runtime.server import Server, ServerLimits
+from quorate.runtime.statuses import error_from_call
+from quorate.runtime.telemetry import OFF
+from services.observer import changes
+from services.observer.change_messages import PART_BYTES
+from services.observer.servicer import WATCH_IMAGE, ObserverService
+from services.observer.spans import SpanStore
+from tests.cli.directories import TRACEPARENT, Ran, run
+from tests.cli.test_no_secret import FORMS, with_secrets
+from tests.metadata.histories import write
+from tests.runtime.test_log_reader import node
+from tests.services.observer.test_state_keeper import append, batches_of, reached, reading
+from tests.services.observer.test_stop import observing
+from tests.services.scripted import WITHIN_S, listening
+from tests.sql.test_kept import Kept
+from tests.sql.test_kept_reads import whole
+
+LARGE = 200_000
+"""Characters of a value, of which a few fill a part."""
+LARGE_COUNT = 40
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Kept]]:
+    """A database of a log, by its URL, and what may write on."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('state') / 'state.db'}"
+    made = Kept(url)
+    made.follow(whole(write(Random(1), 60)))
+    made.follow([ConfigRecord(TOPIC, f"t{number}", "retention.ms", "1" * LARGE) for number in range(LARGE_COUNT)])
+    made.follow([])
+    made.write()
+    yield url, made
+    made.close()
+
+
+@asynccontextmanager
+async def serving(url: str | None, **taken_within_s: float) -> AsyncIterator[ObserverStub]:
+    server, store = Server(limits=ServerLimits(taken_within_s={WATCH_IMAGE: WITHIN_S, **taken_within_s})), SpanStore()
+    replica = Replica(LogReader(["127.0.0.1:1"], open_channel), SystemClock(), OFF)
+    service = ObserverService(replica, store, state_url=url)
+    server.add("kraft.service.Observer", add_ObserverServicer_to_server, service)
+    async with asyncio.timeout(WITHIN_S), listening(server) as address, open_channel(address) as channel:
+        yield ObserverStub(channel)
+    await service.close()
+    await store.close()
+
+
+def end_of(kept: Kept) -> int:
+    assert kept.at is not None
+    return kept.at.next_offset
+
+
+async def listed(stub: ObserverStub, limit: int, **of: Any) -> list[LoggedChange]:
+    """All changes, page by page."""
+    found, request = list[LoggedChange](), ListChangesRequest(limit=limit, **of)
+    while True:
+        page = await stub.ListChanges(request)
+        assert len(page.changes) <= limit
+        assert len(page.changes) < 2 or page.ByteSize() < 2 * PART_BYTES
+        found += page.changes
+        if not page.next_page_token:
+            return found
+        request = ListChangesRequest(limit=limit, subject=request.subject, page_token=page.next_page_token)
+
+
+async def watched(call: Any, until: int) -> list[WatchImageResponse]:
+    """The parts up to an offset."""
+    found = list[WatchImageResponse]()
+    while not found or found[-1].next_offset < until:
+        found.append(await call.read())
+    return found
+
+
+def changes_in(parts: list[WatchImageResponse]) -> list[LoggedChange]:
+    return [each for part in parts for each in part.changes]
+
+
+async def failure(call: Any) -> ApiError:
+    """How a call fails."""
+    try:
+        if isinstance(call, grpc.aio.UnaryStreamCall):
+            while await call.read() is not grpc.aio.EOF:
+                pass
+        else:
+            await call
+    except grpc.aio.AioRpcError as status:
+        error = error_from_call(status)
+        assert error is not None, status
+        return error
+    raise AssertionError("it did not fail")
+
+
+async def test_by_an_observers_process_the_commands_print_what_they_print_of_the_log(tmp_path: Path) -> None:
+    """History and differences of a real quorum node's log, its secrets and traces in it."""
+    url = f"sqlite:///{tmp_path}/state.db"
+    traced = with_trace(FeatureLevelRecord("group.version", 1), TRACEPARENT)
+    batches = [*batches_of(60, seed=1), [record for record, _ in with_secrets(1)], [traced]]
+    batches.append([record for record, _ in with_secrets(2)])
+    (port,) = free_ports(1)
+    address, engine = f"127.0.0.1:{port}", reading(url)
+    async with AsyncExitStack() as until:
+        driver, log = await until.enter_async_context(node(tmp_path))
+        await until.enter_async_context(observing(log, port, address, **{"observer.state.database.url": url}))
+        end = await append(driver, batches)
+        await reached(engine, end)
+        ran = {}
+        for source in (("--observer", address), ("--offline", str(tmp_path))):
+            ran[source[0]] = [await by_command(*each, *source) for each in commands(end)]
+        followed = await by_command("history", "--follow", "--to", "3", "--observer", address)
+        beyond = await by_command("history", "--from", str(end + 1), "--observer", address)
+
+    assert ran["--offline"] == ran["--observer"]
+    assert {(0, "")} == {(each.code, each.err) for each in ran["--observer"]}
+    text = "".join(each.out for each in ran["--observer"])
+    assert TRACEPARENT.split(b"-")[1].decode() in text
+    assert "another secret, which is not shown" in text
+    assert [] == [form for form in FORMS if form in text]
+    assert (2, "quorate: --to is not for --follow, which goes on until it is ended\n") == (followed.code, followed.err)
+    assert (1, f"from {end + 1}: the database has the log from 0 up to {end}" in beyond.err) == (beyond.code, True)
+
+
+def commands(end: int) -> list[tuple[str, ...]]:
+    return [
+        ("history",),
+        ("history", "--json"),
+        ("history", "topic/orders", "--from", str(end // 3), "--to", str(end // 2)),
+        ("history", "user/alice", "--json"),
+        ("image", "diff", f"{end // 3}..", "--json"),
+        ("image", "diff", f"{end - 3}..{end}"),
+    ]
+
+
+async def by_command(*arguments: str) -> Ran:
+    return await asyncio.to_thread(run, *arguments)
+
+
+async def test_pages_of_any_size_have_all_changes_and_a_difference_comes_in_parts(kept: tuple[str, Kept]) -> None:
+    url, made = kept
+    end = end_of(made)
+    async with serving(url) as stub:
+        small, large = await listed(stub, 7), await listed(stub, 1_000)
+        one = await listed(stub, 1, subject="topic/t3")
+        parts = [part async for part in stub.DiffImages(DiffImagesRequest(subject="configs"))]
+
+    assert small == large
+    assert sorted(each.offset for each in large) == [each.offset for each in large]
+    assert [end - LARGE_COUNT + 3] == [each.offset for each in one]
+    assert {(0, end)} == {(part.from_offset, part.to_offset) for part in parts}
+    assert len(parts) > LARGE_COUNT * LARGE // (2 * PART_BYTES)
+    assert LARGE_COUNT <= sum(len(part.rows) for part in parts)
+
+
+async def test_a_watch_tells_what_was_and_what_comes_and_goes_on_from_an_offset(kept: tuple[str, Kept]) -> None:
+    url, made = kept
+    async with serving(url) as stub:
+        begun = end_of(made)
+        call, of_one, what_comes = (
+            stub.WatchImage(WatchImageRequest(**each))
+            for each in ({"from_offset": 0}, {"from_offset": 0, "subject": "topic/t3"}, {})
+        )
+        was = await watched(call, begun)
+        (nothing,) = await watched(what_comes, begun)
+        made.follow([ConfigRecord(TOPIC, "t3", "retention.ms", None)])
+        made.write()
+        more, its, comes = [await watched(each, begun + 1) for each in (call, of_one, what_comes)]
+        again = await watched(stub.WatchImage(WatchImageRequest(from_offset=begun)), begun + 1)
+        everything = await listed(stub, 1_000)
+
+    assert everything == changes_in([*was, *more])
+    assert ([], begun) == (list(nothing.changes), nothing.next_offset)
+    assert everything[-1:] == changes_in(comes) == changes_in(again)
+    assert 2 == len(changes_in(its))
+
+
+async def test_a_watch_that_is_not_read_costs_one_part_and_is_let_go_with_the_reason(
+    kept: tuple[str, Kept], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "WATCHES_MAX", 1)
+    async with serving(kept[0], **{WATCH_IMAGE: 0.2}) as stub:
+        slow = stub.WatchImage(WatchImageRequest(from_offset=0))
+        await slow.read()
+        refused, other = set[ErrorCode](), None
+        while other is None:  # until the slow one has made room
+            call = stub.WatchImage(WatchImageRequest(from_offset=0, subject="topic/t3"))
+            try:
+                other = await call.read()
+            except grpc.aio.AioRpcError as status:
+                error = error_from_call(status)
+                assert error is not None
+                refused.add(error.code)
+        let_go = await failure(slow)
+
+    assert {ErrorCode.THROTTLING_QUOTA_EXCEEDED} == refused
+    assert (ErrorCode.REQUEST_TIMED_OUT, True) == (let_go.code, "was not taken within 0.2 s" in let_go.message)
+
+
+@pytest.mark.parametrize(
+    ("method", "request_", "code", "words"),
+    [
+        ("ListChanges", ListChangesRequest(subject="x"), ErrorCode.INVALID_REQUEST, "subject 'x': a history is of"),
+        ("ListChanges", ListChangesRequest(limit=1_001), ErrorCode.INVALID_REQUEST, "at most 1,000 changes"),
+        ("ListChanges", ListChangesRequest(page_token="1.2"), ErrorCode.INVALID_REQUEST, "page_token '1.2': it must"),
+        ("ListChanges", ListChangesRequest(to=LogPlace(offset=-1)), ErrorCode.OFFSET_OUT_OF_RANGE, "to -1: the datab"),
+        ("DiffImages", DiffImagesRequest(to=LogPlace(offset=999)), ErrorCode.OFFSET_OUT_OF_RANGE, "to 999: the datab"),
+        ("WatchImage", WatchImageRequest(subject="x"), ErrorCode.INVALID_REQUEST, "subject 'x': a history is of"),
+        (
+            "WatchImage",
+            WatchImageRequest(from_offset=999),
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            "has not come there within 0 s",
+        ),
+    ],
+)
+async def test_what_cannot_be_told_is_refused(
+    kept: tuple[str, Kept], monkeypatch: pytest.MonkeyPatch, method: str, request_: Any, code: ErrorCode, words: str
+) -> None:
+    monkeypatch.setattr(changes, "WAIT_S", 0.0)
+    async with serving(kept[0]) as stub:
+        error = await failure(getattr(stub, method)(request_))
+
+    assert (code, True) == (error.code, words in error.message), error
+
+
+async def test_without_a_database_that_can_be_read_it_says_so(tmp_path: Path) -> None:
+    for url, code in (
+        (None, ErrorCode.INVALID_REQUEST),
+        (f"sqlite:///{tmp_path}/none.db", ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ):
+        async with serving(url) as stub:
+            assert code is (await failure(stub.ListChanges(ListChangesRequest()))).code
+            assert code is (await failure(stub.WatchImage(WatchImageRequest()))).code
+    assert not (tmp_path / "none.db").exists()
