@@ -12,6 +12,10 @@ DECODING: Final = "tests/runtime/test_before_decoding.py"
 
 CALLERS: Final = "tests/network/test_many_callers.py"
 
+CHANGES: Final = "tests/services/observer/test_changes.py"
+
+PAST: Final = "tests/sql/test_kept_reads.py"
+
 CALLER_BUGS: Final = (
     Planted(
         number="C1",
@@ -176,5 +180,37 @@ CALLER_BUGS: Final = (
         right=", backlog=LISTEN_BACKLOG)",
         wrong=")",
         test=f"{CALLERS}::test_connections_of_a_burst_are_kept_until_the_loop_accepts_them",
+    ),
+    Planted(
+        number="C21",
+        what="who reads nothing of a watch keeps it for ever",
+        file="libs/quorate/runtime/door.py",
+        right="        async with asyncio.timeout(within_s):\n",
+        wrong="        async with asyncio.timeout(None):\n",
+        test=f"{CHANGES}::test_a_watch_that_is_not_read_costs_one_part_and_is_let_go_with_the_reason",
+    ),
+    Planted(
+        number="C22",
+        what="a watch goes on for who has lost the right",
+        file="services/observer/changes.py",
+        right="                    recheck()\n",
+        wrong="",
+        test=f"{CHANGES}::test_a_watch_ends_for_who_has_lost_the_right",
+    ),
+    Planted(
+        number="C23",
+        what="a page that begins within one record's changes tells the next ones twice",
+        file="libs/quorate/sql/kept_reads.py",
+        right="            skip += self.begun.skip\n",
+        wrong="            pass\n",
+        test=f"{PAST}::test_a_page_may_end_between_changes_of_one_record_and_rows_beyond_the_most_are_refused",
+    ),
+    Planted(
+        number="C24",
+        what="a difference has the rows that were others meanwhile, and are what they were",
+        file="libs/quorate/sql/kept_reads.py",
+        right="if _has_secret(name, row)}",
+        wrong="}",
+        test=f"{PAST}::test_what_is_again_as_it_was_is_no_difference",
     ),
 )

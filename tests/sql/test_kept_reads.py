@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraft import Message, Uuid
+from quorate.metadata.configs import TOPIC
 from quorate.nouns import Offset
-from quorate.records import TopicRecord, with_trace
+from quorate.records import ConfigRecord, TopicRecord, with_trace
 from quorate.sql import kept_reads
 from quorate.sql.difference import Change, Difference, differences
 from quorate.sql.following import Changed, Following
@@ -150,6 +151,16 @@ def test_the_trace_of_the_request_is_that_of_its_batch() -> None:
     trace_id = "0af7651916cd43dd8448eb211c80319c"
     assert [(0, trace_id), (1, trace_id)] == [(each.offset, each.trace_id) for each in traced]
     assert [None] == none
+
+
+def test_what_is_again_as_it_was_is_no_difference() -> None:
+    """Of a secret nobody knows: it was written anew."""
+    public = [ConfigRecord(TOPIC, "t", "retention.ms", value) for value in "121"]
+    hidden = [ConfigRecord(TOPIC, "t", "plugin.of.somebody", value) for value in "121"]
+    with kept_past([public[0], hidden[0], *public[1:], *hidden[1:]]) as past:
+        (found,) = past.diff(ALL, 2, 6)
+
+    assert ("plugin.of.somebody", {}, {}) == (found.key["name"], found.before, found.after)
 
 
 def test_a_subject_that_is_none_is_refused() -> None:

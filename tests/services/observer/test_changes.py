@@ -23,10 +23,12 @@ from kraft.service.observer_pb2 import (
 )
 from kraft.service.observer_pb2_grpc import ObserverStub, add_ObserverServicer_to_server
 from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.acls import AclOperation
 from quorate.metadata.configs import TOPIC
-from quorate.records import ConfigRecord, FeatureLevelRecord, with_trace
+from quorate.records import ConfigRecord, FeatureLevelRecord, RemoveAccessControlEntryRecord, with_trace
 from quorate.runtime.client import open_channel
 from quorate.runtime.clock import SystemClock
+from quorate.runtime.entry_guard import EntryGuard
 from quorate.runtime.log_reader import LogReader
 from quorate.runtime.replica import Replica
 from quorate.runtime.server import Server, ServerLimits
@@ -38,7 +40,9 @@ from services.observer.servicer import WATCH_IMAGE, ObserverService
 from services.observer.spans import SpanStore
 from tests.cli.directories import TRACEPARENT, Ran, run
 from tests.cli.test_no_secret import FORMS, with_secrets
+from tests.controller.clusters import uuid
 from tests.metadata.histories import write
+from tests.runtime.test_entry_guard import Door, entry
 from tests.runtime.test_log_reader import node
 from tests.services.observer.test_state_keeper import append, batches_of, reached, reading
 from tests.services.observer.test_stop import observing
@@ -65,10 +69,13 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Kept]]
 
 
 @asynccontextmanager
-async def serving(url: str | None, **taken_within_s: float) -> AsyncIterator[ObserverStub]:
-    server, store = Server(limits=ServerLimits(taken_within_s={WATCH_IMAGE: WITHIN_S, **taken_within_s})), SpanStore()
+async def serving(
+    url: str | None, *, taken_within_s: float = WITHIN_S, guard: EntryGuard | None = None
+) -> AsyncIterator[ObserverStub]:
+    limits, store = ServerLimits(taken_within_s={WATCH_IMAGE: taken_within_s}), SpanStore()
+    server = Server(limits=limits, guard=guard)
     replica = Replica(LogReader(["127.0.0.1:1"], open_channel), SystemClock(), OFF)
-    service = ObserverService(replica, store, state_url=url)
+    service = ObserverService(replica, store, guard, state_url=url)
     server.add("kraft.service.Observer", add_ObserverServicer_to_server, service)
     async with asyncio.timeout(WITHIN_S), listening(server) as address, open_channel(address) as channel:
         yield ObserverStub(channel)
@@ -207,7 +214,7 @@ async def test_a_watch_that_is_not_read_costs_one_part_and_is_let_go_with_the_re
     kept: tuple[str, Kept], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(changes, "WATCHES_MAX", 1)
-    async with serving(kept[0], **{WATCH_IMAGE: 0.2}) as stub:
+    async with serving(kept[0], taken_within_s=0.2) as stub:
         slow = stub.WatchImage(WatchImageRequest(from_offset=0))
         await slow.read()
         refused, other = set[ErrorCode](), None
@@ -223,6 +230,21 @@ async def test_a_watch_that_is_not_read_costs_one_part_and_is_let_go_with_the_re
 
     assert {ErrorCode.THROTTLING_QUOTA_EXCEEDED} == refused
     assert (ErrorCode.REQUEST_TIMED_OUT, True) == (let_go.code, "was not taken within 0.2 s" in let_go.message)
+
+
+async def test_a_watch_ends_for_who_has_lost_the_right(kept: tuple[str, Kept]) -> None:
+    url, made = kept
+    door = Door(entry(1, "broker", AclOperation.CLUSTER_ACTION))
+    async with serving(url, guard=door.of_broker) as stub:
+        call = stub.WatchImage(WatchImageRequest())
+        begun = await call.read()
+        door.replica.state.apply(RemoveAccessControlEntryRecord(uuid(1)), 1)
+        made.follow([ConfigRecord(TOPIC, "t4", "retention.ms", None)])
+        made.write()
+        lost, refused = await failure(call), await failure(stub.ListChanges(ListChangesRequest()))
+
+    assert (0, end_of(made) - 1) == (len(begun.changes), begun.next_offset)
+    assert {ErrorCode.CLUSTER_AUTHORIZATION_FAILED} == {lost.code, refused.code}
 
 
 @pytest.mark.parametrize(
