@@ -1,16 +1,21 @@
-"""What one bad caller sends to a listener for Kafka's wire: each kind until it is told to end, from its own process."""
+"""What one bad caller does, by kind, and those that send to a listener for Kafka's wire.
+
+A kind counts how each of its attempts has ended, so that one which does nothing is seen. `bad_neighbours_grpc`,
+`bad_neighbours_http2` and `bad_neighbours_logins` have the kinds for other doors.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import ssl
 import struct
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from kraft import Message
 from kraft.api.alter_client_quotas import AlterClientQuotasRequest
@@ -23,7 +28,7 @@ from kraft.api.describe_configs import DescribeConfigsRequest
 from kraft.api.sasl_handshake import SaslHandshakeRequest
 from quorate.protocol.apis import api_of
 from quorate.protocol.messages import encode_request
-from tests.fuzz.attacks import Door, giant, idle, rapid_reset, slow_handshake, storm
+from tests.fuzz.attacks import SLOW_S, Door, giant, rapid_reset, storm
 
 NAME_MAX: Final = 32_000
 EMPTY_ENTRIES: Final = 1_400_000
@@ -31,16 +36,65 @@ NAMES: Final = 20_000
 PIPELINED: Final = 8_000
 """ApiVersions in one write: some 256 KiB."""
 CONNECTIONS: Final = 30
+PAUSE_S: Final = 0.01
 GONE: Final = (OSError, ssl.SSLError, EOFError, TimeoutError)
+HELLO: Final = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+"""The beginning of a ClientHello of TLS that has 512 bytes."""
+
+Ends = Counter[str]
+"""How often attempts have ended how, by a word for it; a kind adds to it while it goes on."""
+BAD: Final = "mallory"
+"""A certificate without any right."""
+USER: Final = "user"
+"""A certificate with rights on its own topics."""
+BROKER_ID: Final = 100
+"""What `tests.runtime.test_decoded_cost.filled` gives as node id, so that its requests speak for the broker."""
+BROKER: Final = f"broker-{BROKER_ID}"
+"""The certificate of a broker, by gRPC and with CLUSTER_ACTION."""
+DONE, OPEN, CUT = "done", "open", "cut off"
+"""What there was to do was done; a connection is open and stays so; the server has ended one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doors:
+    """The ports of a side by name of a door, and the directory of everybody's certificates."""
+
+    host: str
+    ports: Mapping[str, int]
+    directory: Path
+    truststore: Path
+
+    def door(self, kind: Kind) -> Door:
+        """That of a kind, with the certificate that it shows."""
+        return Door(
+            host=self.host,
+            port=self.ports[kind.at],
+            keystore=self.directory / f"{kind.who}.pem",
+            truststore=self.truststore,
+            path=kind.path,
+            speaks_kafka=kind.at in ("gateway", "logins"),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One kind of bad caller: what it does once, how many of it do so at the same time, and what it makes before."""
+    """One kind of bad caller.
 
-    once: Callable[[Door], Awaitable[None]]
+    `once` is one attempt, which may go on until it is cancelled; `at_once` of it are made at the same time. `ends` has
+    every way in which an attempt may end, and only if all of them were seen, the kind has done what it is for.
+    """
+
+    once: Callable[[Door, Ends], Awaitable[None]]
     at_once: int = 1
     prepare: Callable[[], object] = bool
+    """Makes what it sends, so that it begins at once."""
+    at: str = "gateway"
+    """The door it comes to."""
+    who: str = BAD
+    """The certificate it shows."""
+    path: str = ""
+    """The method it calls, if it writes HTTP/2 itself."""
+    ends: frozenset[str] = frozenset({DONE})
 
 
 def frame(request: Message, *, version: int | None = None) -> bytes:
@@ -141,16 +195,54 @@ async def pipeline(door: Door, *, reads: bool) -> None:
         writer.transport.abort()
 
 
+async def silent(door: Door, ends: Ends) -> None:
+    """A connection that says nothing, until the server ends it."""
+    reader, writer = await asyncio.open_connection(door.host, door.port)
+    try:
+        ends[OPEN] += 1
+        await reader.read()
+    finally:
+        writer.transport.abort()
+
+
+async def slow_handshake(door: Door, ends: Ends) -> None:
+    """The beginning of a ClientHello, and then a byte of it at a time, until the server ends the connection."""
+    reader, writer = await asyncio.open_connection(door.host, door.port)
+    try:
+        writer.write(HELLO)
+        ends[OPEN] += 1
+        for _ in range(500):
+            writer.write(b"\x00")
+            await writer.drain()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SLOW_S):
+                    if not await reader.read(1):
+                        return
+    finally:
+        writer.transport.abort()
+
+
 def _asking(make: Callable[[], bytes]) -> Kind:
     made = cache(make)
 
-    async def once(door: Door) -> None:
+    async def once(door: Door, ends: Ends) -> None:
         await ask(door, made())
+        ends[DONE] += 1
 
     return Kind(once=once, prepare=made)
 
 
-KINDS: Final[Mapping[str, Kind]] = {
+def doing(once: Callable[[Door], Awaitable[None]], **more: Any) -> Kind:
+    """The kind of an attack that ends by itself."""
+
+    async def done(door: Door, ends: Ends) -> None:
+        await once(door)
+        ends[DONE] += 1
+
+    return Kind(once=done, **more)
+
+
+WIRE: Final[Mapping[str, Kind]] = {
     "a mechanism of 32,000 characters": _asking(
         lambda: frame(SaslHandshakeRequest(mechanism="token-" * (NAME_MAX // 6)))
     ),
@@ -162,41 +254,29 @@ KINDS: Final[Mapping[str, Kind]] = {
     "20,000 configs to alter": _asking(_many_alterations),
     "20,000 ACLs to create": _asking(_many_acls),
     "60,000 unknown tagged fields": _asking(_unknown_tags),
-    "8,000 pipelined requests": Kind(once=partial(pipeline, reads=True), at_once=CONNECTIONS),
-    "answers that are not read": Kind(once=partial(pipeline, reads=False), at_once=CONNECTIONS),
-    "connection storm": Kind(once=storm, at_once=50),
-    "slow handshakes": Kind(once=slow_handshake, at_once=500),
-    "connections that say nothing": Kind(once=idle, at_once=500),
-    "announced giants": Kind(once=giant, at_once=50),
-    "requests, and then gone": Kind(once=rapid_reset, at_once=50),
+    "8,000 pipelined requests": doing(partial(pipeline, reads=True), at_once=CONNECTIONS),
+    "answers that are not read": doing(partial(pipeline, reads=False), at_once=CONNECTIONS),
+    "connection storm": doing(storm, at_once=50),
+    "slow handshakes": Kind(once=slow_handshake, at_once=500, ends=frozenset({OPEN})),
+    "connections that say nothing": Kind(once=silent, at_once=500, ends=frozenset({OPEN})),
+    "announced giants": doing(giant, at_once=50),
+    "requests, and then gone": doing(rapid_reset, at_once=50),
 }
 """Each is a caller with a certificate and without any right."""
 
 
-async def _go_on(door: Door, kind: Kind, seconds: float) -> int:
-    done = 0
+async def go_on(doors: Doors, kind: Kind, ends: Ends) -> None:
+    """Attempts of one kind, again and again, until it is cancelled."""
+    door = doors.door(kind)
 
     async def again() -> None:
-        nonlocal done
         while True:
-            with contextlib.suppress(*GONE):
-                await kind.once(door)
-                done += 1
-            await asyncio.sleep(0.01)
+            try:
+                await kind.once(door, ends)
+            except GONE:
+                ends[CUT] += 1
+            await asyncio.sleep(PAUSE_S)
 
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:
-            for _ in range(kind.at_once):
-                tasks.create_task(again())
-    return done
-
-
-def go_on(door: Door, name: str, seconds: float) -> int:
-    """One kind, again and again for so long, in this process; how often it was done to its end."""
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # it says of each connection that it is gone
-    return asyncio.run(_go_on(door, KINDS[name], seconds))
-
-
-def prepare(name: str) -> None:
-    """Makes in this process what one kind sends, so that `go_on` begins at once."""
-    KINDS[name].prepare()
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(kind.at_once):
+            tasks.create_task(again())

@@ -1,8 +1,8 @@
-"""How long twenty good callers wait beside one bad caller, at our gateway and at a Kafka controller: `make neighbours`.
+"""How long twenty good callers wait beside bad ones, at our services and at a Kafka controller: `make neighbours`.
 
-All speak Kafka's wire by TLS with certificates, to the node that leads, with an authorizer. The bad caller has a
-certificate and no right (`bad_neighbours`), and a process of its own. The good ones write, read, ask for the quorum and
-connect anew. A wait includes the connection where there is none.
+All speak by TLS with certificates, to the node that leads, with an authorizer. Bad callers (`bad_kinds`) have processes
+of their own. Beside those at Kafka's wire the good ones speak Kafka's wire, here and at Kafka's controllers; beside the
+others they speak gRPC, and log in. A wait includes the connection where there is none.
 """
 
 from __future__ import annotations
@@ -10,30 +10,27 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-import secrets
 import shutil
 import tempfile
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from quorate.authorizer import STANDARD_AUTHORIZER
-from quorate.errors import ApiError
-from quorate.network.client import Connection, Timeouts, connect
-from quorate.nouns import METADATA_TOPIC, NodeId
-from tests.bench.bad_neighbours import KINDS, go_on, prepare
+from quorate.network.client import Connection, connect
+from tests.bench.bad_kinds import KINDS, TEN_BY_GRPC, TEN_BY_WIRE, go_on_for, prepare
+from tests.bench.bad_neighbours import BAD, WIRE, Doors, Ends
+from tests.bench.good_neighbours import PATIENCE, Good, Waits, by_grpc, by_wire, going_on
 from tests.bench.measure import Table, memory
+from tests.bench.neighbours_plane import GOOD, like_the_charts
 from tests.bench.quorum_nodes import QUIET
 from tests.e2e.calls import eventually
-from tests.e2e.secured import RULES, WITH_TLS, secured_plane
-from tests.fuzz.attacks import Door
+from tests.e2e.secured import RULES
 from tests.interop.mixed_plan import PATIENT, SERVER, Peers
 from tests.interop.mixed_quorum import kafkas_alone
 from tests.network.certificates import Authority, authority
@@ -41,195 +38,212 @@ from tests.run_loop import run_loop
 
 SECONDS: Final = float(os.environ.get("NEIGHBOURS_SECONDS", "5"))
 ONLY: Final = os.environ.get("NEIGHBOURS_ONLY", "")
-"""Kinds whose name has this."""
-REST_S: Final = 10.0
-"""After each bad caller: how long memory may take to come back before it is read."""
-PAUSE_S: Final = 0.05
-PATIENCE: Final = Timeouts(connect_ms=60_000, request_ms=60_000)
-GOOD, BAD = "admin", "mallory"
-OF_EACH: Final = 5
-"""Good callers of each of the four kinds."""
+"""Kinds whose name has one of these, which stand between bars."""
+BACK_S: Final = 60.0
+"""How long memory may take to come back."""
+BACK_MIB: Final = 20
+"""What a process may keep, beside what it had before."""
+VOTERS: Final = 3
 MIB: Final = 1 << 20
 TO_CLEAR_THE_PEAK: Final = "5"
 """What Linux takes at /proc/PID/clear_refs to begin the peak of a process's memory anew."""
 CHILD: Final = multiprocessing.get_context("spawn")
+WAIT_MS_MAX: Final = 500
+TEN_WAIT_MS_MAX: Final = 2_000
+"""The targets, of issue S: the longest wait beside one bad caller, and beside ten at once."""
+
+
+def peaks(pids: Mapping[str, int]) -> dict[str, int]:
+    """The most that each process has had since `clear_peaks`, in MiB."""
+    return {name: memory(pid)["peak"] // MIB for name, pid in pids.items()}
+
+
+def sizes(pids: Mapping[str, int]) -> dict[str, int]:
+    """What each process has, in MiB."""
+    return {name: memory(pid)["resident"] // MIB for name, pid in pids.items()}
+
+
+def clear_peaks(pids: Mapping[str, int]) -> None:
+    """Begins the peaks anew."""
+    for pid in pids.values():
+        Path(f"/proc/{pid}/clear_refs").write_text(TO_CLEAR_THE_PEAK)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """A node that leads: where it speaks Kafka's wire, who issues certificates, and the processes that serve it."""
+    """A node that leads: its doors, its processes by name with their memory limits in MiB, and its good callers.
+
+    `good` makes them for bad callers at Kafka's wire (True), and for the others (False).
+    """
 
     name: str
-    host: str
-    port: int
-    issuer: Authority
-    pids: Sequence[int]
+    doors: Doors
+    pids: Mapping[str, int]
+    limits: Mapping[str, int]
+    good: Callable[[bool], list[Good]]
 
-    async def connect(self) -> Connection:
-        """A connection of a good caller."""
-        tls = self.issuer.client(self.issuer.directory / f"{GOOD}.pem")
-        return await connect(self.host, self.port, tls=tls, timeouts=PATIENCE)
 
-    @property
-    def door(self) -> Door:
-        """Where the bad caller comes in."""
-        return Door(
-            host=self.host,
-            port=self.port,
-            keystore=self.issuer.directory / f"{BAD}.pem",
-            truststore=self.issuer.certificate,
-            path="",
-            speaks_kafka=True,
-        )
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """The bad callers of a row: their name, and the kinds, which are at work at once."""
+
+    name: str
+    kinds: tuple[str, ...] = ()
+    by_wire: bool = True
 
     @property
-    def peak_mib(self) -> int:
-        """The most that one of its processes has had since `clear`."""
-        return max(memory(pid)["peak"] for pid in self.pids) // MIB
+    def wait_ms_max(self) -> int:
+        """The target for the longest wait."""
+        return TEN_WAIT_MS_MAX if len(self.kinds) > 1 else WAIT_MS_MAX
+
+
+ROWS: Final = (
+    Row(name="nobody"),
+    Row(name="nobody, by gRPC", by_wire=False),
+    *(Row(name=name, kinds=(name,), by_wire=name in WIRE) for name in KINDS),
+    Row(name="ten at once, by Kafka's wire", kinds=TEN_BY_WIRE),
+    Row(name="ten at once, by gRPC and logins", kinds=TEN_BY_GRPC, by_wire=False),
+    Row(name="nobody, after all", by_wire=False),
+)
+
+
+@dataclass(kw_only=True)
+class Found:
+    """What was found of one row at one side; memory in MiB by process."""
+
+    waits: Waits
+    ends: dict[str, Ends]
+    before: Mapping[str, int]
+    peak: Mapping[str, int]
+    limits: Mapping[str, int]
+    after: Mapping[str, int] = field(default_factory=dict)
+    back_s: float | None = None
 
     @property
-    def now_mib(self) -> int:
-        """What the largest of its processes has."""
-        return max(memory(pid)["resident"] for pid in self.pids) // MIB
+    def worst_ms(self) -> float:
+        return max(self.waits.waits, default=float("nan")) * 1_000
 
-    def clear(self) -> None:
-        """Begins the peaks anew."""
-        for pid in self.pids:
-            Path(f"/proc/{pid}/clear_refs").write_text(TO_CLEAR_THE_PEAK)
+    @property
+    def kept(self) -> dict[str, int]:
+        """What each process has more than before, if that is too much."""
+        more = {name: now - self.before[name] for name, now in self.after.items()}
+        return {name: mib for name, mib in more.items() if mib > BACK_MIB}
 
-
-@dataclass(slots=True)
-class Waits:
-    """What the good callers have met: their waits in s, and how often one had no answer, or a refusal."""
-
-    waits: list[float] = field(default_factory=list)
-    failures: int = 0
-
-
-Once = Callable[[Connection], Awaitable[None]]
-
-
-async def _write(client: Connection) -> None:
-    topic = CreateTopicsRequest.CreatableTopic(f"good-{secrets.token_hex(8)}", 1, 1)
-    answer = await client.ask_for(CreateTopicsResponse, CreateTopicsRequest((topic,), 60_000))
-    if answer.topics[0].error_code:
-        raise ApiError(answer.topics[0].error_code, answer.topics[0].error_message or "")
-
-
-async def _read(client: Connection) -> None:
-    answer = await client.ask_for(DescribeClusterResponse, DescribeClusterRequest(endpoint_type=2))
-    if answer.error_code:
-        raise ApiError(answer.error_code, answer.error_message or "")
-
-
-async def _quorum(client: Connection) -> None:
-    part = DescribeQuorumRequest.TopicData
-    request = DescribeQuorumRequest(topics=(part(METADATA_TOPIC, (part.PartitionData(0),)),))
-    answer = await client.ask_for(DescribeQuorumResponse, request)
-    if answer.error_code:
-        raise ApiError(answer.error_code, "DescribeQuorum")
-
-
-async def _nothing(client: Connection) -> None:
-    """What there is to wait for was the connection."""
-
-
-async def _caller(side: Side, once: Once, met: Waits, *, keeps: bool) -> None:
-    client: Connection | None = None
-    try:
-        while True:
-            began = time.monotonic()
-            try:
-                client = client or await side.connect()
-                await once(client)
-                met.waits.append(time.monotonic() - began)
-            except (ApiError, OSError):
-                met.failures += 1
-                keeps_it = False
-            else:
-                keeps_it = keeps
-            if not keeps_it and client is not None:
-                client.abort()
-                client = None
-            await asyncio.sleep(PAUSE_S)
-    finally:
-        if client is not None:
-            client.abort()
-
-
-@asynccontextmanager
-async def good_callers(side: Side) -> AsyncIterator[Waits]:
-    """Twenty of them go on while the block runs; one that still waits at its end counts with its wait so far."""
-    met = Waits()
-    callers = [(_write, True), (_read, True), (_quorum, True), (_nothing, False)]
-    async with asyncio.TaskGroup() as tasks:
-        running = [
-            tasks.create_task(_caller(side, once, met, keeps=keeps)) for once, keeps in callers for _ in range(OF_EACH)
+    def cells(self) -> list[str]:
+        """Longest wait, failures, the peak that is nearest to its limit, and when memory was back."""
+        name = max(self.peak, key=lambda each: self.peak[each] / self.limits.get(each, 1 << 20))
+        limit = f" of {self.limits[name]} ({name})" if self.limits else ""
+        kept = ", ".join(f"{name} +{mib}" for name, mib in self.kept.items())
+        back = f"no: {kept} MiB" if self.back_s is None else f"{self.back_s:.0f} s"
+        return [
+            f"{self.worst_ms:,.0f} ms",
+            str(self.waits.failures.total()),
+            f"{self.peak[name]} MiB{limit}",
+            *([back] if self.limits else []),
         ]
-        yield met
-        for each in running:
-            each.cancel()
+
+    def data(self) -> dict[str, object]:
+        """For machines."""
+        return {
+            "worst_ms": self.worst_ms,
+            "answers": len(self.waits.waits),
+            "failures": dict(self.waits.failures),
+            "ends": {name: dict(ends) for name, ends in self.ends.items()},
+            "before_mib": self.before,
+            "peak_mib": self.peak,
+            "after_mib": self.after,
+            "back_s": self.back_s,
+        }
 
 
-async def beside(side: Side, name: str | None, others: ProcessPoolExecutor) -> tuple[Waits, int, int]:
-    """What the good callers met beside one kind of bad caller (or none), the peak in MiB, and the memory after it."""
-    if name is not None:
-        await asyncio.get_running_loop().run_in_executor(others, prepare, name)
-    side.clear()
-    async with good_callers(side) as met:
+async def beside(side: Side, row: Row, others: Sequence[ProcessPoolExecutor]) -> Found:
+    """What the good callers met beside the bad ones of a row, what became of these, and memory."""
+    shares = [row.kinds[place :: len(others)] for place in range(len(others))]
+    loop = asyncio.get_running_loop()
+    for other, share in zip(others, shares, strict=True):
+        await loop.run_in_executor(other, prepare, share)
+    before = sizes(side.pids)
+    clear_peaks(side.pids)
+    callers = side.good(row.by_wire)
+    async with going_on(callers) as met:
         await asyncio.sleep(1)
         met.waits.clear()
-        if name is None:
-            await asyncio.sleep(SECONDS)
+        ends: dict[str, Ends] = {}
+        if row.kinds:
+            working = [
+                loop.run_in_executor(other, go_on_for, side.doors, share, SECONDS)
+                for other, share in zip(others, shares, strict=True)
+                if share
+            ]
+            for each in await asyncio.gather(*working):
+                ends |= each
         else:
-            await asyncio.get_running_loop().run_in_executor(others, go_on, side.door, name, SECONDS)
-        enough = len(met.waits) + 4 * OF_EACH
+            await asyncio.sleep(SECONDS)
+        seen = Counter(met.ended)
 
         async def answered() -> bool:
-            return len(met.waits) >= enough  # so whoever waited because of it has been answered
+            return all(met.ended[place] > seen[place] for place in range(len(callers)))
 
-        await eventually(answered)
-    peak = side.peak_mib
-    await asyncio.sleep(REST_S)
-    return met, peak, side.now_mib
+        await eventually(answered)  # so whoever waited because of it has been answered
+    found = Found(waits=met, ends=ends, before=before, peak=peaks(side.pids), limits=side.limits)
+    await _come_back(side, found)
+    return found
+
+
+async def _come_back(side: Side, found: Found) -> None:
+    """Waits until the memory of each process is back; not for a JVM, which keeps its heap."""
+    began = asyncio.get_running_loop().time()
+    while True:
+        found.after = sizes(side.pids)
+        waited = asyncio.get_running_loop().time() - began
+        if not found.kept:
+            found.back_s = waited
+        if not found.kept or not side.limits or waited > BACK_S:
+            return
+        await asyncio.sleep(0.5)
 
 
 async def measured(sides: Sequence[Side]) -> list[Table]:
-    """A row for each kind: at each side longest wait, failures, peak, memory after."""
+    """A row for each kind, and for ten at once."""
     rows: list[list[str]] = []
     data: list[dict[str, object]] = []
-    with ProcessPoolExecutor(1, CHILD) as others:
-        for name in (None, *(each for each in KINDS if ONLY in each)):
-            cells, found = [name or "nobody"], dict[str, object](kind=name)
+    with ProcessPoolExecutor(1, CHILD) as one, ProcessPoolExecutor(1, CHILD) as other:
+        for row in ROWS:
+            if not any(each in row.name for each in ONLY.split("|")):
+                continue
+            cells, found = [row.name], dict[str, object](kind=row.name)
             for side in sides:
-                met, peak, after = await beside(side, name, others)
-                worst = max(met.waits, default=float("nan"))
-                cells += [f"{worst * 1000:,.0f} ms", str(met.failures), f"{peak} MiB", f"{after} MiB"]
-                found[side.name] = {"worst_s": worst, "failures": met.failures, "peak_mib": peak, "after_mib": after}
+                if row.by_wire or side.limits:
+                    met = await beside(side, row, (one, other) if len(row.kinds) > 1 else (one,))
+                    cells += met.cells()
+                    found[side.name] = met.data()
+                    missed = met.worst_ms > row.wait_ms_max and bool(side.limits)
+                    cells[0] += " **missed**" if missed else ""
+                    print(met.data()["ends"], met.waits.failures, flush=True)
+                else:
+                    cells += ["–"] * 3
             print(" | ".join(cells), flush=True)
             rows.append(cells)
             data.append(found)
-    columns = ["a bad caller"]
+    columns = ["bad callers"]
     for side in sides:
-        columns += [f"{side.name}: longest wait of the good", "failures", "peak", f"after {REST_S:.0f} s"]
-    return [Table(title="twenty good callers beside one bad", columns=tuple(columns), rows=rows, data=data)]
+        columns += [f"{side.name}: longest wait of the good", "failures", "peak", *(["back"] if side.limits else [])]
+    return [Table(title="twenty good callers beside bad ones", columns=tuple(columns), rows=rows, data=data)]
 
 
 @asynccontextmanager
-async def our_side(directory: Path) -> AsyncIterator[Side]:
-    """Three nodes with gateways by TLS and an authorizer."""
-    await asyncio.to_thread(directory.mkdir)
-    async with secured_plane(directory, everywhere=WITH_TLS) as plane:
-        for name in (GOOD, BAD):
-            plane.issuer.issue(name, f"/O=test/CN={name}")
-        leader: NodeId = await plane.cluster.leader()
-        running, plan = plane.cluster.running, plane.cluster.plan
-        own = (plane.cluster.quorum(leader), plane.cluster.controller(leader), plan.gateways[leader - 1])
-        host, port = plane.at(leader)
+async def our_side(directory: Path, *, voters: int = VOTERS) -> AsyncIterator[Side]:
+    """A plane like the chart's."""
+    async with like_the_charts(directory, voters=voters) as plane:
+        tls = plane.issuer.client(plane.issuer.directory / f"{GOOD}.pem")
+        wire = partial(connect, plane.doors.host, plane.doors.ports["gateway"], tls=tls, timeouts=PATIENCE)
         yield Side(
-            name="Quorate", host="localhost", port=port, issuer=plane.issuer, pids=[running.pid(each) for each in own]
+            name="Quorate",
+            doors=plane.doors,
+            pids=plane.pids,
+            limits=plane.limits_mib,
+            good=lambda is_by_wire: by_wire(wire) if is_by_wire else by_grpc(plane),
         )
-        assert host == "127.0.0.1", host
 
 
 @asynccontextmanager
@@ -249,7 +263,18 @@ async def kafkas_side(directory: Path) -> AsyncIterator[Side]:
         leader = (await kafkas.described_by_one_of(kafkas.first_voters)).leader_id
         await kafkas.unfence(at=leader)
         port = int(kafkas.kafka_address(leader).rpartition(":")[2])
-        yield Side(name="Kafka", host="localhost", port=port, issuer=issuer, pids=[kafkas.kafkas[leader].pid])
+        yield Side(
+            name="Kafka",
+            doors=Doors(host="localhost", ports={"gateway": port}, directory=directory, truststore=issuer.certificate),
+            pids={"controller": kafkas.kafkas[leader].pid},
+            limits={},
+            good=lambda is_by_wire: by_wire(partial(_to_kafka, issuer, port)),
+        )
+
+
+async def _to_kafka(issuer: Authority, port: int) -> Connection:
+    tls = issuer.client(issuer.directory / f"{GOOD}.pem")
+    return await connect("localhost", port, tls=tls, timeouts=PATIENCE)
 
 
 async def _both(directory: Path) -> list[Table]:
@@ -258,7 +283,7 @@ async def _both(directory: Path) -> list[Table]:
 
 
 def run() -> list[Table]:
-    """Needs a JDK 17 and Maven; about ten minutes. NEIGHBOURS_SECONDS of each kind, NEIGHBOURS_ONLY of some."""
+    """Needs a JDK 17 and Maven; a quarter of an hour. NEIGHBOURS_SECONDS of each kind, NEIGHBOURS_ONLY of some."""
     os.environ.update(QUIET)
     directory = Path(tempfile.mkdtemp(prefix="quorate-neighbours-"))
     try:
