@@ -213,4 +213,12 @@ CALLER_BUGS: Final = (
         wrong="}",
         test=f"{PAST}::test_what_is_again_as_it_was_is_no_difference",
     ),
+    Planted(
+        number="C25",
+        what="what was freed between what is in use stays with the process",
+        file="libs/quorate/runtime/memory.py",
+        right="        self._trim(0)\n",
+        wrong="",
+        test="tests/runtime/test_memory.py::test_what_was_freed_between_what_is_in_use_goes_back_to_the_system_once",
+    ),
 )

@@ -1,4 +1,4 @@
-"""A service's process has few of glibc's arenas, however many threads allocate at once."""
+"""A service's process has few of glibc's arenas, however many threads allocate at once, and gives back what is free."""
 
 from __future__ import annotations
 
@@ -38,12 +38,42 @@ libc.malloc_info(0, ctypes.c_void_p.in_dll(libc, "stdout"))
 libc.fflush(None)
 """
 
+FREED: Final = """
+import ctypes, resource
+
+from quorate.runtime.memory import FreeMemory
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+free = FreeMemory()
+made = [libc.malloc(100_000) for _ in range(1_000)]
+for each in made:
+    ctypes.memset(ctypes.c_void_p(each), 1, 100_000)
+for each in made[:-1]:  # the last one stays, and with it what was freed before it
+    libc.free(ctypes.c_void_p(each))
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+
+before = resident()
+print(free.is_kept, free.look(), (before - resident()) >> 20, free.look())
+"""
+FREED_MIB: Final = 90
+
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library than glibc has no arenas")
 def test_threads_share_two_arenas() -> None:
     """By glibc's own account of its heaps, malloc_info(3); without the setting each thread has one of its own."""
     assert _arenas("tuned") <= ARENAS
     assert _arenas("as it is") > ARENAS
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library gives back by itself")
+def test_what_was_freed_between_what_is_in_use_goes_back_to_the_system_once() -> None:
+    told = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, check=True).stdout.split()
+
+    assert ["True", "True", "False"] == [told[0], told[1], told[3]]
+    assert int(told[2]) >= FREED_MIB
 
 
 def _arenas(how: str) -> int:

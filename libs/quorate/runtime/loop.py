@@ -24,7 +24,7 @@ from quorate.metadata.faults import UnsupportedLevel
 from quorate.runtime.config import ConfigError, HelpAsked
 from quorate.runtime.daemon_threads import DaemonThreads
 from quorate.runtime.logs import logger
-from quorate.runtime.memory import tune_memory
+from quorate.runtime.memory import give_back, tune_memory
 from quorate.runtime.stop_settings import GRACEFUL_MS, STOP_TIMEOUT
 
 __all__ = ["CannotListen", "ExitCode", "ServiceLife", "run"]
@@ -152,7 +152,7 @@ async def _live(main: Callable[[ServiceLife], Awaitable[None]], stop_timeout_s: 
     life = ServiceLife()
     loop = asyncio.get_running_loop()
     loop.set_default_executor(DaemonThreads())  # that of asyncio.to_thread
-    work = asyncio.ensure_future(main(life))
+    work, giving_back = asyncio.ensure_future(main(life)), asyncio.ensure_future(give_back())
 
     def stop(name: str) -> None:
         if life.is_stopping:
@@ -164,6 +164,7 @@ async def _live(main: Callable[[ServiceLife], Awaitable[None]], stop_timeout_s: 
     try:
         await _until_done(work, life, stop_timeout_s)
     finally:
+        giving_back.cancel()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
         # gRPC threads that still run at interpreter exit would end the process by a signal instead of its exit code.
