@@ -180,16 +180,20 @@ async def ask(door: Door, sent: bytes) -> None:
         writer.transport.abort()
 
 
-async def pipeline(door: Door, *, reads: bool) -> None:
+async def pipeline(door: Door, ends: Ends, *, reads: bool) -> None:
     """Sends very many small requests at once; reads what comes, or nothing of it."""
     reader, writer = await _connected(door)
     try:
         writer.write(frame(ApiVersionsRequest("bad", "1"), version=3) * PIPELINED)
         async with asyncio.timeout(10):
             if reads:
+                (size,) = struct.unpack(">I", await reader.readexactly(4))
+                await reader.readexactly(size)
+                ends[DONE] += 1  # and there are more
                 await writer.drain()
                 await reader.readexactly(1 << 20)
             else:
+                ends[OPEN] += 1
                 await asyncio.sleep(10)
     finally:
         writer.transport.abort()
@@ -222,14 +226,14 @@ async def slow_handshake(door: Door, ends: Ends) -> None:
         writer.transport.abort()
 
 
-def _asking(make: Callable[[], bytes]) -> Kind:
+def _asking(make: Callable[[], bytes], end: str = DONE) -> Kind:
     made = cache(make)
 
     async def once(door: Door, ends: Ends) -> None:
         await ask(door, made())
         ends[DONE] += 1
 
-    return Kind(once=once, prepare=made)
+    return Kind(once=once, prepare=made, ends=frozenset({end}))
 
 
 def doing(once: Callable[[Door], Awaitable[None]], **more: Any) -> Kind:
@@ -247,15 +251,15 @@ WIRE: Final[Mapping[str, Kind]] = {
         lambda: frame(SaslHandshakeRequest(mechanism="token-" * (NAME_MAX // 6)))
     ),
     "topics with names of 32,000 characters": _asking(_long_topic),
-    "1.4 million empty quotas": _asking(_empty_quotas),
+    "1.4 million empty quotas": _asking(_empty_quotas, CUT),  # as a gateway takes 100,000 items
     "20,000 topics to create": _asking(_many_topics),
     "20,000 topics to delete": _asking(_many_deletions),
     "20,000 configs to describe": _asking(_many_configs),
     "20,000 configs to alter": _asking(_many_alterations),
     "20,000 ACLs to create": _asking(_many_acls),
     "60,000 unknown tagged fields": _asking(_unknown_tags),
-    "8,000 pipelined requests": doing(partial(pipeline, reads=True), at_once=CONNECTIONS),
-    "answers that are not read": doing(partial(pipeline, reads=False), at_once=CONNECTIONS),
+    "8,000 pipelined requests": Kind(once=partial(pipeline, reads=True), at_once=CONNECTIONS),
+    "answers that are not read": Kind(once=partial(pipeline, reads=False), at_once=CONNECTIONS, ends=frozenset({OPEN})),
     "connection storm": doing(storm, at_once=50),
     "slow handshakes": Kind(once=slow_handshake, at_once=500, ends=frozenset({OPEN})),
     "connections that say nothing": Kind(once=silent, at_once=500, ends=frozenset({OPEN})),

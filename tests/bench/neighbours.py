@@ -27,9 +27,9 @@ from tests.bench.bad_kinds import KINDS, TEN_BY_GRPC, TEN_BY_WIRE, go_on_for, pr
 from tests.bench.bad_neighbours import BAD, WIRE, Doors, Ends
 from tests.bench.good_neighbours import PATIENCE, Good, Waits, by_grpc, by_wire, going_on
 from tests.bench.measure import Table, memory
-from tests.bench.neighbours_plane import GOOD, like_the_charts
+from tests.bench.neighbours_plane import GOOD, USERS, like_the_charts
 from tests.bench.quorum_nodes import QUIET
-from tests.e2e.calls import eventually
+from tests.e2e.calls import WITHIN_S, eventually
 from tests.e2e.secured import RULES
 from tests.interop.mixed_plan import PATIENT, SERVER, Peers
 from tests.interop.mixed_quorum import kafkas_alone
@@ -184,7 +184,10 @@ async def beside(side: Side, row: Row, others: Sequence[ProcessPoolExecutor]) ->
         async def answered() -> bool:
             return all(met.ended[place] > seen[place] for place in range(len(callers)))
 
-        await eventually(answered)  # so whoever waited because of it has been answered
+        try:
+            await eventually(answered)  # so whoever waited because of it has been answered
+        except AssertionError:
+            met.failures[f"no answer within {WITHIN_S:g} s"] += 1
     found = Found(waits=met, ends=ends, before=before, peak=peaks(side.pids), limits=side.limits)
     await _come_back(side, found)
     return found
@@ -232,9 +235,9 @@ async def measured(sides: Sequence[Side]) -> list[Table]:
 
 
 @asynccontextmanager
-async def our_side(directory: Path, *, voters: int = VOTERS) -> AsyncIterator[Side]:
+async def our_side(directory: Path, *, voters: int = VOTERS, users: int = USERS) -> AsyncIterator[Side]:
     """A plane like the chart's."""
-    async with like_the_charts(directory, voters=voters) as plane:
+    async with like_the_charts(directory, voters=voters, users=users) as plane:
         tls = plane.issuer.client(plane.issuer.directory / f"{GOOD}.pem")
         wire = partial(connect, plane.doors.host, plane.doors.ports["gateway"], tls=tls, timeouts=PATIENCE)
         yield Side(
