@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -22,9 +23,10 @@ from kraft.metadata.topic_record import TopicRecord
 from kraft.protocol.request_header import RequestHeader
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.wire import walk
-from quorate.wire.codec import decode, encode, stepped_decoder
+from quorate.wire.codec import decode, encode, encode_in_steps, stepped_decoder
+from quorate.wire.items import Steps
 from quorate.wire.primitives import uvarint
-from quorate.wire.protobuf import to_protobuf, to_struct
+from quorate.wire.protobuf import to_protobuf, to_protobuf_in_steps, to_struct, to_struct_in_steps
 from quorate.wire.schema import layout_of
 from tests.strategies import any_message_class, message_in_version
 
@@ -41,10 +43,14 @@ def test_reads_what_it_writes(drawn: tuple[Message, int]) -> None:
     assert message == decode(type(message), data, version)
     assert data == walk.write(layout_of(type(message)), version, message)
     assert (message, len(data)) == walk.read(layout_of(type(message)), version, data, 0)
-    steps = stepped_decoder(type(message), version, items_max=1_000)(data, 0)
+    assert (message, len(data)) == in_one_step(stepped_decoder(type(message), version, items_max=1_000)(data, 0))
+    assert data == in_one_step(encode_in_steps(message, version))
+
+
+def in_one_step(steps: Steps[Any]) -> Any:
     with pytest.raises(StopIteration) as end:
         next(steps)
-    assert (message, len(data)) == end.value.value
+    return end.value.value
 
 
 @settings(max_examples=2000, deadline=None)
@@ -88,6 +94,8 @@ def test_protobuf_carries_every_value(drawn: tuple[Message, int]) -> None:
     known = decode(type(message), encode(_without_unknown(message), version), version)
 
     assert known == to_struct(to_protobuf(known))
+    assert to_protobuf(known) == in_one_step(to_protobuf_in_steps(known))
+    assert known == in_one_step(to_struct_in_steps(to_protobuf(known)))
 
 
 @pytest.mark.parametrize(

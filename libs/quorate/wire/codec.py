@@ -14,7 +14,8 @@ from typing import TypeVar
 from kraft import Message
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.wire import compile, walk
-from quorate.wire.codec_source import Items, Short, TooManyItems
+from quorate.wire.codec_source import Short
+from quorate.wire.items import Items, Steps, TooManyItems
 from quorate.wire.schema import Layout, layout_of
 
 M = TypeVar("M", bound=Message)
@@ -42,6 +43,22 @@ def decode(message: type[M], data: bytes, version: int) -> M:
     if end != len(data):
         raise Corrupt(f"{message.__qualname__}: {len(data) - end} bytes are left over", position=end)
     return found
+
+
+def encode_in_steps(message: Message, version: int) -> Steps[bytes]:
+    """Encodes a message of many items in steps of `ITEMS_PER_STEP`.
+
+    Raises what `encode` raises for the version, and ValueError, without a field, for a value that it cannot carry.
+    """
+    layout = _layout(type(message), version)
+    out: list[bytes] = []
+    try:
+        yield from compile.stepped_encoder(layout, version)(message, out.append, Items())
+    except _MISFITS:
+        # `walk` would find the field, and hold up the others for as long as it takes.
+        what = f"a value that version {version} cannot carry, in too many items to say where"
+        raise ValueError(f"{layout.name}: {what}") from None
+    return b"".join(out)
 
 
 @cache

@@ -32,35 +32,12 @@ SHARED_ARRAY_BYTES_MAX: Final = 80
 """Up to how many bytes an array is cached: twenty replicas, or the directories of five. What a caller without login
 sends is kept for the life of the process, so long arrays are not."""
 
-ITEMS_PER_STEP: Final = 1_024
-"""After how many items the decoder of a large message lets others have the loop: some 2 ms."""
-
 TOO_LONG: Final = [f"if n > {STRING_MAX + 1}:", "    raise Short"]
 """The lines that refuse a compact string whose length plus one is n."""
 
 
 class Short(Exception):
     """Raised if the bytes end before the value does, or if a length is impossible."""
-
-
-class TooManyItems(Exception):
-    """Raised if a large message has more items than it may."""
-
-
-class Items:
-    """The items of a large message: how many it may have yet, and how many are decoded."""
-
-    __slots__ = ("decoded", "left")
-
-    def __init__(self, items_max: int) -> None:
-        self.left = items_max
-        self.decoded = 0
-
-    def expect(self, count: int) -> None:
-        """Notes that a list announces `count` items. Raises TooManyItems."""
-        self.left -= count
-        if self.left < 0:
-            raise TooManyItems
 
 
 def old_length(kind: FieldType, *, array: bool) -> struct.Struct:

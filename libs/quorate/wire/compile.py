@@ -18,7 +18,7 @@ from typing import Any
 
 from quorate.wire.codec_source import CodecSource
 from quorate.wire.decoder_source import Decode, DecoderSource, SteppedDecode, SteppedDecoderSource
-from quorate.wire.encoder_source import Encode, EncoderSource
+from quorate.wire.encoder_source import Encode, EncoderSource, SteppedEncode, SteppedEncoderSource
 from quorate.wire.schema import Layout
 
 
@@ -43,6 +43,14 @@ def encoder(layout: Layout, version: int) -> Encode:
     """Returns the function that encodes one message or struct of this layout."""
     source = EncoderSource(layout, version, encoder)
     built: Encode = _built("encode", source, source.lines())
+    return built
+
+
+@cache
+def stepped_encoder(layout: Layout, version: int) -> SteppedEncode:
+    """Returns the encoder of large messages of this layout, a generator."""
+    source = SteppedEncoderSource(layout, version, stepped_encoder, encoder)
+    built: SteppedEncode = _built("encode", source, source.lines())
     return built
 
 

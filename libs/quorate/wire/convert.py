@@ -17,7 +17,19 @@ from quorate.nouns import parse_uuid, uuid_text
 from quorate.wire.schema import STRING_MAX, Field, FieldType, Layout, struct_class
 from quorate.wire.shared import Shared
 
-__all__ = ["RANGES", "reader", "writer"]
+__all__ = [
+    "RANGES",
+    "Make",
+    "built",
+    "copied",
+    "named",
+    "read_field",
+    "read_one",
+    "reader",
+    "reader_names",
+    "write_field",
+    "writer",
+]
 
 RANGES: Final = {
     FieldType.INT8: (-(1 << 7), (1 << 7) - 1),
@@ -36,30 +48,31 @@ Make = Callable[..., ProtobufMessage]
 @cache
 def writer(layout: Layout) -> Callable[[Message, Make], ProtobufMessage]:
     """Returns the function that converts a struct of this layout to protobuf."""
-    names: dict[str, Any] = {"uuid_text": uuid_text, "Shared": Shared, "copied": _copied}
+    names: dict[str, Any] = {"uuid_text": uuid_text, "Shared": Shared, "copied": copied}
     lines = ["def write(m, new):", f"    made = new({_write_members(layout, 'm', names)})"]
     for field in layout.fields:
         if field.box:
             lines += _write_box(field, names)
         elif field.array and field.struct:
             lines += [f"    add = made.{field.name}.add", *_write_each(field, names, indent=4)]
-    write: Callable[[Message, Make], ProtobufMessage] = _built(names, "write", [*lines, "    return made"])
+    write: Callable[[Message, Make], ProtobufMessage] = built(names, "write", [*lines, "    return made"])
     return write
 
 
 def _write_members(layout: Layout, value: str, names: dict[str, Any]) -> str:
     """Returns the keyword arguments for the fields that need no loop of their own."""
     return ", ".join(
-        f"{field.name}={_write_one(field, f'{value}.{field.name}', names)}"
+        f"{field.name}={write_field(field, f'{value}.{field.name}', names)}"
         for field in layout.fields
         if not (field.box or (field.array and field.struct))
     )
 
 
-def _write_one(field: Field, value: str, names: dict[str, Any]) -> str:
+def write_field(field: Field, value: str, names: dict[str, Any]) -> str:
+    """Returns the expression for a field that needs no loop of its own."""
     if field.struct is None:
         return _to_text(field, value)
-    write, new = _named(names, writer(field.struct)), _named(names, field.struct.protobuf)
+    write, new = named(names, writer(field.struct)), named(names, field.struct.protobuf)
     return f"None if {value} is None else {write}({value}, {new})"
 
 
@@ -67,7 +80,7 @@ def _write_each(field: Field, names: dict[str, Any], *, indent: int) -> list[str
     """Returns a loop that adds each struct of an array by `add`: in one call if it has no arrays of structs itself."""
     assert field.struct is not None
     if any(each.box or (each.array and each.struct) for each in field.struct.fields):
-        body = f"{_named(names, writer(field.struct))}(item, add)"
+        body = f"{named(names, writer(field.struct))}(item, add)"
     else:
         body = f"add({_write_members(field.struct, 'item', names)})"
     return [f"{' ' * indent}for item in m.{field.name}: {body}"]
@@ -90,7 +103,8 @@ def _write_box(field: Field, names: dict[str, Any]) -> list[str]:
     ]
 
 
-def _copied(box: ProtobufMessage) -> ProtobufMessage:
+def copied(box: ProtobufMessage) -> ProtobufMessage:
+    """Returns a message that does not change with `box`."""
     kept = type(box)()
     kept.CopyFrom(box)
     return kept
@@ -107,32 +121,39 @@ def _to_text(field: Field, value: str) -> str:
 @cache
 def reader(layout: Layout) -> Callable[[ProtobufMessage], Any]:
     """Returns the function that converts a protobuf message to a struct. It raises ValueError for an unfit value."""
-    names: dict[str, Any] = {"parse_uuid": parse_uuid, "within": _within, "fitting": _fitting}
-    make = _named(names, struct_class(layout))
-    values = ", ".join(_read(field, names) for field in layout.fields)
-    read: Callable[[ProtobufMessage], Any] = _built(names, "read", ["def read(m):", f"    return {make}({values})"])
+    names = reader_names()
+    make = named(names, struct_class(layout))
+    values = ", ".join(read_field(field, names) for field in layout.fields)
+    read: Callable[[ProtobufMessage], Any] = built(names, "read", ["def read(m):", f"    return {make}({values})"])
     return read
 
 
-def _read(field: Field, names: dict[str, Any]) -> str:
+def reader_names() -> dict[str, Any]:
+    """Returns the names that every generated reader uses."""
+    return {"parse_uuid": parse_uuid, "within": _within, "fitting": _fitting}
+
+
+def read_field(field: Field, names: dict[str, Any]) -> str:
+    """Returns the expression for a field of the message `m`."""
     value, is_there = f"m.{field.name}", f'm.HasField("{field.name}")'
     if field.array:
-        one = _read_one(field, "item", names)
+        one = read_one(field, "item", names)
         items = f"{value}.items" if field.box else value
         read = f"tuple({items})" if one == "item" else f"tuple([{one} for item in {items}])"
         return f"{read} if {is_there} else None" if field.box else read
-    one = _read_one(field, value, names)
+    one = read_one(field, value, names)
     if field.nullable_since is not None:
         return f"{one} if {is_there} else None"
     if field.kind in (FieldType.STRUCT, FieldType.UUID):
         absent = struct_class(field.struct)() if field.struct else field.default
-        return f"{one} if {is_there} else {_named(names, absent)}"
+        return f"{one} if {is_there} else {named(names, absent)}"
     return one
 
 
-def _read_one(field: Field, value: str, names: dict[str, Any]) -> str:
+def read_one(field: Field, value: str, names: dict[str, Any]) -> str:
+    """Returns the expression for a value that is there, or an item of a list."""
     if field.struct:
-        return f"{_named(names, reader(field.struct))}({value})"
+        return f"{named(names, reader(field.struct))}({value})"
     if field.kind is FieldType.UUID:
         return f"parse_uuid({value})"
     if field.kind in RANGES:
@@ -155,13 +176,14 @@ def _fitting(text: str) -> str:
     raise ValueError(f"{len(text)} characters")
 
 
-def _named(names: dict[str, Any], value: Any) -> str:
+def named(names: dict[str, Any], value: Any) -> str:
     """Adds `value` to the names of the generated code, and returns its name there."""
     found = f"_{len(names)}"
     names[found] = value
     return found
 
 
-def _built(names: dict[str, Any], name: str, lines: list[str]) -> Any:
+def built(names: dict[str, Any], name: str, lines: list[str]) -> Any:
+    """Returns the generated function `name`."""
     exec(compile("\n".join(lines), f"<{name}>", "exec"), names)
     return names[name]

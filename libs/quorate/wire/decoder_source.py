@@ -8,14 +8,13 @@ from typing import Any
 
 from quorate.wire.codec_source import (
     FIXED,
-    ITEMS_PER_STEP,
     SHARED_ARRAY_BYTES_MAX,
     SHARED_ARRAYS_MAX,
     TOO_LONG,
     CodecSource,
-    Items,
     old_length,
 )
+from quorate.wire.items import Items, item_done
 from quorate.wire.schema import Field, FieldType, Layout, default_of, struct_class
 
 Decode = Callable[[bytes, int, int], tuple[Any, int]]
@@ -214,5 +213,4 @@ class SteppedDecoderSource(DecoderSource):
         return [f"{indent}t.expect({count})"]
 
     def _item_done(self, indent: str) -> list[str]:
-        lines = ["t.decoded += 1", f"if not t.decoded % {ITEMS_PER_STEP}:", "    yield"]
-        return [f"{indent}{line}" for line in lines]
+        return item_done(indent)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from quorate.wire.codec_source import FIXED, SHARED_ARRAY_BYTES_MAX, SHARED_ARRAYS_MAX, CodecSource, Short, old_length
+from quorate.wire.items import Items, has_lists, item_done
 from quorate.wire.primitives import uvarint
 from quorate.wire.schema import STRING_MAX, Field, FieldType, Layout, default_of
 
 Encode = Callable[[Any, Callable[[bytes], None]], None]
 """The type of an encoder: (message, function that takes the encoded bytes) → None."""
+SteppedEncode = Callable[[Any, Callable[[bytes], None], Items], Generator[None, None, None]]
+"""The type of an encoder that works in steps."""
 
 
 class _SharedBytes(dict[tuple[Any, ...], bytes]):
@@ -40,19 +43,31 @@ _BYTES = {
 class EncoderSource(CodecSource):
     """The source of `encode(m, w)`; `nested` returns the encoder of a struct within."""
 
-    def __init__(self, layout: Layout, version: int, nested: Callable[[Layout, int], Encode]) -> None:
+    def __init__(self, layout: Layout, version: int, nested: Callable[[Layout, int], Any]) -> None:
         super().__init__(layout, version)
         self._nested = nested
 
     def lines(self) -> list[str]:
         """Returns the lines of the function."""
-        lines = ["def encode(m, w):"]
+        lines = self._head()
         for field in self.layout.fields:
             if not field.in_version(self.version) and not field.ignorable:
                 lines += [f"    if {self._differs(field, f'm.{field.name}')}:", "        raise Short"]
         for fixed, fields in self.runs(self.plain):
             lines += self._fixed(fields) if fixed else self._write(fields[0], f"m.{fields[0].name}", "w")
         return lines + self._tags()
+
+    def _head(self) -> list[str]:
+        return ["def encode(m, w):"]
+
+    def _call(self, field: Field, value: str, w: str) -> str:
+        """Returns the call of the encoder of a struct within."""
+        assert field.struct is not None
+        return f"{self.name(self._nested(field.struct, self.version), 'write')}({value}, {w})"
+
+    def _item_done(self, indent: str) -> list[str]:
+        """Returns the lines after each item of a list."""
+        return []
 
     def _differs(self, field: Field, value: str) -> str:
         if field.default is None:
@@ -89,10 +104,8 @@ class EncoderSource(CodecSource):
         if field.array:
             return self._array(field, w)
         if field.kind is FieldType.STRUCT:
-            assert field.struct is not None
-            write = self.name(self._nested(field.struct, self.version), "write")
             head = [f'    {w}(b"\\1")'] if field.nullable_in(self.version) else []
-            return [*head, f"    {write}(v, {w})"]
+            return [*head, f"    {self._call(field, 'v', w)}"]
         lines = [f"    {line}" for line in _encoded("v")] if field.kind is FieldType.STRING else []
         return [*lines, f"    {w}({self._length(field, 'v', array=False)})", f"    {w}(v)"]
 
@@ -102,12 +115,10 @@ class EncoderSource(CodecSource):
             return [f"    {w}({table}[v])"]
         lines = [f"    {w}({self._length(field, 'v', array=True)})", "    for item in v:"]
         if field.kind is FieldType.STRUCT:
-            assert field.struct is not None
-            write = self.name(self._nested(field.struct, self.version), "write")
-            return [*lines, f"        {write}(item, {w})"]
+            return [*lines, f"        {self._call(field, 'item', w)}", *self._item_done("        ")]
         size = self._length(field, "item", array=False)
         text = [f"        {line}" for line in _encoded("item")]
-        return [*lines, *text, f"        {w}({size})", f"        {w}(item)"]
+        return [*lines, *text, f"        {w}({size})", f"        {w}(item)", *self._item_done("        ")]
 
     def _tags(self) -> list[str]:
         if not self.flexible:
@@ -132,6 +143,35 @@ class EncoderSource(CodecSource):
 
     def _no_tags(self) -> list[str]:
         return ["    else:", '        w(b"\\0")']
+
+
+class SteppedEncoderSource(EncoderSource):
+    """The source of a generator `encode(m, w, t)`: it yields after so many items, which it counts in `t`.
+
+    `leaf` returns the encoder of a struct without lists, of which none takes a step.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        version: int,
+        nested: Callable[[Layout, int], SteppedEncode],
+        leaf: Callable[[Layout, int], Encode],
+    ) -> None:
+        super().__init__(layout, version, nested)
+        self._leaf = leaf
+
+    def _head(self) -> list[str]:
+        return ["def encode(m, w, t):", "    if False:", "        yield"]
+
+    def _call(self, field: Field, value: str, w: str) -> str:
+        assert field.struct is not None
+        if has_lists(field.struct):
+            return f"yield from {self.name(self._nested(field.struct, self.version), 'write')}({value}, {w}, t)"
+        return f"{self.name(self._leaf(field.struct, self.version), 'write')}({value}, {w})"
+
+    def _item_done(self, indent: str) -> list[str]:
+        return item_done(indent)
 
 
 def _encoded(name: str) -> list[str]:

@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from kraft import Message
+from quorate.wire.items import Items, Steps, each_in_steps, has_lists
 from quorate.wire.schema import Layout, default_of, layout_of
 
-__all__ = ["fitted"]
+__all__ = ["fitted", "fitted_in_steps"]
 
 M = TypeVar("M", bound=Message)
 
@@ -27,6 +28,36 @@ def fitted(message: M, version: int) -> M:
     fit = _fitter(layout_of(type(message)), version)
     found: M = message if fit is None else fit(message)
     return found
+
+
+def fitted_in_steps(message: M, version: int) -> Steps[M]:
+    """Fits a message of many items in steps of `ITEMS_PER_STEP`."""
+    found: M = yield from _fit_in_steps(layout_of(type(message)), message, version, Items())
+    return found
+
+
+def _fit_in_steps(layout: Layout, message: Any, version: int, done: Items) -> Steps[Any]:
+    if message is None or _fitter(layout, version) is None:
+        return message
+    changes = {field.name: default_of(field) for field in layout.fields if not field.in_version(version)}
+    for field in layout.fields:
+        value = getattr(message, field.name)
+        if field.name in changes or field.struct is None or value is None:
+            continue
+        fit = _fitter(field.struct, version)
+        if fit is None:
+            continue
+        if not field.array:
+            changes[field.name] = yield from _fit_in_steps(field.struct, value, version, done)
+        elif not has_lists(field.struct):
+            changes[field.name] = yield from each_in_steps(fit, value, done)
+        else:
+            items = []
+            for item in value:
+                items.append((yield from _fit_in_steps(field.struct, item, version, done)))
+                yield from done.one()
+            changes[field.name] = tuple(items)
+    return msgspec.structs.replace(message, **changes)
 
 
 @cache

@@ -15,6 +15,8 @@ from kraft import Message
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import parse_uuid, uuid_text
 from quorate.wire.convert import RANGES, reader, writer
+from quorate.wire.convert_in_steps import stepped_reader, stepped_writer
+from quorate.wire.items import Items, Steps
 from quorate.wire.json_names import json_name
 from quorate.wire.schema import STRING_MAX, Field, FieldType, Layout, layout, layout_of
 
@@ -30,8 +32,19 @@ def to_struct(message: ProtobufMessage) -> Any:
     try:
         return reader(shape)(message)
     except ValueError as misfit:
-        _find_misfit(shape, message, "")
+        for _ in _find_misfit(shape, message, "", Items()):
+            pass
         raise AssertionError(f"no field of {message!r} is said to be wrong") from misfit
+
+
+def to_struct_in_steps(message: ProtobufMessage) -> Steps[Any]:
+    """Converts a message of many items in steps of `ITEMS_PER_STEP`. Raises what `to_struct` raises."""
+    shape = layout(type(message))  # type: ignore[arg-type]  # as above
+    try:
+        return (yield from stepped_reader(shape)(message, Items()))
+    except ValueError:
+        yield from _find_misfit(shape, message, "", Items())
+        raise AssertionError(f"no field of a {shape.name} is said to be wrong") from None
 
 
 def to_protobuf(message: Message) -> ProtobufMessage:
@@ -40,25 +53,32 @@ def to_protobuf(message: Message) -> ProtobufMessage:
     return writer(shape)(message, shape.protobuf)
 
 
+def to_protobuf_in_steps(message: Message) -> Steps[ProtobufMessage]:
+    """Converts a message of many items in steps of `ITEMS_PER_STEP`."""
+    shape = layout_of(type(message))
+    return (yield from stepped_writer(shape)(message, shape.protobuf, Items()))
+
+
 def json_form(message: Message) -> dict[str, Any]:
     """Returns a message as Kafka's JSON converters print it: camelCase names, ids as text, bytes as base64."""
     return _json(layout_of(type(message)), message)
 
 
-def _find_misfit(shape: Layout, message: ProtobufMessage, path: str) -> None:
-    """Raises ApiError for the first field whose value is outside Kafka's type."""
+def _find_misfit(shape: Layout, message: ProtobufMessage, path: str, done: Items) -> Steps[None]:
+    """Raises ApiError for the first field whose value is outside Kafka's type. It looks in steps."""
     for field in shape.fields:
         value, where = getattr(message, field.name), f"{path}{field.name}"
         if field.array:
             for index, item in enumerate(value.items if field.box else value):
-                _check_one(field, item, f"{where}[{index}]")
+                yield from _check_one(field, item, f"{where}[{index}]", done)
+                yield from done.one()
         elif message.HasField(field.name):
-            _check_one(field, value, where)
+            yield from _check_one(field, value, where, done)
 
 
-def _check_one(field: Field, value: Any, path: str) -> None:
+def _check_one(field: Field, value: Any, path: str, done: Items) -> Steps[None]:
     if field.struct is not None:
-        _find_misfit(field.struct, value, f"{path}.")
+        yield from _find_misfit(field.struct, value, f"{path}.", done)
     elif field.kind is FieldType.UUID:
         try:
             parse_uuid(value)
