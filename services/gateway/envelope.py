@@ -13,13 +13,22 @@ from kraft.protocol.request_header import RequestHeader
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.nouns import Principal
 from quorate.protocol import ApiMessageType, ProtocolError
-from quorate.protocol.messages import decode_body, decode_request_header, encode_response
+from quorate.protocol.messages import (
+    decode_body,
+    decode_body_in_steps,
+    decode_request_header,
+    encode_response_in_steps,
+)
+from quorate.protocol.settings import ServerSettings
 from quorate.wire.codec import decode
+from quorate.wire.items import Steps
 from services.gateway.apis import FORWARDABLE
 
 __all__ = ["Enclosed", "enclosed", "sealed"]
 
 PRINCIPAL_VERSION_BYTES: Final = 2
+LIMITS: Final = ServerSettings()
+"""What is large, and how many items a request may have: the same as without an envelope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,19 +44,23 @@ class Enclosed:
     """Whether the principal has logged in at the broker with a delegation token."""
 
 
-def enclosed(envelope: EnvelopeRequest) -> Enclosed:
-    """Unpacks an envelope, in the order in which Kafka's EnvelopeUtils does.
+def enclosed(envelope: EnvelopeRequest) -> Steps[Enclosed]:
+    """Unpacks an envelope, in the order in which Kafka's EnvelopeUtils does; a large request in steps.
 
     Raises ApiError: PRINCIPAL_DESERIALIZATION_FAILURE, INVALID_REQUEST for the address and for an API that is not
     passed on, or UNSUPPORTED_VERSION for bytes that are no request: so a broker knows the envelope itself to be right.
     """
     forwarded = _principal(envelope.request_principal)
-    host = _host(envelope.client_host_address)
+    host, data = _host(envelope.client_host_address), envelope.request_data
     try:
-        api, header, position = decode_request_header(envelope.request_data)
+        api, header, position = decode_request_header(data)
         if api.key not in FORWARDABLE:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"request_data: {api.name} is not passed on in envelopes")
-        message = decode_body(api.request, envelope.request_data, position, header.request_api_version)
+        version, items_max = header.request_api_version, LIMITS.items_max
+        if len(data) > LIMITS.large_bytes:
+            message = yield from decode_body_in_steps(api.request, data, position, version, items_max=items_max)
+        else:
+            message = decode_body(api.request, data, position, version)
     except ProtocolError as problem:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"request_data: {problem}") from None
     return Enclosed(
@@ -60,10 +73,13 @@ def enclosed(envelope: EnvelopeRequest) -> Enclosed:
     )
 
 
-def sealed(request: Enclosed, response: Message) -> EnvelopeResponse:
-    """Packs the answer to an enclosed request. Raises what `wire.codec.encode` raises."""
-    version, number = request.header.request_api_version, request.header.correlation_id
-    return EnvelopeResponse(encode_response(request.api, response, version=version, correlation_id=number))
+def sealed(request: Enclosed, response: Message) -> Steps[EnvelopeResponse]:
+    """Packs the answer to an enclosed request, one of many items in steps. Raises what `wire.codec.encode` raises."""
+    header = request.header
+    encoded = yield from encode_response_in_steps(
+        request.api, response, version=header.request_api_version, correlation_id=header.correlation_id
+    )
+    return EnvelopeResponse(encoded)
 
 
 def _principal(data: bytes | None) -> DefaultPrincipalData:

@@ -34,8 +34,8 @@ from quorate.runtime.passing_on import (
 from quorate.runtime.setting_types import Endpoint
 from quorate.runtime.statuses import is_gone
 from quorate.runtime.telemetry import OFF, Attributes, SpanKind, Telemetry
+from quorate.runtime.turns import in_turns, protobuf_of, struct_of
 from quorate.tls.node_ids import NodeIds
-from quorate.wire.protobuf import to_protobuf, to_struct
 from services.gateway.apis import ENVELOPE, ROUTES, SERVED, Backend
 from services.gateway.endpoints import Endpoints
 from services.gateway.envelope import enclosed, sealed
@@ -109,7 +109,7 @@ class Gateway:
         message, header = request.message, request.header
         if isinstance(message, EnvelopeRequest):
             return await self._opened(message, request, client)
-        newest = as_newest(message, header.request_api_version)
+        newest = await in_turns(as_newest(message, header.request_api_version))
         try:
             caller = _metadata(client_id=header.client_id, principal=request.principal, hosts=(client.host,))
             _check_token_request(request.api, is_token=request.is_token)
@@ -117,9 +117,8 @@ class Gateway:
             self._check_node(request, newest, client)
             response = await self._asked(request.api, newest, header.request_api_version, caller, client.listener)
         except ApiError as refusal:
-            response = _refused(request.api, newest, refusal, header.request_api_version, request.principal)
-            await asyncio.sleep(0)  # an answer of 100,000 items takes a tenth of a second, and its encoding another
-        return answered_in(header.request_api_version, newest, response)
+            response = await _refused(request.api, newest, refusal, header.request_api_version, request.principal)
+        return await in_turns(answered_in(header.request_api_version, newest, response))
 
     async def _check_right(self, request: Request, caller: Metadata) -> None:
         """Raises ApiError if the principal may not ask what no controller answers, or Unanswerable."""
@@ -152,7 +151,7 @@ class Gateway:
         try:
             sender = _metadata(client_id=request.header.client_id, principal=forwarder, hosts=(client.host,))
             await self._check_right(request, sender)
-            inside = enclosed(envelope)
+            inside = await in_turns(enclosed(envelope))
             version = inside.header.request_api_version
             caller = _metadata(
                 client_id=inside.header.client_id,
@@ -160,7 +159,7 @@ class Gateway:
                 hosts=(inside.host, client.host),
                 forwarder=forwarder,
             )
-            newest = as_newest(inside.message, version)
+            newest = await in_turns(as_newest(inside.message, version))
             try:
                 _check_token_request(inside.api, is_token=inside.is_token)
                 response = await self._asked(inside.api, newest, version, caller, client.listener)
@@ -168,8 +167,9 @@ class Gateway:
             except ApiError as refusal:
                 if refusal.code is ErrorCode.NOT_CONTROLLER or HOP in refusal.metadata:
                     raise
-                response = _refused(inside.api, newest, refusal, version, inside.principal)
-            return sealed(inside, answered_in(version, newest, response))
+                response = await _refused(inside.api, newest, refusal, version, inside.principal)
+            response = await in_turns(answered_in(version, newest, response))
+            return await in_turns(sealed(inside, response))
         except ApiError as refusal:
             log.info("an envelope is refused", client=client.host, reason=str(refusal))
             ERRORS.add(1, {"kraft.api": "Envelope", "kraft.error": refusal.code.name})
@@ -185,7 +185,7 @@ class Gateway:
         try:
             answer = await call(
                 getattr(self._stubs[backend], api.name),
-                to_protobuf(message),
+                await protobuf_of(message),
                 deadline_ms=_deadline_ms(message),
                 telemetry=self._telemetry,
                 metadata=caller if backend is Backend.CONTROLLER else endpoints.metadata,
@@ -195,11 +195,11 @@ class Gateway:
             raise _gone_or(refusal, f"{api.name}: the {backend.name.lower()} service does not answer") from None
         if isinstance(message, UpdateFeaturesRequest):
             await self.features.refresh()
-        return endpoints.reachable(_read(answer))
+        return endpoints.reachable(await _read(answer))
 
     async def _ask_features(self) -> ApiVersionsResponse:
         answer = await call(self._stubs[Backend.CONTROLLER].ApiVersions, ApiVersionsRequest(), deadline_ms=ASK_MS)
-        found = _read(answer)
+        found = await _read(answer)
         assert isinstance(found, ApiVersionsResponse), found
         return found
 
@@ -222,29 +222,31 @@ def _gone_or(refusal: ApiError, what: str) -> Exception:
     return Unanswerable(f"{what}: {refusal}") if is_gone(refusal) else refusal
 
 
-def _read(answer: Any) -> Message:
+async def _read(answer: Any) -> Message:
     """Converts a service's protobuf answer to the struct of Kafka's message. Raises ApiError(UNKNOWN_SERVER_ERROR)."""
     try:
-        found = _struct(answer)
+        found = await _struct(answer)
     except ApiError as misfit:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the service's answer is not Kafka's: {misfit}") from None
     return found
 
 
-def _struct(answer: Any) -> Message:
+async def _struct(answer: Any) -> Message:
     """Raises ApiError. The answer changes if a message in it is longer than Kafka's form has a place for."""
     try:
-        found: Message = to_struct(answer)
+        found: Message = await struct_of(answer)
     except ApiError:
-        shorten_messages(answer)
-        found = to_struct(answer)
+        await in_turns(shorten_messages(answer))
+        found = await struct_of(answer)
     return found
 
 
-def _refused(api: ApiMessageType, message: Message, refusal: ApiError, version: int, principal: Principal) -> Message:
+async def _refused(
+    api: ApiMessageType, message: Message, refusal: ApiError, version: int, principal: Principal
+) -> Message:
     ERRORS.add(1, {"kraft.api": api.name, "kraft.error": refusal.code.name})
     log.debug("refused", api=api.name, code=refusal.code.name, reason=refusal.message)
-    return refused(message, refusal, version, principal)
+    return await in_turns(refused(message, refusal, version, principal))
 
 
 def _check_token_request(api: ApiMessageType, *, is_token: bool) -> None:

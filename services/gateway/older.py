@@ -11,7 +11,8 @@ from kraft import Message
 from kraft.api.end_quorum_epoch import EndQuorumEpochRequest
 from kraft.api.fetch import FetchRequest
 from kraft.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from quorate.wire.fitting import fitted
+from quorate.wire.fitting import fitted, fitted_in_steps
+from quorate.wire.items import Items, Steps, each_in_steps, has_many_items
 from services.gateway.refusals import RepeatedError
 
 __all__ = ["answered_in", "as_newest"]
@@ -26,57 +27,65 @@ ALL_OR_NONE_SINCE: Final = 2
 """The version of UpdateFeatures from which an answer has no result for each feature. KIP-1022."""
 
 
-def as_newest(request: Message, version: int) -> Message:
-    """Returns the request with the fields of the newest version in place of those that an older one had.
+def as_newest(request: Message, version: int) -> Steps[Message]:
+    """Makes the request with the fields of the newest version in place of those that an older one had, in steps.
 
     DeleteTopics by `topic_names` and AlterPartition with `new_isr` are left as they are: the controller reads both.
     """
     change = _REQUESTS.get(type(request))
-    newest: Message = request if change is None else change(request, version)
+    newest: Message = request if change is None else (yield from change(request, version))
     return newest
 
 
-def answered_in(version: int, request: Message, response: Message) -> Message:
-    """Returns the response as `version` can carry it."""
+def answered_in(version: int, request: Message, response: Message) -> Steps[Message]:
+    """Makes the response as `version` can carry it, in steps."""
     if isinstance(response, UpdateFeaturesResponse) and version < ALL_OR_NONE_SINCE:
         assert isinstance(request, UpdateFeaturesRequest), request
         result = UpdateFeaturesResponse.UpdatableFeatureResult
         error = RepeatedError(response.error_code, response.error_message)
-        results = tuple(result(each.feature, **error()) for each in request.feature_updates)
+        results = yield from each_in_steps(
+            lambda each: result(each.feature, **error()), request.feature_updates, Items()
+        )
         response = replace(response, results=results)
+    if has_many_items(response):
+        return (yield from fitted_in_steps(response, version))
     return fitted(response, version)
 
 
-def _fetch(request: Any, version: int) -> Any:
+def _fetch(request: Any, version: int) -> Steps[Any]:
+    yield from ()
     if version >= REPLICA_STATE_SINCE:
         return request
     return replace(request, replica_state=FetchRequest.ReplicaState(request.replica_id))
 
 
-def _end_quorum_epoch(request: Any, version: int) -> Any:
+def _end_quorum_epoch(request: Any, version: int) -> Steps[Any]:
     if version >= 1:
         return request
+    done, topics = Items(), []
+    for topic in request.topics:
+        partitions = []
+        for each in topic.partitions:
+            candidates = yield from each_in_steps(_Candidate, each.preferred_successors, done)
+            partitions.append(replace(each, preferred_candidates=candidates))
+            yield from done.one()
+        topics.append(replace(topic, partitions=tuple(partitions)))
+        yield from done.one()
+    return replace(request, topics=tuple(topics))
 
-    def partition(each: Any) -> Any:
-        return replace(each, preferred_candidates=tuple(map(_Candidate, each.preferred_successors)))
 
-    def topic(each: Any) -> Any:
-        return replace(each, partitions=tuple(map(partition, each.partitions)))
-
-    return replace(request, topics=tuple(map(topic, request.topics)))
-
-
-def _update_features(request: Any, version: int) -> Any:
+def _update_features(request: Any, version: int) -> Steps[Any]:
     if version >= 1:
         return request
 
     def update(each: _Update) -> _Update:
         return replace(each, upgrade_type=SAFE_DOWNGRADE if each.allow_downgrade else UPGRADE)
 
-    return replace(request, feature_updates=tuple(map(update, request.feature_updates)))
+    updates = yield from each_in_steps(update, request.feature_updates, Items())
+    return replace(request, feature_updates=updates)
 
 
-_REQUESTS: Final[Mapping[type[Message], Callable[[Any, int], Any]]] = {
+_REQUESTS: Final[Mapping[type[Message], Callable[[Any, int], Steps[Any]]]] = {
     FetchRequest: _fetch,
     EndQuorumEpochRequest: _end_quorum_epoch,
     UpdateFeaturesRequest: _update_features,

@@ -6,7 +6,7 @@ it in both places, because Kafka's admin client looks for each item.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from google.protobuf.message import Message as ProtobufMessage
@@ -35,6 +35,7 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.protocol.apis import api_of
 from quorate.runtime.statuses import shortened
+from quorate.wire.items import Items, Steps, each_in_steps
 
 __all__ = ["RepeatedError", "refused", "shorten_messages"]
 
@@ -46,7 +47,9 @@ sentence of a hundred, and a request may have 100,000 items."""
 FETCH_TOP_LEVEL_SINCE: Final = 13
 """The version of Fetch from which an error of the whole request is not repeated in each partition."""
 
-Items = tuple[Message, ...]
+Named = tuple[str, tuple[Message, ...]]
+"""A field of an answer, and its items."""
+Itemize = Callable[[Any, "RepeatedError", Items], Steps[Named]]
 
 
 class RepeatedError:
@@ -62,8 +65,8 @@ class RepeatedError:
         return self._error if self._left >= 0 else self._error | {"error_message": None}
 
 
-def refused(request: Message, refusal: ApiError, version: int, principal: Principal = ANONYMOUS) -> Message:
-    """Returns the answer that refuses `request` as a whole, in the shape of the newest version.
+def refused(request: Message, refusal: ApiError, version: int, principal: Principal = ANONYMOUS) -> Steps[Message]:
+    """Makes the answer that refuses `request` as a whole, in the shape of the newest version, in steps.
 
     `principal` is the client's: who may not ask for tokens hears who would have had one.
     """
@@ -75,22 +78,27 @@ def refused(request: Message, refusal: ApiError, version: int, principal: Princi
         values["error_message"] = refusal.message
     itemize = _ITEMS.get(type(request))
     if itemize is not None and not (isinstance(request, FetchRequest) and version >= FETCH_TOP_LEVEL_SINCE):
-        name, items = itemize(request, RepeatedError(int(refusal.code), refusal.message))
+        name, items = yield from itemize(request, RepeatedError(int(refusal.code), refusal.message), Items())
         values[name] = items
     return response(**values)
 
 
-def shorten_messages(answer: ProtobufMessage) -> None:
-    """Shortens every error message in a service's answer that is longer than gRPC's status would have it.
+def shorten_messages(answer: ProtobufMessage) -> Steps[None]:
+    """Shortens every error message in a service's answer that is longer than gRPC's status would have it, in steps.
 
     A sentence quotes the value at fault with escapes, and so may have more bytes than a string of Kafka (32,767).
     """
+    return _shorten(answer, Items())
+
+
+def _shorten(answer: ProtobufMessage, done: Items) -> Steps[None]:
     for field, value in answer.ListFields():
         if field.name == ERROR_MESSAGE:
             setattr(answer, ERROR_MESSAGE, shortened(value))
         elif field.message_type is not None:
             for each in value if field.is_repeated else (value,):
-                shorten_messages(each)
+                yield from _shorten(each, done)
+                yield from done.one()
 
 
 def _of_no_token(request: Message, refusal: ApiError, principal: Principal) -> dict[str, Any]:
@@ -113,81 +121,105 @@ def _of_no_token(request: Message, refusal: ApiError, principal: Principal) -> d
     return {}
 
 
-def _each(
-    asked: str, answered: str, item: type[Message], copied: Sequence[str] = ()
-) -> Callable[..., tuple[str, Items]]:
+def _each(asked: str, answered: str, item: type[Message], copied: Sequence[str] = ()) -> Itemize:
     """Makes an item of the answer's field `answered` for each of the request's `asked`, with the `copied` fields."""
 
-    def itemize(request: Any, error: RepeatedError) -> tuple[str, Items]:
-        return answered, tuple(
-            item(**{name: getattr(each, name) for name in copied}, **error()) for each in getattr(request, asked)
-        )
+    def itemize(request: Any, error: RepeatedError, done: Items) -> Steps[Named]:
+        def made(each: Any) -> Message:
+            return item(**{name: getattr(each, name) for name in copied}, **error())
+
+        return answered, (yield from each_in_steps(made, getattr(request, asked), done))
 
     return itemize
 
 
-def _delete_topics(request: DeleteTopicsRequest, error: RepeatedError) -> tuple[str, Items]:
+def _delete_topics(request: DeleteTopicsRequest, error: RepeatedError, done: Items) -> Steps[Named]:
     item = DeleteTopicsResponse.DeletableTopicResult
-    by_name = [item(name=name, **error()) for name in request.topic_names]
-    return "responses", (
-        *by_name,
-        *(item(name=each.name, topic_id=each.topic_id, **error()) for each in request.topics),
+    by_name = yield from each_in_steps(lambda name: item(name=name, **error()), request.topic_names, done)
+    others = yield from each_in_steps(
+        lambda each: item(name=each.name, topic_id=each.topic_id, **error()), request.topics, done
     )
+    return "responses", (*by_name, *others)
 
 
-def _alter_client_quotas(request: AlterClientQuotasRequest, error: RepeatedError) -> tuple[str, Items]:
-    item = AlterClientQuotasResponse.EntryData
-
-    def entity(each: Any) -> Iterator[Message]:
-        return (item.EntityData(part.entity_type, part.entity_name) for part in each.entity)
-
-    # The generator is of EntityData, which the type of a message class does not say.
-    return "entries", tuple(item(entity=tuple(entity(each)), **error()) for each in request.entries)  # type: ignore[arg-type]
-
-
-def _scram(request: AlterUserScramCredentialsRequest, error: RepeatedError) -> tuple[str, Items]:
+def _scram(request: AlterUserScramCredentialsRequest, error: RepeatedError, done: Items) -> Steps[Named]:
     item = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
     users = dict.fromkeys([*(each.name for each in request.deletions), *(each.name for each in request.upsertions)])
-    return "results", tuple(item(user=user, **error()) for user in users)
+    return "results", (yield from each_in_steps(lambda user: item(user=user, **error()), users, done))
 
 
-def _elect_leaders(request: ElectLeadersRequest, error: RepeatedError) -> tuple[str, Items]:
-    item = ElectLeadersResponse.ReplicaElectionResult
-    return "replica_election_results", tuple(
-        item(each.topic, tuple(item.PartitionResult(index, **error()) for index in each.partitions))
-        for each in request.topic_partitions or ()
-    )
+def _nested(
+    items: Iterable[Any],
+    inside: str,
+    part: Callable[[Any], Any],
+    whole: Callable[[Any, Any], Message],
+    done: Items,
+) -> Steps[tuple[Message, ...]]:
+    """Makes an item by `whole` for each of `items`, with what `part` makes of each that it has in its list `inside`."""
+    made = []
+    for each in items:
+        parts = yield from each_in_steps(part, getattr(each, inside), done)
+        made.append(whole(each, parts))
+        yield from done.one()
+    return tuple(made)
 
 
-def _reassignments(request: AlterPartitionReassignmentsRequest, error: RepeatedError) -> tuple[str, Items]:
-    item = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
-    return "responses", tuple(
-        item(
-            each.name,
-            tuple(item.ReassignablePartitionResponse(part.partition_index, **error()) for part in each.partitions),
+def _alter_client_quotas(request: AlterClientQuotasRequest, error: RepeatedError, done: Items) -> Steps[Named]:
+    item = AlterClientQuotasResponse.EntryData
+    return "entries", (
+        yield from _nested(
+            request.entries,
+            "entity",
+            lambda part: item.EntityData(part.entity_type, part.entity_name),
+            lambda _, entity: item(entity=entity, **error()),
+            done,
         )
-        for each in request.topics
     )
 
 
-def _fetch(request: FetchRequest, error: RepeatedError) -> tuple[str, Items]:
+def _elect_leaders(request: ElectLeadersRequest, error: RepeatedError, done: Items) -> Steps[Named]:
+    item = ElectLeadersResponse.ReplicaElectionResult
+    return "replica_election_results", (
+        yield from _nested(
+            request.topic_partitions or (),
+            "partitions",
+            lambda index: item.PartitionResult(index, **error()),
+            lambda each, partitions: item(each.topic, partitions),
+            done,
+        )
+    )
+
+
+def _reassignments(request: AlterPartitionReassignmentsRequest, error: RepeatedError, done: Items) -> Steps[Named]:
+    item = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+    return "responses", (
+        yield from _nested(
+            request.topics,
+            "partitions",
+            lambda part: item.ReassignablePartitionResponse(part.partition_index, **error()),
+            lambda each, partitions: item(each.name, partitions),
+            done,
+        )
+    )
+
+
+def _fetch(request: FetchRequest, error: RepeatedError, done: Items) -> Steps[Named]:
     item = FetchResponse.FetchableTopicResponse
     code = error()["error_code"]
-    return "responses", tuple(
-        item(
-            topic=each.topic,
-            partitions=tuple(
-                item.PartitionData(partition_index=part.partition, error_code=code, high_watermark=-1)
-                for part in each.partitions
-            ),
+    return "responses", (
+        yield from _nested(
+            request.topics,
+            "partitions",
+            lambda part: item.PartitionData(partition_index=part.partition, error_code=code, high_watermark=-1),
+            lambda each, partitions: item(topic=each.topic, partitions=partitions),
+            done,
         )
-        for each in request.topics
     )
 
 
 _RESOURCE: Final = ("resource_type", "resource_name")
 
-_ITEMS: Final[Mapping[type[Message], Callable[..., tuple[str, Items]]]] = {
+_ITEMS: Final[Mapping[type[Message], Itemize]] = {
     AlterClientQuotasRequest: _alter_client_quotas,
     AlterConfigsRequest: _each("resources", "responses", AlterConfigsResponse.AlterConfigsResourceResponse, _RESOURCE),
     AlterPartitionReassignmentsRequest: _reassignments,

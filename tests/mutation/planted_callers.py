@@ -15,6 +15,7 @@ CALLERS: Final = "tests/network/test_many_callers.py"
 CHANGES: Final = "tests/services/observer/test_changes.py"
 
 PAST: Final = "tests/sql/test_kept_reads.py"
+TURNS: Final = "tests/services/gateway/test_turns.py"
 
 CALLER_BUGS: Final = (
     Planted(
@@ -56,6 +57,54 @@ CALLER_BUGS: Final = (
         right="        await asyncio.sleep(0)",
         wrong="        continue",
         test=f"{CALLERS}::test_a_large_request_is_decoded_in_steps_and_one_with_too_many_items_is_not",
+    ),
+    Planted(
+        number="C30",
+        what="the answer to a large request is encoded at once",
+        file="libs/quorate/protocol/messages.py",
+        right="    if not has_many_items(message):",
+        wrong="    if True:",
+        test=f"{TURNS}::test_a_large_answer_is_given_in_turns",
+    ),
+    Planted(
+        number="C31",
+        what="the refusal of each item is made at once",
+        file="libs/quorate/wire/items.py",
+        right="        made.append(convert(item))\n        yield from done.one()",
+        wrong="        made.append(convert(item))\n        yield from ()",
+        test=f"{TURNS}::test_a_large_request_is_refused_in_turns",
+    ),
+    Planted(
+        number="C32",
+        what="a large request is converted at once for the service behind",
+        file="libs/quorate/runtime/turns.py",
+        right="    if has_many_items(message):",
+        wrong="    if False:",
+        test=f"{TURNS}::test_a_large_request_is_refused_in_turns",
+    ),
+    Planted(
+        number="C33",
+        what="a service's large answer is converted at once",
+        file="libs/quorate/runtime/turns.py",
+        right="    if message.ByteSize() >= STEP_BYTES:",
+        wrong="    if False:",
+        test=f"{TURNS}::test_a_large_answer_is_given_in_turns",
+    ),
+    Planted(
+        number="C34",
+        what="a request in an envelope may have any number of items",
+        file="services/gateway/envelope.py",
+        right="        if len(data) > LIMITS.large_bytes:",
+        wrong="        if False:",
+        test=f"{TURNS}::test_an_envelope_has_no_more_items_than_a_request_without_one",
+    ),
+    Planted(
+        number="C35",
+        what="what is generated to work in steps works at once",
+        file="libs/quorate/wire/items.py",
+        right='    return [f"{indent}{line}" for line in lines]',
+        wrong="    return []",
+        test="tests/wire/test_items.py::test_no_step_has_more_items_than_it_may",
     ),
     Planted(
         number="C6",

@@ -336,7 +336,7 @@ class _Driver(asyncio.BufferedProtocol):
         client = replace(self.client, software=self._connection.software)
         response = await self._listening.handle(request, client)
         if self._connection.closing is None and self._transport is not None:
-            self._connection.respond(request, response)
+            await in_turns(self._connection.respond_in_steps(request, response))
             self._advance()
 
     async def _answer_large(self, large: LargeRequest) -> None:

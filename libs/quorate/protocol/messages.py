@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Final, TypeVar
 
 from kraft import Message
@@ -12,7 +11,8 @@ from kraft.protocol.response_header import ResponseHeader
 from quorate.errors import Corrupt, ErrorCode
 from quorate.protocol.apis import API_VERSIONS, ApiMessageType, all_apis
 from quorate.protocol.errors import ProtocolError
-from quorate.wire.codec import decoder, encode, stepped_decoder
+from quorate.wire.codec import decoder, encode, encode_in_steps, stepped_decoder
+from quorate.wire.items import Steps, has_many_items
 
 __all__ = [
     "decode_body",
@@ -21,6 +21,7 @@ __all__ = [
     "decode_response_header",
     "encode_request",
     "encode_response",
+    "encode_response_in_steps",
 ]
 
 M = TypeVar("M", bound=Message)
@@ -46,6 +47,16 @@ def encode_response(api: ApiMessageType, message: Message, *, version: int, corr
     if isinstance(message, ApiVersionsResponse) and message.error_code == ErrorCode.UNSUPPORTED_VERSION:
         version = 0
     return encode(ResponseHeader(correlation_id), api.response_header_version(version)) + encode(message, version)
+
+
+def encode_response_in_steps(
+    api: ApiMessageType, message: Message, *, version: int, correlation_id: int
+) -> Steps[bytes]:
+    """Returns header and body, as `encode_response`; one of many items is encoded in steps."""
+    if not has_many_items(message):
+        return encode_response(api, message, version=version, correlation_id=correlation_id)
+    header = encode(ResponseHeader(correlation_id), api.response_header_version(version))
+    return header + (yield from encode_in_steps(message, version))
 
 
 def decode_request_header(frame: bytes) -> tuple[ApiMessageType, RequestHeader, int]:
@@ -83,9 +94,7 @@ def decode_body(message: type[M], frame: bytes, position: int, version: int) -> 
     return _decode(message, frame, position, version, f"v{version}")[0]
 
 
-def decode_body_in_steps(
-    message: type[M], frame: bytes, position: int, version: int, *, items_max: int
-) -> Generator[None, None, M]:
+def decode_body_in_steps(message: type[M], frame: bytes, position: int, version: int, *, items_max: int) -> Steps[M]:
     """Decodes a large body in steps, each of some milliseconds, and returns it. Raises ProtocolError.
 
     With more than `items_max` items in all lists together it ends at the first that is too much, before it is decoded.

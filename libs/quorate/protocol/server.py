@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 
 from kraft import Message
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -17,11 +17,17 @@ from quorate.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAK
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.events import Close, Evaluate, LargeRequest, Request, Taken
 from quorate.protocol.frames import Frames, frame
-from quorate.protocol.messages import decode_body, decode_body_in_steps, decode_request_header, encode_response
+from quorate.protocol.messages import (
+    decode_body,
+    decode_body_in_steps,
+    decode_request_header,
+    encode_response_in_steps,
+)
 from quorate.protocol.sasl.mechanism import Answered, SaslError
 from quorate.protocol.sasl.server import Mechanisms, ServerAuthenticator
 from quorate.protocol.sasl.session import Session
 from quorate.protocol.settings import ServerSettings
+from quorate.wire.items import Steps
 
 __all__ = ["DescribeVersions", "ServerConnection"]
 
@@ -154,15 +160,20 @@ class ServerConnection:
 
         Raises what `wire.codec.encode` raises for a response that the request's version cannot carry.
         """
-        slot = next((slot for slot in self._slots if slot.header is request.header and not slot.is_filled), None)
-        assert slot is not None, f"{request.api.name} {request.header.correlation_id} is not in flight"
+        for _ in self.respond_in_steps(request, response):
+            pass
+
+    def respond_in_steps(self, request: Request, response: Message | None) -> Steps[None]:
+        """Answers a request as `respond` does, one of many items in steps. It may be forgotten in between."""
+        header = request.header
+        slot = next((slot for slot in self._slots if slot.header is header and not slot.is_filled), None)
+        assert slot is not None, f"{request.api.name} {header.correlation_id} is not in flight"
         if response is not None:
-            header = request.header
-            encoded = encode_response(
+            encoded = yield from encode_response_in_steps(
                 request.api, response, version=header.request_api_version, correlation_id=header.correlation_id
             )
             slot.data = frame(encoded)
-        if self._large is request.header:
+        if self._large is header:
             self._large = None
         self._in_flight_bytes += len(slot.data)
         slot.is_filled = True
@@ -204,9 +215,7 @@ class ServerConnection:
         self._await_answer(header, data)
         self._answer(api, header, unsupported_version())
 
-    def _decoded(
-        self, api: ApiMessageType, header: RequestHeader, data: bytes, position: int
-    ) -> Generator[None, None, Request | None]:
+    def _decoded(self, api: ApiMessageType, header: RequestHeader, data: bytes, position: int) -> Steps[Request | None]:
         """Decodes a large request in steps. Raises ProtocolError."""
         version, items_max = header.request_api_version, self._settings.items_max
         message = yield from decode_body_in_steps(api.request, data, position, version, items_max=items_max)

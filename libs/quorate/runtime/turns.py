@@ -1,16 +1,20 @@
-"""Long work in turns of the event loop, so that others have it in between: large batches of the log, and decisions."""
+"""Long work in turns of the event loop, so that others have it in between: batches, decisions, conversions."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+
+from google.protobuf.message import Message as ProtobufMessage
 
 from kraft import Message
 from quorate.records import decode_records
+from quorate.wire.items import STEP_BYTES, has_many_items
+from quorate.wire.protobuf import to_protobuf, to_protobuf_in_steps, to_struct, to_struct_in_steps
 
-__all__ = ["RECORDS_PER_TURN", "decoded", "in_turns"]
+__all__ = ["RECORDS_PER_TURN", "decoded", "in_turns", "protobuf_of", "struct_of"]
 
 T = TypeVar("T")
 
@@ -43,3 +47,20 @@ async def in_turns(steps: Generator[None, None, T]) -> T:
                 result: T = end.value
                 return result
             await asyncio.sleep(0)
+
+
+async def protobuf_of(message: Message) -> ProtobufMessage:
+    """Returns the protobuf message with the values of a struct. One of many items is converted in turns."""
+    if has_many_items(message):
+        return await in_turns(to_protobuf_in_steps(message))
+    return to_protobuf(message)
+
+
+async def struct_of(message: ProtobufMessage) -> Any:
+    """Returns the struct with the values of a protobuf message. One of many items is converted in turns.
+
+    Raises ApiError, as `to_struct`.
+    """
+    if message.ByteSize() >= STEP_BYTES:
+        return await in_turns(to_struct_in_steps(message))
+    return to_struct(message)

@@ -27,6 +27,7 @@ from kraft.api.update_features import UpdateFeaturesRequest, UpdateFeaturesRespo
 from kraft.api.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from kraft.protocol.default_principal_data import DefaultPrincipalData
 from kraft.service import controller_pb2, heartbeat_pb2, quorum_pb2
+from quorate.controller.engine.steps import finished
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.client import Connection, Disconnected, connect
 from quorate.network.server import Listening, serving
@@ -223,7 +224,7 @@ async def test_every_request_is_passed_on_and_answered_in_every_version(key: int
 @pytest.mark.parametrize("key", ROUTES, ids=lambda key: all_apis()[key].name)
 def test_a_refusal_is_said_where_the_answer_has_a_place_for_it(key: int) -> None:
     api = all_apis()[key]
-    answer = json_form(refused(one_of_each(api.request), REFUSAL, api.versions[-1]))
+    answer = json_form(finished(refused(one_of_each(api.request), REFUSAL, api.versions[-1])))
 
     assert (api.name not in BY_ITEM) == ("errorCode" in answer)
     assert answer.get("errorCode", ErrorCode.POLICY_VIOLATION) == ErrorCode.POLICY_VIOLATION
@@ -237,10 +238,12 @@ def test_who_may_not_ask_for_tokens_hears_who_would_have_had_one() -> None:
     of_bob = CreateDelegationTokenRequest("User", "bob")
     alice = Principal("User", "alice")
     asked = [(CreateDelegationTokenRequest(), barred), (of_bob, barred), (of_bob, REFUSAL)]
-    answers: list[Any] = [refused(request, refusal, 3, alice) for request, refusal in asked]
+    answers: list[Any] = [finished(refused(request, refusal, 3, alice)) for request, refusal in asked]
     owners = [(each.principal_type, each.principal_name) for each in answers]
     requesters = [(each.token_requester_principal_type, each.token_requester_principal_name) for each in answers]
-    renewed: list[Any] = [refused(RenewDelegationTokenRequest(), each, 2, alice) for each in (barred, REFUSAL)]
+    renewed: list[Any] = [
+        finished(refused(RenewDelegationTokenRequest(), each, 2, alice)) for each in (barred, REFUSAL)
+    ]
 
     assert [("User", "alice"), ("User", "bob"), ("User", "ANONYMOUS")] == owners
     assert [("User", "alice"), ("User", "alice"), ("User", "ANONYMOUS")] == requesters
@@ -252,13 +255,15 @@ def test_who_may_not_ask_for_tokens_hears_who_would_have_had_one() -> None:
 
 def test_a_refusal_names_each_item() -> None:
     """Kafka's admin client waits for each by its name."""
-    deleted: Any = refused(DeleteTopicsRequest(topic_names=("a", "b")), REFUSAL, 5)
+    deleted: Any = finished(refused(DeleteTopicsRequest(topic_names=("a", "b")), REFUSAL, 5))
     assert ["a", "b"] == [each.name for each in deleted.responses]
-    elected: Any = refused(ElectLeadersRequest(0, (ElectLeadersRequest.TopicPartitions("a", (0, 2)),)), REFUSAL, 2)
+    elected: Any = finished(
+        refused(ElectLeadersRequest(0, (ElectLeadersRequest.TopicPartitions("a", (0, 2)),)), REFUSAL, 2)
+    )
     ((topic, partitions),) = [(each.topic, each.partition_result) for each in elected.replica_election_results]
     assert ("a", [0, 2]) == (topic, [each.partition_id for each in partitions])
     for version, count in ((12, 1), (13, 0)):
-        fetched: Any = refused(FetchRequest(topics=(FetchRequest.FetchTopic(),)), REFUSAL, version)
+        fetched: Any = finished(refused(FetchRequest(topics=(FetchRequest.FetchTopic(),)), REFUSAL, version))
         assert count == len(fetched.responses)
 
 
@@ -317,7 +322,7 @@ def test_whatever_a_service_answers_fits_into_every_version(key: int) -> None:
     api = all_apis()[key]
     response = filled(layout_of(api.response))
     for version in api.versions:
-        assert encode(answered_in(version, one_of_each(api.request), response), version)
+        assert encode(finished(answered_in(version, one_of_each(api.request), response)), version)
 
 
 def filled(shape: Layout) -> Message:
@@ -331,24 +336,24 @@ def filled(shape: Layout) -> Message:
 
 
 def test_what_an_older_version_said_elsewhere_is_where_the_newest_has_it() -> None:
-    fetch = as_newest(FetchRequest(replica_id=7), 14)
+    fetch = finished(as_newest(FetchRequest(replica_id=7), 14))
     assert isinstance(fetch, FetchRequest)
     assert 7 == fetch.replica_state.replica_id
-    later = as_newest(FetchRequest(replica_id=7), 15)
+    later = finished(as_newest(FetchRequest(replica_id=7), 15))
     assert isinstance(later, FetchRequest)
     assert -1 == later.replica_state.replica_id
 
     end = EndQuorumEpochRequest.TopicData
     topics = (end(partitions=(end.PartitionData(preferred_successors=(3, 1)),)),)
-    resigned: Any = as_newest(EndQuorumEpochRequest(topics=topics), 0)
+    resigned: Any = finished(as_newest(EndQuorumEpochRequest(topics=topics), 0))
     candidates = resigned.topics[0].partitions[0].preferred_candidates
     assert [3, 1] == [each.candidate_id for each in candidates]
 
     update = UpdateFeaturesRequest.FeatureUpdateKey
     request = UpdateFeaturesRequest(feature_updates=(update("a", 1, True), update("b", 2, False)))
-    newest: Any = as_newest(request, 0)
+    newest: Any = finished(as_newest(request, 0))
     assert [2, 1] == [each.upgrade_type for each in newest.feature_updates]
-    told: Any = answered_in(1, request, UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION))
+    told: Any = finished(answered_in(1, request, UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION)))
     assert [("a", 95), ("b", 95)] == [(each.feature, each.error_code) for each in told.results]
 
 
