@@ -270,4 +270,13 @@ CALLER_BUGS: Final = (
         wrong="",
         test="tests/runtime/test_memory.py::test_what_was_freed_between_what_is_in_use_goes_back_to_the_system_once",
     ),
+    Planted(
+        number="C36",
+        what="a heartbeat waits for a service that stands still, though another one counts",
+        file="services/gateway/heartbeats.py",
+        right="timeout=PATIENCE_S, return_when",
+        wrong="timeout=None, return_when",
+        test="tests/services/gateway/test_heartbeats.py::"
+        "test_one_that_stands_still_is_not_waited_for_and_another_is_asked_until_it_counts",
+    ),
 )
