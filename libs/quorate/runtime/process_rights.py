@@ -79,7 +79,7 @@ CALLS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
     "broker": {
         QUORUM: _LOG,
-        CONTROLLER: ("BrokerRegistration",),
+        CONTROLLER: ("BrokerRegistration", "AlterPartition", "AssignReplicasToDirs"),
         HEARTBEAT: ("BrokerHeartbeat", "BrokerHeartbeatStream"),
         **_SPANS,
     },
