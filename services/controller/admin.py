@@ -27,11 +27,12 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.versions import record_version
 from quorate.nouns import Offset
 from quorate.runtime.call_login import login_of_call
-from quorate.runtime.caps import check_items
+from quorate.runtime.caps import check_items_in_steps
 from quorate.runtime.statuses import is_retriable
 from quorate.runtime.stream_requests import RequestContext, StreamContext, StreamRequests
 from quorate.runtime.telemetry import Span, SpanKind, Telemetry
-from quorate.wire.protobuf import to_protobuf, to_struct
+from quorate.runtime.turns import in_turns, protobuf_of, struct_of
+from quorate.wire.protobuf import to_protobuf
 from quorate.wire.schema import layout, struct_class
 from services.controller.api import Api
 from services.controller.apis import Apis
@@ -159,10 +160,10 @@ class AdminDoor:
     async def _answer(self, request: AdminRequest, caller: Caller) -> AdminResponse:
         chosen = _chosen(request)
         api, asked = chosen.api, getattr(request, chosen.field)
-        check_items(asked)
+        await in_turns(check_items_in_steps(asked))
         call = Call(
             api=api,
-            asked=to_struct(asked),
+            asked=await struct_of(asked),
             timeout_ms=timeout_of(api, asked),
             principal=caller.principal,
             is_token=caller.is_token,
@@ -217,7 +218,7 @@ class AdminDoor:
                 if count % PACKED_PER_TURN == 0:
                     await asyncio.sleep(0)
             response = response.response
-        getattr(filled, chosen.field).CopyFrom(to_protobuf(response))
+        getattr(filled, chosen.field).CopyFrom(await protobuf_of(response))
         return filled
 
     def _span(self, request: AdminRequest, context: Any) -> Span:

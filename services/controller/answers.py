@@ -12,7 +12,7 @@ from msgspec.structs import astuple, replace
 
 from kraft import Message
 from quorate.controller.engine.steps import ITEMS_PER_STEP
-from quorate.wire.protobuf import to_protobuf
+from quorate.runtime.turns import protobuf_of
 from quorate.wire.schema import FieldType, layout_of
 
 __all__ = ["LARGE_BYTES", "encoded_in_turns", "is_large"]
@@ -37,13 +37,14 @@ async def encoded_in_turns(response: Message) -> ProtobufMessage | bytes:
     lists = _lists(type(response))
     long = [name for name in lists if _is_long(getattr(response, name) or ())]
     if not long:
-        return to_protobuf(response)
+        return await protobuf_of(response)
     nothing: dict[str, Any] = {name: () for name in lists if getattr(response, name) is not None}
-    parts = [to_protobuf(replace(response, **dict.fromkeys(long, ()))).SerializeToString()]
+    parts = [(await protobuf_of(replace(response, **dict.fromkeys(long, ())))).SerializeToString()]
     for name in long:
         for some in _slices(getattr(response, name)):
             await asyncio.sleep(0)
-            parts.append(to_protobuf(replace(response, **{**nothing, name: some})).SerializeToString())
+            part = await protobuf_of(replace(response, **{**nothing, name: some}))  # one item may have a long list
+            parts.append(part.SerializeToString())
     return b"".join(parts)
 
 

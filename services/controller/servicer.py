@@ -38,11 +38,12 @@ from quorate.liveness import CONTROL_STATE_NUMBERS
 from quorate.metadata.configs import BROKER
 from quorate.nouns import parse_uuid
 from quorate.protocol.sasl.mechanism import SaslError
-from quorate.runtime.caps import check_items
+from quorate.runtime.caps import check_items_in_steps
 from quorate.runtime.logs import logger
 from quorate.runtime.passing_on import LOGIN_REASON
 from quorate.runtime.statuses import is_retriable, status_code
-from quorate.wire.protobuf import to_protobuf, to_struct
+from quorate.runtime.turns import in_turns, struct_of
+from quorate.wire.protobuf import to_protobuf
 from quorate.wire.schema import layout
 from services.controller.admin import AdminDoor
 from services.controller.answers import encoded_in_turns, is_large
@@ -196,14 +197,14 @@ class ControllerService:
     async def serve(self, api: Api, request: ProtobufMessage, context: Any) -> ProtobufMessage | bytes:
         """Serves an API with a handler: authorizes it and runs the handler on the active controller."""
         if api.lane is not QueueLimit.CLUSTER:  # Kafka limits the items of an admin's request, not of a broker's
-            check_items(request)
+            await in_turns(check_items_in_steps(request))
         takes_turns = is_large(request)
         if takes_turns:
             await asyncio.sleep(0)
 
         async def here() -> ProtobufMessage | bytes:
             caller = self._apis.authorizing.caller(context, api.name)
-            asked = to_struct(request)
+            asked = await struct_of(request)
             if takes_turns:
                 await asyncio.sleep(0)
             call = Call(

@@ -17,6 +17,8 @@ CHANGES: Final = "tests/services/observer/test_changes.py"
 PAST: Final = "tests/sql/test_kept_reads.py"
 TURNS: Final = "tests/services/gateway/test_turns.py"
 
+LONG: Final = "tests/services/controller/test_long_answers.py"
+
 CALLER_BUGS: Final = (
     Planted(
         number="C1",
@@ -105,6 +107,30 @@ CALLER_BUGS: Final = (
         right='    return [f"{indent}{line}" for line in lines]',
         wrong="    return []",
         test="tests/wire/test_items.py::test_no_step_has_more_items_than_it_may",
+    ),
+    Planted(
+        number="C36",
+        what="a controller counts the items of a large request at once",
+        file="services/controller/servicer.py",
+        right="            await in_turns(check_items_in_steps(request))",
+        wrong="            tuple(check_items_in_steps(request))",
+        test=f"{LONG}::test_a_request_with_many_items_is_checked_and_converted_in_turns",
+    ),
+    Planted(
+        number="C37",
+        what="a controller reads what is asked of all resources at once",
+        file="libs/quorate/controller/configs/config_changes.py",
+        right="listed = yield from each_in_steps(lambda each: each, asked, Items())",
+        wrong="listed = tuple(asked)",
+        test=f"{LONG}::test_a_request_with_many_items_is_checked_and_converted_in_turns",
+    ),
+    Planted(
+        number="C38",
+        what="the long list of one item is encoded at once",
+        file="libs/quorate/runtime/turns.py",
+        right="        return await in_turns(to_protobuf_in_steps(message))",
+        wrong="        return to_protobuf(message)",
+        test=f"{LONG}::test_others_have_the_loop_also_within_the_list_of_one_item",
     ),
     Planted(
         number="C6",

@@ -8,8 +8,9 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from quorate.errors import ApiError, ErrorCode
+from quorate.wire.items import Items, Steps
 
-__all__ = ["LIST_MAX", "check_items", "check_list"]
+__all__ = ["LIST_MAX", "check_items", "check_items_in_steps", "check_list"]
 
 LIST_MAX: Final = 10_000
 """Most items of one list, as Kafka's MAX_PARTITIONS_PER_BATCH and MAX_RECORDS_PER_USER_OP."""
@@ -19,8 +20,14 @@ ITEMS_MAX: Final = 50_000
 
 def check_items(request: Message) -> None:
     """Raises ApiError(POLICY_VIOLATION) for a request with a list above `LIST_MAX`, or more than `ITEMS_MAX` in all."""
+    for _ in check_items_in_steps(request):
+        pass
+
+
+def check_items_in_steps(request: Message) -> Steps[None]:
+    """Does what `check_items` does in steps: to count 30,000 items takes 70 ms."""
     # An item takes at least a byte, so a request of few bytes has few items.
-    if request.ByteSize() > LIST_MAX and _counted(request, 0, "") > ITEMS_MAX:
+    if request.ByteSize() > LIST_MAX and (yield from _counted(request, 0, "", Items())) > ITEMS_MAX:
         raise _too_many("the request", f"more than {ITEMS_MAX}", ITEMS_MAX)
 
 
@@ -33,7 +40,7 @@ def check_list(where: str, count: int) -> None:
         raise _too_many(where, str(count), LIST_MAX)
 
 
-def _counted(message: Message, count: int, path: str) -> int:
+def _counted(message: Message, count: int, path: str, done: Items) -> Steps[int]:
     """Returns `count` plus the list items in `message`; stops counting above `ITEMS_MAX`. Raises ApiError."""
     for field, value in message.ListFields():
         where = f"{path}{field.name}"
@@ -45,7 +52,8 @@ def _counted(message: Message, count: int, path: str) -> int:
         for item in items if is_message and _holds_lists(field.message_type) else ():
             if count > ITEMS_MAX:
                 return count
-            count = _counted(item, count, f"{where}.")
+            count = yield from _counted(item, count, f"{where}.", done)
+            yield from done.one()
     return count
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Sequence
-from contextlib import closing
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message as ProtobufMessage
@@ -39,14 +38,15 @@ async def in_turns(steps: Generator[None, None, T]) -> T:
 
     Work of a single step is done at once. If the caller is cancelled, the steps that are left are not run.
     """
-    with closing(steps):
+    try:
         while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                result: T = end.value
-                return result
+            next(steps)
             await asyncio.sleep(0)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        steps.close()
 
 
 async def protobuf_of(message: Message) -> ProtobufMessage:

@@ -22,9 +22,12 @@ from quorate.wire.shared import Shared
 from services.controller.answers import encoded_in_turns
 from tests.controller.clusters import Cluster
 from tests.services.controllers import controller
+from tests.services.counted_calls import calls_in_a_turn
 from tests.services.scripted import quorum_at_work
 
 MANY = 2 * ITEMS_PER_STEP + 1
+CALLS_MAX = 40_000
+"""The calls of functions in one turn of the loop: some 30 for each of 1,024 items, and room for others' work."""
 
 
 def _created(count: int) -> CreateTopicsResponse:
@@ -72,7 +75,12 @@ def _described(count: int) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(throttle_time_ms=1, results=results)
 
 
-@pytest.mark.parametrize("made", [_created, _moved, _elected, _brokers, _described])
+def _one_topic(count: int) -> ElectLeadersResponse:
+    result = ElectLeadersResponse.ReplicaElectionResult
+    return ElectLeadersResponse(0, 3, (result("a", tuple(map(result.PartitionResult, range(count)))), result("b")))
+
+
+@pytest.mark.parametrize("made", [_created, _moved, _elected, _brokers, _described, _one_topic])
 async def test_the_bytes_are_those_of_the_whole_message(made: type[Message]) -> None:
     whole = to_protobuf(made(MANY))  # type: ignore[call-arg]  # a function that makes one
     told = await encoded_in_turns(made(MANY))  # type: ignore[call-arg]
@@ -96,6 +104,36 @@ async def test_others_have_the_loop_in_between(made: Callable[[int], Message]) -
         turn_count += 1
 
     assert turn_count > MANY // ITEMS_PER_STEP
+
+
+async def test_others_have_the_loop_also_within_the_list_of_one_item() -> None:
+    with calls_in_a_turn() as most:
+        await encoded_in_turns(_one_topic(CALLS_MAX))
+        await asyncio.sleep(0)
+
+    assert most[0] <= CALLS_MAX
+
+
+async def test_a_request_with_many_items_is_checked_and_converted_in_turns() -> None:
+    cluster = Cluster().brokers(1, 2)
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    configs = [resource.AlterableConfig(name="retention.ms", value="1")] * 4
+    names = [f"nowhere-{number}" for number in range(9_999)]
+    asked = IncrementalAlterConfigsRequest(
+        resources=[resource(resource_type=2, resource_name=name, configs=configs) for name in names]
+    )
+    async with quorum_at_work() as (quorum, address):
+        engine = Engine(cluster.state, next_offset=cluster.next_offset)
+        async with controller(address, engine=engine) as here:
+            quorum.lead(1, epoch=1, next_offset=cluster.next_offset)
+            await here.until_active()
+            quorum.commit(engine.next_offset)
+            await here.stub.IncrementalAlterConfigs(IncrementalAlterConfigsRequest(), timeout=60)
+            with calls_in_a_turn() as most:
+                told = await here.stub.IncrementalAlterConfigs(asked, timeout=60)
+
+    assert len(names) == len(told.responses)
+    assert most[0] <= CALLS_MAX
 
 
 async def test_whoever_asks_by_the_wire_gets_all_of_it() -> None:

@@ -6,9 +6,8 @@ What one turn does is counted in calls of functions: not by a clock.
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Final
 
 import pytest
@@ -31,6 +30,7 @@ from quorate.wire.items import ITEMS_PER_STEP
 from quorate.wire.protobuf import to_protobuf
 from services.gateway.apis import SERVED, Backend
 from services.gateway.handler import Gateway
+from tests.services.counted_calls import calls_in_a_turn
 from tests.services.gateway.test_handler import APIS, GATEWAYS, Services
 from tests.services.gateway.test_sizes_of_refusals import with_many_items
 from tests.services.scripted import LOOPBACK
@@ -70,31 +70,6 @@ class Ready(Services):
             return sent
 
         return method
-
-
-@contextmanager
-def calls_in_a_turn() -> Iterator[list[int]]:
-    """Notes how many functions one turn of the loop calls at most."""
-    loop, most, calls, goes_on = asyncio.get_running_loop(), [0], 0, True
-
-    def note(_frame: Any, event: str, _arg: Any) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    def look() -> None:
-        nonlocal calls
-        most[0], calls = max(most[0], calls), 0
-        if goes_on:
-            loop.call_soon(look)
-
-    before = sys.getprofile()
-    loop.call_soon(look)
-    sys.setprofile(note)
-    try:
-        yield most
-    finally:
-        sys.setprofile(before)
-        goes_on = False
 
 
 async def answered(services: Services, frame: bytes) -> tuple[bytes, int]:

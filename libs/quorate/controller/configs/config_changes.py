@@ -23,6 +23,7 @@ from quorate.metadata.configs import BROKER, TOPIC, ConfigResource
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import CORDONED_DIRECTORIES
 from quorate.records import ClearElrRecord, ConfigRecord
+from quorate.wire.items import Items, each_in_steps
 
 __all__ = ["CORDONED_LOG_DIRS", "Changes", "ConfigRequest", "Outcome", "alter", "check_length", "cleared"]
 
@@ -67,7 +68,7 @@ def alter(
 
     A resource that is named twice fails and has one outcome, as in Kafka.
     """
-    listed = tuple(asked)
+    listed = yield from each_in_steps(lambda each: each, asked, Items())
     counts = Counter(each.resource for each in listed)
     outcomes: dict[ConfigResource, Outcome] = {}
     records: list[ConfigRecord] = []
