@@ -202,7 +202,7 @@ async def test_every_request_is_passed_on_and_answered_in_every_version(key: int
     request = one_of_each(api.request)
     if isinstance(request, DescribeClusterRequest):
         request = DescribeClusterRequest(endpoint_type=2)
-    versions = [version for version in api.versions if not (api.name == "DescribeCluster" and version == 0)]
+    versions = [each for each in api.versions if not (api.name == "DescribeCluster" and each == 0)]
     async with gateway(services) as client:
         for version in versions:
             fitting = fitted(request, version)
@@ -211,9 +211,8 @@ async def test_every_request_is_passed_on_and_answered_in_every_version(key: int
             assert type(answer) is api.response
             services.answers[api.name] = REFUSAL
             refusal = await client.ask(fitting, version=version)
-            codes = errors_in(json_form(refusal))
-            assert ErrorCode.POLICY_VIOLATION in codes, refusal
-            assert set(codes) <= {ErrorCode.POLICY_VIOLATION, ErrorCode.NONE}, refusal
+            codes = set(errors_in(json_form(refusal)))
+            assert {ErrorCode.POLICY_VIOLATION} <= codes <= {ErrorCode.POLICY_VIOLATION, ErrorCode.NONE}, refusal
 
     assert [api.name] * 2 * len(versions) == [rpc for rpc, _, _ in services.asked]
 
@@ -241,9 +240,8 @@ def test_who_may_not_ask_for_tokens_hears_who_would_have_had_one() -> None:
     answers: list[Any] = [finished(refused(request, refusal, 3, alice)) for request, refusal in asked]
     owners = [(each.principal_type, each.principal_name) for each in answers]
     requesters = [(each.token_requester_principal_type, each.token_requester_principal_name) for each in answers]
-    renewed: list[Any] = [
-        finished(refused(RenewDelegationTokenRequest(), each, 2, alice)) for each in (barred, REFUSAL)
-    ]
+    renew = RenewDelegationTokenRequest()
+    renewed: list[Any] = [finished(refused(renew, each, 2, alice)) for each in (barred, REFUSAL)]
 
     assert [("User", "alice"), ("User", "bob"), ("User", "ANONYMOUS")] == owners
     assert [("User", "alice"), ("User", "alice"), ("User", "ANONYMOUS")] == requesters
@@ -257,9 +255,8 @@ def test_a_refusal_names_each_item() -> None:
     """Kafka's admin client waits for each by its name."""
     deleted: Any = finished(refused(DeleteTopicsRequest(topic_names=("a", "b")), REFUSAL, 5))
     assert ["a", "b"] == [each.name for each in deleted.responses]
-    elected: Any = finished(
-        refused(ElectLeadersRequest(0, (ElectLeadersRequest.TopicPartitions("a", (0, 2)),)), REFUSAL, 2)
-    )
+    elect = ElectLeadersRequest(0, (ElectLeadersRequest.TopicPartitions("a", (0, 2)),))
+    elected: Any = finished(refused(elect, REFUSAL, 2))
     ((topic, partitions),) = [(each.topic, each.partition_result) for each in elected.replica_election_results]
     assert ("a", [0, 2]) == (topic, [each.partition_id for each in partitions])
     for version, count in ((12, 1), (13, 0)):
