@@ -16,6 +16,7 @@ from quorate.errors import ErrorCode
 from quorate.metadata.features import supported_features
 from quorate.nouns import uuid_text
 from quorate.runtime.statuses import error_from_call
+from services.gateway.heartbeats import HeartbeatServices
 from tests.sim_driver.checker import require
 from tests.sim_driver.loop import Life, context_of
 from tests.sim_driver.node import CLUSTER_ID
@@ -109,14 +110,16 @@ class Broker:
                 return
 
     async def _beat(self, life: Life) -> None:
-        """Until its registration is not the present one any more."""
-        stub: Any = HeartbeatStub(Channel(self._world.network, life, HEARTBEATS))  # type: ignore[arg-type]
+        """Until its registration is not the present one any more. Of two services it finds one as a gateway does."""
+        addresses = HEARTBEATS[: len(self._world.trackers)]
+        channels: list[Any] = [Channel(self._world.network, life, address) for address in addresses]
+        services = HeartbeatServices([HeartbeatStub(channel) for channel in channels])
         while True:
             request = BrokerHeartbeatRequest(
                 broker_id=self.id, broker_epoch=self.epoch, current_metadata_offset=self._world.checker.end
             )
             try:
-                await stub.BrokerHeartbeat(request, timeout=ANSWER_S)
+                await services.BrokerHeartbeat(request, timeout=ANSWER_S)
             except AioRpcError as refused:
                 if error_from_call(refused).code in FOREIGN:
                     return

@@ -13,12 +13,16 @@ from tenacity import wait
 
 from quorate import random_uuid
 from quorate.controller.engine import application
+from quorate.liveness import claim
 from services.controller import driver, own_placement, quorum_link
+from services.gateway import heartbeats
+from services.heartbeat import standing
 from services.placer import servicer as placer
 
 PAUSE_S_MAX: Final = 0.03
 RECORDS_PER_STEP: Final = (1, 2, 1_000)
 """Most writes have few records: with 1,000 in a step they are applied in one."""
+CLAIMS_IN_SESSION: Final = 9
 
 
 class Secrets:
@@ -71,3 +75,13 @@ def rule(patch: Any, stream: Callable[[str], Random], now_s: Callable[[], float]
     patch.setattr(tenacity, "time", Time(now_s))
     patch.setattr(driver, "in_turns", unhurried(stream("pauses in decisions")))
     patch.setattr(application, "RECORDS_PER_STEP", stream("records in a step").choice(RECORDS_PER_STEP))
+
+
+def shorten_claims(patch: Any, *, session_ms: int) -> None:
+    """As long in these sessions as they are in those of 9 s, and so the patience of who sends heartbeats."""
+    every_ms = session_ms // CLAIMS_IN_SESSION
+    patch.setattr(standing, "CLAIM_EVERY_MS", every_ms)
+    patch.setattr(claim, "GAP_MS", every_ms * 3 // 2)
+    patch.setattr(heartbeats, "PATIENCE_S", every_ms / 1_000)
+    for module in (standing, claim):
+        patch.setattr(module, "CLAIM_LAPSES_MS", 3 * every_ms)

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 PORT: Final = 9090
 PLACER: Final = "placer:9080"
-HEARTBEATS: Final = "heartbeat:9091"
+HEARTBEATS: Final = "heartbeat:9091", "heartbeat2:9091"
+"""The heartbeat service, and the second one where there are two."""
 
 
 class Controller:
@@ -138,7 +139,8 @@ class Controller:
         )
         forwarding = Forwarding(driver, OFF)
         placers = Client([PLACER], PlacerStub)
-        sessions = SessionLookup(Client([HEARTBEATS], HeartbeatStub))
+        heartbeats = HEARTBEATS[: len(world.trackers)]
+        sessions = SessionLookup(Client(heartbeats, HeartbeatStub), count=len(heartbeats))
         apis = Apis(driver, QuorumNode(channel), placers, world.settings, cluster_id=CLUSTER_ID, sessions=sessions)
         servicer = ControllerService(apis, forwarding, AdminDoor(apis, forwarding, OFF))
         server = Server(life, self.host)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from quorate.controller.engine.engine import Answer, Engine, QueueLimit
 from quorate.controller.engine.preparation import Prepared, Undecided, preparation
 from quorate.controller.engine.steps import Steps
-from quorate.liveness import Attendance, Hush, Sessions
+from quorate.liveness import Attendance, Claimant, Claimed, Hush, SessionClaim, Sessions
 from quorate.nouns import Epoch, NodeId, Offset
 from services.controller import forwarding
 from services.controller.apis import Apis
@@ -20,8 +20,9 @@ from services.controller.periodic_tasks import PeriodicTasks
 from services.controller.quorum_link import QuorumLink
 from services.controller.quorum_node import QuorumNode
 from services.controller.sessions import SessionLookup as SessionsAskedFor
+from services.heartbeat.standing import Standing
 from tests.seeds.planting import Mutant, Patch
-from tests.sim_services.runner import LEADING
+from tests.sim_services.runner import LEADING, TWO
 
 LONG_S: Final = 30.0
 
@@ -133,6 +134,21 @@ def _fences_whoever_cannot_be_heard(patch: Patch) -> None:
     patch.setattr(Hush, "is_on", lambda self, now_ms: False)
 
 
+def _takes_heartbeats_while_it_stands_by(patch: Patch) -> None:
+    patch.setattr(Standing, "check", lambda self: None)
+    patch.setattr(Standing, "other", property(lambda self: None))
+
+
+def _has_whoever_claims_count(patch: Patch) -> None:
+    right = SessionClaim.claim
+
+    def claim(self: SessionClaim, claimant: Claimant, **named: Any) -> Claimed:
+        self._holder = None
+        return right(self, claimant, **named)
+
+    patch.setattr(SessionClaim, "claim", claim)
+
+
 def _forgets_request_ids(patch: Patch) -> None:
     async def write(self: Apis, call: Call, command: Any) -> Answer:
         return await self.driver.write(call.api.name, command)
@@ -196,6 +212,8 @@ MUTANTS: Final = (
     Mutant("G15", "a write that is applied in part is not taken back", _keeps_what_is_there_in_part),
     Mutant("G16", "the time in which the tracker stood still is silence of the brokers", _counts_its_own_absence),
     Mutant("G17", "brokers are fenced while nobody is heard", _fences_whoever_cannot_be_heard),
+    Mutant("G19", "a heartbeat service that stands by takes heartbeats", _takes_heartbeats_while_it_stands_by, TWO),
+    Mutant("G20", "the claim of the sessions is granted to whoever asks", _has_whoever_claims_count, TWO),
 )
 LIVING: Final = (Mutant("G3", "answers to appends that are void are heard", _hears_void_answers),)
 """Bugs that no seed is known to meet: see "Open" in the README. A test of the services finds each of them."""

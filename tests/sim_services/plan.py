@@ -79,3 +79,17 @@ class ClusterPlan:
             intervals_ms={"metadata.max.idle.interval.ms": idle_ms},
             read_share=4 if idle_ms == 200 else 40,
         )
+
+    @classmethod
+    def doubled(cls, random: Random) -> ClusterPlan:
+        """With a second heartbeat service: whatever befalls brokers and controllers, and longer sessions."""
+        drawn = cls.drawn(random)
+        return replace(
+            cls.undisturbed(random),
+            brokers=random.choice((2, 3)),
+            session_ms=2 * drawn.session_ms,
+            broker_every_ms=drawn.broker_every_ms,
+            controller_every_ms=2 * drawn.controller_every_ms,
+            part_every_ms=2 * drawn.part_every_ms,
+            twin_every_ms=drawn.twin_every_ms,
+        )

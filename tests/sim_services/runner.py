@@ -7,11 +7,11 @@ from typing import Final
 
 from tests.seeds.outcome import Outcome
 from tests.sim_driver.runner import home, judged
-from tests.sim_services.world import LeadingWorld, ServicesWorld
+from tests.sim_services.world import LeadingWorld, ServicesWorld, TwoWorld
 
-PROFILE, LEADING = PROFILES = ("services", "leading")
-"""What is drawn; and leaders that are left, while no process ends."""
-WORLDS: Final[dict[str, type[ServicesWorld]]] = {PROFILE: ServicesWorld, LEADING: LeadingWorld}
+PROFILE, LEADING, TWO = PROFILES = ("services", "leading", "two")
+"""What is drawn; leaders that are left, while no process ends; and two heartbeat services."""
+WORLDS: Final[dict[str, type[ServicesWorld]]] = {PROFILE: ServicesWorld, LEADING: LeadingWorld, TWO: TwoWorld}
 
 
 def run(seed: int, profile: str = PROFILE) -> Outcome:

@@ -1,9 +1,10 @@
-"""The heartbeat service, and the placer, as their `__main__` put them together."""
+"""The heartbeat services, and the placer, as their `__main__` put them together."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft.service.controller_pb2 import ChangeBrokerStateRequest
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2_grpc import add_HeartbeatServicer_to_server
 from kraft.service.placer_pb2_grpc import add_PlacerServicer_to_server
@@ -25,7 +26,8 @@ from tests.sim_services.controller import HEARTBEATS, PLACER
 if TYPE_CHECKING:
     from tests.sim_services.world import ServicesWorld
 
-TRACKER_HOST: Final = 200
+HOSTS: Final = 200, 202
+"""Of the heartbeat service, and of the second one."""
 PLACER_HOST: Final = 201
 EXPIRED: Final = "its session expired"
 GAP_MS: Final = 100
@@ -48,17 +50,31 @@ class WatchedSessions(Sessions):
         super().touch(broker_id, broker_epoch=broker_epoch, metadata_offset=metadata_offset, now_ms=now_ms)
 
 
-class Tracker:
-    """The heartbeat service over all its lives; its clock runs at a rate of its own."""
+class WatchedHeartbeats(HeartbeatDriver):
+    """Says when it gives each broker a session because it does not count."""
 
-    def __init__(self, world: ServicesWorld) -> None:
-        self.host = TRACKER_HOST
+    def __init__(self, tracker: Tracker, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._tracker = tracker
+
+    def _presume_seen(self) -> None:
+        super()._presume_seen()
+        self._tracker.rests()
+
+
+class Tracker:
+    """One heartbeat service over all its lives; its clock runs at a rate of its own."""
+
+    def __init__(self, world: ServicesWorld, number: int) -> None:
+        self.host = HOSTS[number]
         self.life: Life | None = None
+        self._address = HEARTBEATS[number]
+        self._life_count = 0
         self.driver: HeartbeatDriver | None = None
         self._world = world
         world.loop.clocks[self.host] = clock = HostClock(lambda: world.loop.now_us)
         self.host_clock = clock
-        self._clock = NodeClock(clock, zero_ms=77_000)
+        self._clock = NodeClock(clock, zero_ms=77_000 + number)
         self._begun_s = 0.0
         self._asked: Any = None
         self._heard_s: dict[NodeId, float] = {}
@@ -66,6 +82,10 @@ class Tracker:
         """The latest broker epoch of which a heartbeat was granted."""
         self._late_s: dict[NodeId, float] = {}
         """When it last found a broker late."""
+        self._anywhere_s: dict[tuple[NodeId, Epoch], float] = {}
+        """When a heartbeat came that was granted, here or at the other service; by the time of this one."""
+        self._heard_of: dict[tuple[str, NodeId, Epoch], int] = {}
+        """Brokers that it asked to have fenced, though they were heard so many ms before; by the process that asked."""
         self._any_s = 0.0
         self._paused_s = 0.0
         self._pause_count = 0
@@ -74,13 +94,20 @@ class Tracker:
         """A process begins; one before has ended."""
         if self.life is not None:
             self._world.fired("C-07")
-            self.life.is_over = True
-            self._world.network.lose(self.life)
-        self.life = life = Life(self, "heartbeat")
+            self.stop()
+        self._life_count += 1
+        self.life = life = Life(self, f"heartbeat {self.host}.{self._life_count}")
         self._paused_s, self._pause_count = 0.0, 0
         self._heard_s, self._begun_s, self._granted = {}, self._now_s, {}
         self._any_s, self._late_s = self._now_s, {}
         self._world.loop.create_task(self._live(life), context=context_of(life))
+
+    def stop(self) -> None:
+        """The process is gone."""
+        if self.life is not None:
+            self.life.is_over = True
+            self._world.network.lose(self.life)
+        self.life, self.driver = None, None
 
     async def _live(self, life: Life) -> None:
         world = self._world
@@ -88,11 +115,11 @@ class Tracker:
             reader = LogReader([node.address for node in world.nodes.values()], world.network.open_channel)  # type: ignore[arg-type]
             controllers = Client([each.address for each in world.controllers], ControllerStub)
             sessions = WatchedSessions(self, world.cluster.session_ms)
-            replica, claimant = Replica(reader, self._clock, OFF), Claimant(id=life.name, address=HEARTBEATS)
-            self.driver = HeartbeatDriver(replica, sessions, controllers, self._clock, claimant)
+            replica, claimant = Replica(reader, self._clock, OFF), Claimant(id=life.name, address=self._address)
+            self.driver = WatchedHeartbeats(self, replica, sessions, controllers, self._clock, claimant)
             server = Server(life, self.host)
             add_HeartbeatServicer_to_server(HeartbeatService(self.driver), server)  # type: ignore[arg-type]
-            world.network.listen(HEARTBEATS, server)
+            world.network.listen(self._address, server)
             await self.driver.run()
         except Killed:
             raise
@@ -137,6 +164,26 @@ class Tracker:
             self._begun_s = now_s
         self._any_s = now_s
 
+    def rests(self) -> None:
+        """It does not count, and brokers need not be heard here: each has a session from now."""
+        self._any_s = self._begun_s = self._now_s
+        self._late_s.clear()
+
+    @property
+    def counts(self) -> bool:
+        """Whether it takes itself for the one that counts."""
+        driver, life = self.driver, self.life
+        return driver is not None and context_of(life).run(lambda: driver.standing.counts)
+
+    def age_s(self, came_s: float) -> float:
+        """How long ago that was on the clock of its host."""
+        return self.host_clock.now_us / 1e6 - came_s
+
+    def heard_anywhere(self, broker_id: NodeId, broker_epoch: Epoch, *, age_s: float) -> None:
+        """A heartbeat was granted, by this service or the other one."""
+        key, at_s = (broker_id, broker_epoch), self._now_s - age_s
+        self._anywhere_s[key] = max(at_s, self._anywhere_s.get(key, at_s))
+
     def answered(self, broker_id: NodeId, broker_epoch: int, *, came_s: float) -> None:
         """A heartbeat was granted: its session goes on from when that came, at the earliest."""
         self._granted[broker_id] = max(broker_epoch, self._granted.get(broker_id, -1))
@@ -157,6 +204,7 @@ class Tracker:
             return
         self._asked = request  # which is sent again until it is answered, whatever comes meanwhile
         self._world.fired("fencings asked for")
+        self._note_elsewhere(request)
         heard_s = self._heard_s.get(request.broker_id, self._begun_s)
         if heard_s >= self._late_s.get(request.broker_id, 0.0):  # else it was late before all were silent, and is
             heard_s = max(heard_s, self._begun_s)
@@ -167,6 +215,19 @@ class Tracker:
         hush_ms = round(1_000 * (self._now_s - self._any_s))
         most_ms = self._world.cluster.session_ms // 3 + SLACK_MS
         require("I-64", hush_ms <= most_ms, "has a broker fenced while nobody is heard", request.broker_id, hush_ms)
+
+    def _note_elsewhere(self, request: ChangeBrokerStateRequest) -> None:
+        heard_s = self._anywhere_s.get((request.broker_id, request.broker_epoch), float("-inf"))
+        silent_s = self._now_s - heard_s
+        key = request.tracker_id, request.broker_id, request.broker_epoch
+        self._heard_of.pop(key, None)
+        if 1_000 * silent_s + 1 < self._world.cluster.session_ms - GAP_MS * self._pause_count:
+            self._heard_of[key] = round(1_000 * silent_s)
+
+    def obeyed(self, request: ChangeBrokerStateRequest) -> None:
+        """A controller has changed the state of a broker, as a process of this service has asked it to."""
+        silent_ms = self._heard_of.get((request.tracker_id, request.broker_id, request.broker_epoch))
+        require("I-92", silent_ms is None, "is fenced, and was heard", request.broker_id, request.tracker_id, silent_ms)
 
 
 class Placer:

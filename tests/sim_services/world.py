@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Final
 
 import pytest
 
+from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest
+from kraft.service.controller_pb2 import ClaimSessionsResponse
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.runtime import client
 from quorate.runtime.statuses import error_from_call
@@ -24,12 +26,12 @@ from tests.sim_driver.wire import Call
 from tests.sim_driver.world import STATIC, Plan, World
 from tests.sim_services.admin import Admin
 from tests.sim_services.broker import Broker
-from tests.sim_services.chance import rule
+from tests.sim_services.chance import rule, shorten_claims
 from tests.sim_services.controller import Controller
 from tests.sim_services.ledger import Ledger
 from tests.sim_services.mischief import Mischief
 from tests.sim_services.plan import ClusterPlan
-from tests.sim_services.tracker import Placer, Tracker
+from tests.sim_services.tracker import EXPIRED, Placer, Tracker
 from tests.sim_services.watched import SESSIONS
 
 MARGIN_S: Final = 0.005
@@ -42,6 +44,8 @@ class ServicesWorld(World):
     """Everything of one seed."""
 
     floors: ClassVar[Mapping[str, int]] = {"claims": 2, "commits": 30, "crashes": 2, "answers": 8, "reads": 1}
+    has_second: ClassVar[bool] = False
+    """Whether there are two heartbeat services."""
     callers = (*World.callers, forwarding, client)
 
     def __init__(self, seed: int, directory: Path, *, keeps_all: bool = False) -> None:
@@ -52,7 +56,9 @@ class ServicesWorld(World):
         self.settings = ControllerSettings()
         self.hashes = Hashes()
         self.ledger = Ledger(self)
-        self.tracker = Tracker(self)
+        self.trackers = [Tracker(self, number) for number in range(1 + self.has_second)]
+        self._holder = ""
+        """The heartbeat service that a controller has granted the claim last, by its address."""
         self.brokers = [Broker(self, number) for number in range(self.cluster.brokers)]
         self.twins = [Broker(self, number, is_twin=True) for number in range(self.cluster.brokers)]
         self.admins = [Admin(self, number) for number in range(self.cluster.admins)]
@@ -84,12 +90,14 @@ class ServicesWorld(World):
     def run(self) -> None:
         with pytest.MonkeyPatch.context() as patch:
             rule(patch, self.stream, self.loop.time)
+            if self.has_second:
+                shorten_claims(patch, session_ms=self.cluster.session_ms)
             super().run()
 
     def _begin(self) -> None:
         super()._begin()
         Placer(self)
-        self.tracker.start()
+        self.trackers[0].start()
         for each in (*self.brokers, *self.admins):
             each.start()
         self.mischief.begin()
@@ -127,14 +135,32 @@ class ServicesWorld(World):
                 owner.driver.note_sent(request)
             elif rpc == "DescribeSessions" and answer is None:
                 SESSIONS.set({})
+            elif rpc == "ClaimSessions" and answer is not None:
+                self._claimed(answer)
+            elif rpc == "ChangeBrokerState" and answer is not None and request.reason == EXPIRED:
+                for tracker in self.trackers:
+                    tracker.obeyed(request)
         elif isinstance(owner, Tracker):
             served = SERVED.get()
             if rpc == "BrokerHeartbeat" and answer is not None and served is not None:
                 owner.answered(request.broker_id, request.broker_epoch, came_s=served.came_s)
+                self._granted(owner, request, came_s=served.came_s)
             elif rpc == "ChangeBrokerState" and answer is None:
                 owner.asked(request)
             elif rpc == "DescribeSessions" and answer is not None:
                 owner.described(answer)
+
+    def _claimed(self, answer: ClaimSessionsResponse) -> None:
+        if answer.counts and answer.holder != self._holder:
+            if self._holder:
+                self.fired("another one counts")
+            self._holder = answer.holder
+
+    def _granted(self, by: Tracker, heartbeat: BrokerHeartbeatRequest, *, came_s: float) -> None:
+        for tracker in self.trackers:
+            tracker.heard_anywhere(heartbeat.broker_id, heartbeat.broker_epoch, age_s=by.age_s(came_s))
+            if tracker is not by and tracker.counts:
+                self.fired("both count" if by.counts else "heard at the one that does not count")
 
     def received(self, life: Life, method: str, answer: Any) -> None:
         owner = life.owner
@@ -178,9 +204,29 @@ class LeadingWorld(ServicesWorld):
     floors: ClassVar[Mapping[str, int]] = {"claims": 4, "commits": 20, "answers": 10, "reads": 3}
 
     def drawn(self) -> Plan:
-        quiet = {"kill_every_ms": 0, "cut_every_ms": 0, "pause_every_ms": 0, "full_every_ms": 0, "clerk_every_ms": 0}
-        well = {"damages": False, "drift_every_ms": 0, "flush_fails_permille": 0, "read_fails_of_10_000": 0}
-        return replace(super().drawn(), leave_every_ms=1_500, hangs_up_permille=0, **quiet, **well)  # type: ignore[arg-type]
+        return replace(_quiet(super().drawn()), leave_every_ms=1_500, hangs_up_permille=0)
 
     def drawn_beside(self) -> ClusterPlan:
         return ClusterPlan.undisturbed(self.stream("cluster"))
+
+
+class TwoWorld(ServicesWorld):
+    """Two heartbeat services, to which everything is done; little is done to the rest, so that they have something to
+    claim. Sessions are longer, and so are claims. Those are leases, which rest on clocks that run alike."""
+
+    floors: ClassVar[Mapping[str, int]] = {"claims": 1, "commits": 30, "answers": 8, "reads": 1}
+    has_second = True
+
+    def drawn(self) -> Plan:
+        leave_every_ms = self.stream("two").choice((0, 2_000, 4_000))
+        return replace(_quiet(super().drawn()), leave_every_ms=leave_every_ms)
+
+    def drawn_beside(self) -> ClusterPlan:
+        return ClusterPlan.doubled(self.stream("cluster"))
+
+
+def _quiet(plan: Plan) -> Plan:
+    """No process of the quorum ends, and its hosts and links are well."""
+    quiet = {"kill_every_ms": 0, "cut_every_ms": 0, "pause_every_ms": 0, "full_every_ms": 0, "clerk_every_ms": 0}
+    well = {"damages": False, "drift_every_ms": 0, "flush_fails_permille": 0, "read_fails_of_10_000": 0}
+    return replace(plan, **quiet, **well)  # type: ignore[arg-type]
