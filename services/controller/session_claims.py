@@ -33,7 +33,7 @@ class SessionClaims:
         await self._apis.quorum.confirm(epoch)  # a deposed one would let a second tracker count
         before = self._claim.holder(epoch=epoch, now_ms=_now_ms())
         claimant = Claimant(id=request.tracker_id, address=request.address)
-        found = self._claim.claim(claimant, epoch=epoch, has_counted=request.has_counted, now_ms=_now_ms())
+        found = self._claim.claim(claimant, epoch=epoch, now_ms=_now_ms())
         if found.holder != before:
             log.info("a heartbeat service counts", address=found.holder.address, epoch=epoch)
         return ClaimSessionsResponse(

@@ -55,9 +55,7 @@ class Standing:
 
     async def _claim(self) -> None:
         begun_ms, has_counted = _now_ms(), self.counts
-        request = ClaimSessionsRequest(
-            tracker_id=self.claimant.id, address=self.claimant.address, has_counted=has_counted
-        )
+        request = ClaimSessionsRequest(tracker_id=self.claimant.id, address=self.claimant.address)
         try:
             answer = await self._controllers.call(lambda stub: stub.ClaimSessions, request, deadline_ms=CLAIM_EVERY_MS)
         except ApiError as refusal:

@@ -11,47 +11,47 @@ from quorate.liveness import CLAIM_LAPSES_MS, Claimant, SessionClaim
 A: Final = Claimant(id="1", address="a:1")
 B: Final = Claimant(id="2", address="b:1")
 A_AGAIN: Final = Claimant(id="3", address="a:1")
-FRESH, COUNTED = False, True
+FRESH = False, True
 
-CASES: Final[dict[str, list[tuple[Claimant, int, bool, int, Claimant]]]] = {
-    # who claims, in which epoch, whether it has counted, when, and who counts then
-    "the first one": [(A, 1, FRESH, 0, A), (B, 1, FRESH, 500, A)],
-    "it claims on": [(A, 1, FRESH, 0, A), (A, 1, COUNTED, 2_900, A), (B, 1, FRESH, 5_000, A)],
-    "it has gone": [(A, 1, FRESH, 0, A), (B, 1, FRESH, 1_000, A), (B, 1, FRESH, 2_400, A), (B, 1, FRESH, 3_800, B)],
+CASES: Final[dict[str, list[tuple[Claimant, int, int, Claimant]]]] = {
+    # who claims, in which epoch, when, and who counts then
+    "the first one": [(A, 1, 0, A), (B, 1, 500, A)],
+    "it claims on": [(A, 1, 0, A), (A, 1, 2_900, A), (B, 1, 5_000, A)],
+    "it has gone": [(A, 1, 0, A), (B, 1, 1_000, A), (B, 1, 2_400, A), (B, 1, 3_800, B)],
     "to the millisecond": [
-        (A, 1, FRESH, 0, A),
-        (B, 1, FRESH, 1_500, A),
-        (B, 1, FRESH, CLAIM_LAPSES_MS, A),
-        (B, 1, FRESH, CLAIM_LAPSES_MS + 1, B),
+        (A, 1, 0, A),
+        (B, 1, 1_500, A),
+        (B, 1, CLAIM_LAPSES_MS, A),
+        (B, 1, CLAIM_LAPSES_MS + 1, B),
     ],
-    "the controller stood still": [(A, 1, FRESH, 0, A), (B, 1, FRESH, 60_000, A), (A, 1, COUNTED, 60_001, A)],
+    "the controller stood still": [(A, 1, 0, A), (B, 1, 60_000, A), (A, 1, 60_001, A)],
     "it comes back too late": [
-        (A, 1, FRESH, 0, A),
-        *((B, 1, FRESH, ms, A) for ms in (1_000, 2_000, 3_000)),
-        (B, 1, FRESH, 4_000, B),
-        (A, 1, FRESH, 4_500, B),
+        (A, 1, 0, A),
+        *((B, 1, ms, A) for ms in (1_000, 2_000, 3_000)),
+        (B, 1, 4_000, B),
+        (A, 1, 4_500, B),
     ],
     "a failover, and the standby is first": [
-        (A, 1, FRESH, 0, A),
-        (B, 2, FRESH, 500, B),
-        (A, 2, COUNTED, 600, A),
-        (B, 2, COUNTED, 1_500, A),
-        (B, 2, FRESH, 2_500, A),
+        (A, 1, 0, A),
+        (B, 2, 500, B),
+        (A, 2, 600, B),
+        (B, 2, 1_500, B),
+        (A, 2, 1_600, B),
     ],
-    "a failover, and who counted is first": [(A, 2, COUNTED, 0, A), (B, 2, COUNTED, 1, A), (B, 2, FRESH, 2, A)],
+    "a failover, and who counted is first": [(A, 1, 0, A), (A, 2, 500, A), (B, 2, 600, A)],
     "its successor at the same address": [
-        (A, 1, FRESH, 0, A),
-        (A_AGAIN, 1, FRESH, 10, A_AGAIN),
-        (B, 1, FRESH, 20, A_AGAIN),
+        (A, 1, 0, A),
+        (A_AGAIN, 1, 10, A_AGAIN),
+        (B, 1, 20, A_AGAIN),
     ],
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_who_counts(case: list[tuple[Claimant, int, bool, int, Claimant]]) -> None:
+def test_who_counts(case: list[tuple[Claimant, int, int, Claimant]]) -> None:
     claim = SessionClaim()
-    for claimant, epoch, has_counted, now_ms, counts in case:
-        found = claim.claim(claimant, epoch=epoch, has_counted=has_counted, now_ms=now_ms)
+    for claimant, epoch, now_ms, counts in case:
+        found = claim.claim(claimant, epoch=epoch, now_ms=now_ms)
 
         assert (counts, claimant == counts) == (found.holder, found.is_granted), (claimant, now_ms)
         assert 0 <= found.lapses_in_ms <= CLAIM_LAPSES_MS
@@ -59,6 +59,6 @@ def test_who_counts(case: list[tuple[Claimant, int, bool, int, Claimant]]) -> No
 
 def test_nobody_counts_in_an_epoch_before_the_first_claim() -> None:
     claim = SessionClaim()
-    claim.claim(A, epoch=1, has_counted=False, now_ms=0)
+    claim.claim(A, epoch=1, now_ms=0)
 
     assert [A, None, None] == [claim.holder(epoch=epoch, now_ms=ms) for epoch, ms in ((1, 10), (2, 20), (None, 30))]

@@ -41,25 +41,25 @@ class Claimed:
 class SessionClaim:
     """The claim as the active controller knows it: in memory, for one epoch.
 
-    After a failover of the controller the tracker that counted before keeps the count, whichever claims first. A
-    process at the holder's own address is its successor: two cannot listen there.
+    After a failover of the controller whichever claims first has it, and keeps it: the one that counted before has not
+    heard the brokers that were heard by the other one meanwhile. A process at the holder's own address is its
+    successor: two cannot listen there.
 
     >>> claim, one, two = SessionClaim(), Claimant(id="1", address="a:1"), Claimant(id="2", address="b:1")
-    >>> claim.claim(one, epoch=7, has_counted=False, now_ms=0).is_granted
+    >>> claim.claim(one, epoch=7, now_ms=0).is_granted
     True
-    >>> claim.claim(two, epoch=7, has_counted=False, now_ms=500).holder.address
+    >>> claim.claim(two, epoch=7, now_ms=500).holder.address
     'a:1'
-    >>> [claim.claim(two, epoch=7, has_counted=False, now_ms=ms).is_granted for ms in (1_500, 2_500, 3_000, 3_001)]
+    >>> [claim.claim(two, epoch=7, now_ms=ms).is_granted for ms in (1_500, 2_500, 3_000, 3_001)]
     [False, False, False, True]
     """
 
-    __slots__ = ("_attendance", "_epoch", "_holder", "_lapses_ms", "_was_fresh")
+    __slots__ = ("_attendance", "_epoch", "_holder", "_lapses_ms")
 
     def __init__(self) -> None:
         self._attendance = Attendance(every_ms=GAP_MS)
         self._epoch: Epoch | None = None
         self._holder: Claimant | None = None
-        self._was_fresh = False
         self._lapses_ms = 0
 
     def holder(self, *, epoch: Epoch | None, now_ms: int) -> Claimant | None:
@@ -71,15 +71,13 @@ class SessionClaim:
             self._holder = None
         return self._holder
 
-    def claim(self, claimant: Claimant, *, epoch: Epoch, has_counted: bool, now_ms: int) -> Claimed:
-        """Grants or refuses a claim; `has_counted` says that the claimant was the one that counts until now."""
+    def claim(self, claimant: Claimant, *, epoch: Epoch, now_ms: int) -> Claimed:
+        """Grants or refuses a claim."""
         assert claimant.id, claimant
         holder = self.holder(epoch=epoch, now_ms=now_ms)
         now_ms = self._attendance.look(now_ms)
         is_own = holder is not None and (holder.id == claimant.id or holder.address == claimant.address != "")
-        if holder is not None and not is_own and not (has_counted and self._was_fresh):
+        if holder is not None and not is_own:
             return Claimed(is_granted=False, holder=holder, lapses_in_ms=self._lapses_ms - now_ms)
-        if not is_own:
-            self._was_fresh = not has_counted
         self._holder, self._lapses_ms = claimant, now_ms + CLAIM_LAPSES_MS
         return Claimed(is_granted=True, holder=claimant, lapses_in_ms=CLAIM_LAPSES_MS)
