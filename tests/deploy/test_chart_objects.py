@@ -157,6 +157,37 @@ def test_a_node_announces_the_name_that_its_certificate_is_for(objects: list[Jso
     assert quorum.metadata_log_dir == controller.metadata_log_dir
 
 
+def test_of_two_heartbeat_services_each_is_found_at_its_own_address_and_neither_stops_a_drain(tmp_path: Path) -> None:
+    """One address for both would have a caller at the one that stands by for as long as its connection lasts."""
+    values = {**FULL, "heartbeat": {"replicas": 2}, "tls": {"source": "certManager"}}
+    objects = render(values, apis=(CERT_MANAGER,))
+    workload = named(objects, "StatefulSet", "q-quorate-heartbeat")["spec"]
+    pods = [f"q-quorate-heartbeat-{number}" for number in range(workload["replicas"])]
+    addresses = [f"{pod}.{workload['serviceName']}.kraft.svc:9095" for pod in pods]
+    spec = named(objects, "StatefulSet", "q-quorate-quorum")["spec"]["template"]["spec"]
+    known = {}
+    for container in containers(spec):
+        if program(container) in ("services.controller", "services.gateway"):
+            known[container["name"]] = [str(each) for each in loaded(objects, spec, container, tmp_path).heartbeats]
+    service = named(objects, "Service", workload["serviceName"])["spec"]
+    (budget,) = (
+        each["spec"] for each in of_kind(objects, "PodDisruptionBudget") if "heartbeat" in each["metadata"]["name"]
+    )
+    (container,) = containers(workload["template"]["spec"])
+    (names,) = (
+        each["spec"]["dnsNames"]
+        for each in of_kind(objects, "Certificate")
+        if each["spec"]["commonName"] == "heartbeat"
+    )
+
+    assert {"controller": addresses, "gateway": addresses} == known
+    assert ("None", True) == (service["clusterIP"], service["publishNotReadyAddresses"])
+    assert service["selector"] == workload["selector"]["matchLabels"] == budget["selector"]["matchLabels"]
+    assert 1 == budget["maxUnavailable"]
+    assert "startup" == container["readinessProbe"]["grpc"]["service"]
+    assert f"*.{workload['serviceName']}.kraft.svc" in names
+
+
 def test_a_collector_that_is_there_may_bring_spans_to_observers(whole: list[Json], tmp_path: Path) -> None:
     """And all that the services send goes to it."""
     for name in ("q-quorate-observer", "q-quorate-placer"):

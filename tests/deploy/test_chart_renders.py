@@ -103,6 +103,7 @@ SHAPES: Final[dict[str, Json]] = {
         "pipeline": {"enabled": True, "logs": {"existingClaim": "logs"}, "lake": {"existingClaim": "lake"}}
     },
     "a pipeline by the Spark operator": SPARK,
+    "two heartbeat services": {"heartbeat": {"replicas": 2}, "gateway": {"enabled": True}},
     "certificates by cert-manager": {"tls": {"source": "certManager"}},
     "certificates by another's issuer": {
         "tls": {"source": "certManager", "certManager": {"issuerRef": {"name": "ours", "kind": "ClusterIssuer"}}}
@@ -204,7 +205,7 @@ REFUSED: Final[list[tuple[Json, str]]] = [
     ({"principals": {"superUsers": ["User:a;User:b"]}}, "/principals/superUsers/0'"),
     ({"fullnameOverride": "x" * 41}, "/fullnameOverride'"),
     ({"observer": {"autoscaling": {"minReplicas": 3, "maxReplicas": 2}}}, "minReplicas = 3 is above maxReplicas = 2"),
-    ({"heartbeat": {"replicas": 2}}, "additional properties 'replicas' not allowed"),
+    ({"heartbeat": {"replicas": 3}}, "/heartbeat/replicas'"),
     ({"heartbeat": {"terminationGracePeriodSeconds": 10}}, "/heartbeat/terminationGracePeriodSeconds'"),
     ({"networkPolicy": {"clients": [{}]}}, "/networkPolicy/clients/0'"),
     ({"clusterId": "two words"}, "/clusterId'"),

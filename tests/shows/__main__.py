@@ -18,7 +18,7 @@ from typing import Final
 from deploy.local.processes import ROOT, NotReady
 from quorate.errors import ApiError
 from tests.run_loop import run_loop
-from tests.shows import cut_doors, frozen_leader, hostile_environment, pauses, wiped_voters
+from tests.shows import cut_doors, frozen_leader, hostile_environment, pauses, two_heartbeats, wiped_voters
 from tests.shows.scene import what_of
 from tests.shows.table import Asked, Row, Show, table_of
 
@@ -28,6 +28,7 @@ SHOWS: Final[Mapping[str, Show]] = {
     "wiped-voters": wiped_voters.show,
     "cut-doors": cut_doors.show,
     "pauses": pauses.show,
+    two_heartbeats.NAME: two_heartbeats.show,
 }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Final
 
 from deploy.local.plan import make_plan
@@ -33,15 +34,15 @@ async def show(asked: Asked) -> Row:
 
 @asynccontextmanager
 async def _plane(asked: Asked, net: Network) -> AsyncIterator[Cluster]:
-    cluster = Cluster(
-        make_plan(
-            asked.directory,
-            session_timeout_ms=round(SESSION_S * 1000),
-            home=net.place(SHARED),
-            nodes_at={node_id: net.place(node_id) for node_id in VOTERS},
-            with_gateways=True,
-        )
+    """All brokers come to the gateways: others, which are heard meanwhile, would make those a rack that is silent."""
+    plan = make_plan(
+        asked.directory,
+        session_timeout_ms=round(SESSION_S * 1000),
+        home=net.place(SHARED),
+        nodes_at={node_id: net.place(node_id) for node_id in VOTERS},
+        with_gateways=True,
     )
+    cluster = Cluster(replace(plan, brokers=()))
     try:
         await cluster.start()
         yield cluster

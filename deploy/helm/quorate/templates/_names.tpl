@@ -55,6 +55,29 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- printf "%s.%s" .pod (include "quorate.host" (dict "root" .root "component" "quorum")) -}}
 {{- end -}}
 
+{{/* "true" if there are two heartbeat services: one counts, and the other stands by. */}}
+{{- define "quorate.hasTwoHeartbeats" -}}
+{{- if gt (int .Values.heartbeat.replicas) 1 -}}true{{- end -}}
+{{- end -}}
+
+{{/*
+host:port of every heartbeat service, with commas. Of two each has its own: a Service would have a caller at one of
+them, which may stand by, for as long as its connection lasts.
+*/}}
+{{- define "quorate.heartbeats" -}}
+{{- $port := index (include "quorate.ports" . | fromYaml) "heartbeat" -}}
+{{- if include "quorate.hasTwoHeartbeats" . -}}
+{{- $pods := include "quorate.host" (dict "root" . "component" "heartbeat-pods") -}}
+{{- $all := list -}}
+{{- range $number := until (int .Values.heartbeat.replicas) -}}
+{{- $all = append $all (printf "%s-heartbeat-%d.%s:%v" (include "quorate.fullname" $) $number $pods $port) -}}
+{{- end -}}
+{{- join "," $all -}}
+{{- else -}}
+{{- printf "%s:%v" (include "quorate.host" (dict "root" . "component" "heartbeat")) $port -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The quorum's ids, with commas. */}}
 {{- define "quorate.nodeIds" -}}
 {{- $first := int .Values.quorum.firstNodeId -}}
@@ -132,6 +155,8 @@ observer: 9297
 {{- if .root.Values.gateway.enabled -}}
 {{- $names = append $names (include "quorate.host" (dict "root" .root "component" "gateway")) -}}
 {{- end -}}
+{{- else if and (eq .identity "heartbeat") (include "quorate.hasTwoHeartbeats" .root) -}}
+{{- $names = append $names (printf "*.%s" (include "quorate.host" (dict "root" .root "component" "heartbeat-pods"))) -}}
 {{- else if eq .identity "gateway" -}}
 {{- $names = append $names (printf "*.%s" $quorum) -}}
 {{- else if hasPrefix "quorum-" .identity -}}

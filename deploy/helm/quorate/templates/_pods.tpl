@@ -141,7 +141,7 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{/* A dict with root and service: probes in the clear, on a port that serves health alone. */}}
+{{/* A dict with root, service, and readyWhen, by default readiness: probes in the clear, on a port that serves health alone. */}}
 {{- define "quorate.probes" -}}
 {{- $port := index (include "quorate.healthPorts" .root | fromYaml) .service -}}
 {{- $probes := .root.Values.probes -}}
@@ -151,7 +151,7 @@ startupProbe:
   timeoutSeconds: {{ $probes.timeoutSeconds }}
   failureThreshold: {{ $probes.startupSeconds }}
 readinessProbe:
-  grpc: {port: {{ $port }}, service: readiness}
+  grpc: {port: {{ $port }}, service: {{ .readyWhen | default "readiness" }}}
   periodSeconds: {{ $probes.periodSeconds }}
   timeoutSeconds: {{ $probes.timeoutSeconds }}
   failureThreshold: {{ $probes.readinessFailures }}
@@ -162,7 +162,7 @@ livenessProbe:
   failureThreshold: {{ $probes.livenessFailures }}
 {{- end -}}
 
-{{/* A dict with root, service and values: all of a container but its environment and volumes. */}}
+{{/* A dict with root, service and resources, and what the probes take: all of a container but its environment and volumes. */}}
 {{- define "quorate.container" -}}
 image: {{ include "quorate.image" . }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}

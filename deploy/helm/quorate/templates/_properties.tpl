@@ -166,7 +166,7 @@ node of the quorum is that node only for the nodes' own certificates.
 {{- end -}}
 {{- $_ := set $given "quorum.endpoint" "localhost:9093" -}}
 {{- $_ := set $given "placer.endpoints" (printf "%s:9096" (include "quorate.host" (dict "root" . "component" "placer"))) -}}
-{{- $_ := set $given "heartbeat.endpoint" (printf "%s:9095" (include "quorate.host" (dict "root" . "component" "heartbeat"))) -}}
+{{- $_ := set $given "heartbeat.endpoint" (include "quorate.heartbeats" .) -}}
 {{- include "quorate.properties" (dict "given" $given "settings" .Values.quorum.controllerSettings "where" "quorum.controllerSettings" "ofPod" (list "node.id" "advertised.listeners")) -}}
 {{- end -}}
 
@@ -175,7 +175,7 @@ node of the quorum is that node only for the nodes' own certificates.
 {{- $given = merge $given (include "quorate.listenerProperties" . | fromJson) -}}
 {{- $_ := set $given "quorum.endpoint" "localhost:9093" -}}
 {{- $_ := set $given "controller.endpoint" "localhost:9094" -}}
-{{- $_ := set $given "heartbeat.endpoint" (printf "%s:9095" (include "quorate.host" (dict "root" . "component" "heartbeat"))) -}}
+{{- $_ := set $given "heartbeat.endpoint" (include "quorate.heartbeats" .) -}}
 {{- $_ := set $given "grpc.ssl.keystore.location" "/etc/quorate/tls/tls-combined.pem" -}}
 {{- $_ := set $given "grpc.ssl.truststore.location" "/etc/quorate/tls/ca.crt" -}}
 {{- include "quorate.properties" (dict "given" $given "settings" .Values.gateway.settings "where" "gateway.settings" "ofPod" (list "node.id")) -}}
