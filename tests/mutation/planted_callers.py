@@ -297,12 +297,20 @@ CALLER_BUGS: Final = (
         test="tests/runtime/test_memory.py::test_what_was_freed_between_what_is_in_use_goes_back_to_the_system_once",
     ),
     Planted(
-        number="C36",
+        number="C39",
         what="a heartbeat waits for a service that stands still, though another one counts",
         file="services/gateway/heartbeats.py",
         right="timeout=PATIENCE_S, return_when",
         wrong="timeout=None, return_when",
         test="tests/services/gateway/test_heartbeats.py::"
         "test_one_that_stands_still_is_not_waited_for_and_another_is_asked_until_it_counts",
+    ),
+    Planted(
+        number="C40",
+        what="a min.insync.replicas that is no number ends each question about it on PostgreSQL",
+        file="libs/quorate/sql/views.py",
+        right=r"""CAST(coalesce(substring({0} from '^\s*([+-]?[0-9]{{1,18}})'), '0') AS bigint)""",
+        wrong="CAST({0} AS bigint)",
+        test="tests/services/observer/test_state_keeper.py::test_views_and_past_are_the_same_on_postgresql_and_sqlite",
     ),
 )

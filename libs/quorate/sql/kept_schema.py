@@ -7,7 +7,7 @@ from sqlalchemy.schema import CreateColumn
 
 from quorate.sql.kept_tables import KEPT, METADATA
 from quorate.sql.tables import COLUMNS, described
-from quorate.sql.views import VIEWS
+from quorate.sql.views import POSTGRESQL, VIEWS, views_in
 
 __all__ = ["make"]
 
@@ -36,11 +36,21 @@ def make(connection: sa.Connection) -> bool:
             connection.exec_driver_sql(f"CREATE VIEW {kept.history} AS {kept.history_query}")
     if connection.dialect.name == "sqlite":
         _make_what_sqlite_lacks(connection)
+    else:
+        _make_views_on_postgresql(connection)
     return grown
 
 
+def _make_views_on_postgresql(connection: sa.Connection) -> None:
+    """Makes the views, or replaces them: so they keep who may read them, and what others have built on them."""
+    for name, view in views_in(POSTGRESQL).items():
+        connection.exec_driver_sql(f"CREATE OR REPLACE VIEW {name} AS {view.query}")
+        about = view.about.replace("'", "''")
+        connection.exec_driver_sql(f"COMMENT ON VIEW {name} IS '{about}'")
+
+
 def _make_what_sqlite_lacks(connection: sa.Connection) -> None:
-    """Makes the views, which are in SQLite's SQL, and the table of the columns' comments, which PostgreSQL has."""
+    """Makes the views, and the table of the columns' comments, which PostgreSQL has by itself."""
     for name, view in VIEWS.items():
         connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
         connection.exec_driver_sql(f"CREATE VIEW {name} AS {view.query}")

@@ -10,6 +10,7 @@ from itertools import accumulate
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -17,26 +18,32 @@ import sqlalchemy as sa
 from deploy.local.ports import free_ports
 from kraft import Message
 from kraft.service.quorum_pb2 import CreateSnapshotRequest
+from quorate.metadata.configs import TOPIC
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST
 from quorate.nouns import NOBODY, Offset
-from quorate.records import FeatureLevelRecord, encode_record
+from quorate.records import ConfigRecord, FeatureLevelRecord, encode_record
 from quorate.runtime.client import open_channel
 from quorate.runtime.config import ConfigError
 from quorate.runtime.log_reader import LogReader
+from quorate.sql.kept_reads import KeptReader
 from quorate.sql.kept_tables import APPLIED, GAPS, KEPT
 from quorate.sql.nouns import NOUNS, Image, Row, column_names, rows
+from quorate.sql.views import VIEWS
 from quorate.wire.schema import layout_of
 from services.observer.state_keeper import StateKeeper
 from services.quorum.cleaner import Cleaner
 from services.quorum.driver import QuorumDriver
 from services.quorum.snapshot_upload import take_snapshot
 from tests.metadata.histories import STEPS, feature_level, write
+from tests.metadata.test_properties import replayed
 from tests.pipeline.postgres import absent, postgres
 from tests.runtime.test_log_reader import ONLY_THE_LATEST, node
 from tests.services.nodes import committed
 from tests.services.observer.test_stop import observing
 from tests.services.scripted import WITHIN_S
+from tests.sql.test_kept import Kept
+from tests.sql.test_kept_reads import ALL, listed, whole
 
 POLL_S = 0.02
 TABLES = {name: [kept.present.c[each] for each in column_names(name)] for name, kept in KEPT.items()}
@@ -246,6 +253,41 @@ async def test_of_two_observers_on_one_postgresql_one_writes_and_the_other_takes
     tmp_path: Path, server: str
 ) -> None:
     await one_writes_at_a_time(server, tmp_path)
+
+
+def test_views_and_past_are_the_same_on_postgresql_and_sqlite(tmp_path: Path, server: str) -> None:
+    schema, log = "views", whole(write(Random(3), 300))
+    log += [
+        ConfigRecord(TOPIC, topic.name, "min.insync.replicas", value)
+        for topic, value in zip(replayed(log).topics, ("2", "none", " 3", "2.5", "", "-1"), strict=False)
+    ]
+    with reading(server).begin() as connection:
+        connection.exec_driver_sql(f"CREATE SCHEMA {schema}")
+    urls = f"sqlite:///{tmp_path}/state.db", f"{server}?options=-csearch_path%3D{schema}"
+    (views, *past), (views_there, *past_there) = (told_of(url, log) for url in urls)
+
+    assert [] == [name for name, found in views.items() if not found]
+    assert views == views_there
+    assert past == past_there
+
+
+def told_of(url: str, log: list[Message]) -> list[Any]:
+    """The rows of all views, the changes, a difference, the offset at a time, after a second start."""
+    kept = Kept(url)
+    kept.follow(log)
+    kept.follow([])
+    kept.write()
+    kept.close()
+    kept = Kept(url)
+    with kept.engine.connect() as connection:
+        views = {name: in_order(map(tuple, connection.exec_driver_sql(f"SELECT * FROM {name}"))) for name in VIEWS}
+    kept.close()
+    reader = KeptReader(sa.create_engine(url))
+    with reader.reading() as past:
+        changes = listed(past, None, limit=50, end=len(log))
+        found = [views, changes, list(past.diff(ALL, 50, 200)), past.offset_at(1_100, end=len(log))]
+    reader.close()
+    return found
 
 
 async def test_an_observer_that_is_killed_at_any_point_neither_loses_nor_repeats_a_change(tmp_path: Path) -> None:
