@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -72,13 +75,21 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Kept]]
 async def serving(
     url: str | None, *, taken_within_s: float = WITHIN_S, guard: EntryGuard | None = None
 ) -> AsyncIterator[ObserverStub]:
+    async with serving_at(url, taken_within_s=taken_within_s, guard=guard) as address, open_channel(address) as channel:
+        yield ObserverStub(channel)
+
+
+@asynccontextmanager
+async def serving_at(
+    url: str | None, *, taken_within_s: float = WITHIN_S, guard: EntryGuard | None = None
+) -> AsyncIterator[str]:
     limits, store = ServerLimits(taken_within_s={WATCH_IMAGE: taken_within_s}), SpanStore()
     server = Server(limits=limits, guard=guard)
     replica = Replica(LogReader(["127.0.0.1:1"], open_channel), SystemClock(), OFF)
     service = ObserverService(replica, store, guard, state_url=url)
     server.add("kraft.service.Observer", add_ObserverServicer_to_server, service)
-    async with asyncio.timeout(WITHIN_S), listening(server) as address, open_channel(address) as channel:
-        yield ObserverStub(channel)
+    async with asyncio.timeout(WITHIN_S), listening(server) as address:
+        yield address
     await service.close()
     await store.close()
 
@@ -208,6 +219,25 @@ async def test_a_watch_tells_what_was_and_what_comes_and_goes_on_from_an_offset(
     assert ([], begun) == (list(nothing.changes), nothing.next_offset)
     assert everything[-1:] == changes_in(comes) == changes_in(again)
     assert 2 == len(changes_in(its))
+
+
+async def test_the_command_follows_and_says_where_to_go_on(kept: tuple[str, Kept]) -> None:
+    url, made = kept
+    async with serving_at(url) as address:
+        of = ("history", "configs", "--json", "--observer", address)
+        command = (sys.executable, "-m", "quorate.cli", *of, "--follow", "--from", "0")
+        process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE, limit=4 * LARGE)
+        assert process.stdout is not None, "PIPE"
+        was = [json.loads(line) for line in (await by_command(*of)).out.splitlines()]
+        told = [json.loads(await process.stdout.readline()) for _ in was]
+        made.follow([ConfigRecord(TOPIC, "t5", "retention.ms", None)])
+        made.write()
+        comes = json.loads(await process.stdout.readline())
+    _, said = await process.communicate()
+
+    assert was == told
+    assert (end_of(made) - 1, "deleted", "t5") == (comes["offset"], comes["change"], comes["key"]["resource_name"])
+    assert (1, True) == (process.returncode, f"; --from {end_of(made)} goes on".encode() in said), said
 
 
 async def test_a_watch_that_is_not_read_costs_one_part_and_is_let_go_with_the_reason(
