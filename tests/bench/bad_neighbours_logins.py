@@ -35,7 +35,7 @@ PER_CONNECTION: Final = 100
 CONNECTIONS: Final = 3
 """300 Basic logins at once, as the issue has them."""
 LOGINS: Final = 100
-BEGUN: Final = 500
+BEGUN: Final = 200
 PATIENCE: Final = Timeouts(connect_ms=60_000, request_ms=60_000)
 PATIENCE_S: Final = 60.0
 DESCRIBE_CLUSTER: Final = "/kraft.service.Controller/DescribeCluster"
@@ -59,24 +59,26 @@ def _token() -> str:
     return f"DelegationToken {secrets.token_hex(11)}:{base64.b64encode(secrets.token_bytes(64)).decode()}"
 
 
-def _statuses(channel: grpc.Channel, credentials: Callable[[], str], count: int) -> list[str]:
-    """How so many calls end that are made at once."""
+def _ask(channel: grpc.Channel, credentials: Callable[[], str], count: int, note: Callable[[str], None]) -> None:
+    """Makes so many calls at once, and notes how each has ended as soon as that is known."""
     ask = channel.unary_unary(DESCRIBE_CLUSTER)
     made: list[Any] = [
         ask.future(b"", metadata=(("authorization", credentials()),), timeout=PATIENCE_S) for _ in range(count)
     ]
-    found = []
     for each in made:
         error = each.exception()
-        found.append(ANSWERED if error is None else str(error.code().name))
-    return found
+        note(ANSWERED if error is None else str(error.code().name))
 
 
 async def call_wrongly(credentials: Callable[[], str], count: int, door: Door, ends: Ends) -> None:
     """So many calls at once on one connection."""
-    channel = open_channel(door)
+    channel, loop = open_channel(door), asyncio.get_running_loop()
+
+    def note(end: str) -> None:
+        loop.call_soon_threadsafe(ends.update, (end,))
+
     try:
-        ends.update(await asyncio.to_thread(_statuses, channel, credentials, count))
+        await asyncio.to_thread(_ask, channel, credentials, count, note)
     finally:
         channel.close()
 

@@ -24,7 +24,7 @@ from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumRespo
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from kraft.service.observer_pb2_grpc import ObserverStub
-from quorate.errors import ApiError
+from quorate.errors import ApiError, error_of
 from quorate.network.client import Connection, Timeouts, connect
 from quorate.nouns import METADATA_TOPIC
 from quorate.protocol.sasl.scram import ScramClient
@@ -46,6 +46,10 @@ OF_EACH_BY_GRPC: Final = 4
 class Good(Protocol):
     """A good caller."""
 
+    @property
+    def name(self) -> str:
+        """What it does."""
+
     async def ask(self) -> None:
         """One request and its answer, with the connection if there is none. Raises ApiError and OSError."""
 
@@ -60,7 +64,8 @@ Connect = Callable[[], Awaitable[Connection]]
 class ByWire:
     """One over Kafka's wire, which keeps its connection, or connects anew each time."""
 
-    def __init__(self, connect: Connect, once: Once, *, keeps: bool) -> None:
+    def __init__(self, name: str, connect: Connect, once: Once, *, keeps: bool) -> None:
+        self.name = name
         self._connect = connect
         self._once = once
         self._keeps = keeps
@@ -87,8 +92,14 @@ class ByGrpc:
     """One over gRPC, on a channel of its own, which it keeps, or opens anew each time."""
 
     def __init__(
-        self, open: Callable[[], grpc.aio.Channel], once: Callable[[Any], Awaitable[None]], *, keeps: bool = True
+        self,
+        name: str,
+        open: Callable[[], grpc.aio.Channel],
+        once: Callable[[Any], Awaitable[None]],
+        *,
+        keeps: bool = True,
     ) -> None:
+        self.name = name
         self._open = open
         self._once = once
         self._keeps = keeps
@@ -134,13 +145,13 @@ async def _nothing(client: Connection) -> None:
 
 def _check(code: int, what: str) -> None:
     if code:
-        raise ApiError(code, what)  # type: ignore[arg-type]  # as the answer has it
+        raise ApiError(error_of(code), what)
 
 
 def by_wire(connect: Connect, of_each: int = OF_EACH) -> list[Good]:
     """They write, read, ask for the quorum and connect anew."""
-    kinds = [(_write, True), (_read, True), (_quorum, True), (_nothing, False)]
-    return [ByWire(connect, once, keeps=keeps) for once, keeps in kinds for _ in range(of_each)]
+    kinds = [("write", _write, True), ("read", _read, True), ("quorum", _quorum, True), ("connect", _nothing, False)]
+    return [ByWire(name, connect, once, keeps=keeps) for name, once, keeps in kinds for _ in range(of_each)]
 
 
 async def _topic(channel: grpc.aio.Channel) -> None:
@@ -186,20 +197,20 @@ def by_grpc(plane: Plane, of_each: int = OF_EACH_BY_GRPC) -> list[Good]:
     found: list[Good] = []
     for _ in range(of_each):
         found += [
-            ByGrpc(opening("controller"), _topic),
-            ByGrpc(opening("heartbeat"), partial(_beat, plane)),
-            ByGrpc(opening("observer"), _observe),
-            ByGrpc(opening("controller"), partial(_log_in, plane.fresh_users), keeps=False),
-            ByWire(scram, _nothing, keeps=False),
+            ByGrpc("write", opening("controller"), _topic),
+            ByGrpc("heartbeat", opening("heartbeat"), partial(_beat, plane)),
+            ByGrpc("observer", opening("observer"), _observe),
+            ByGrpc("Basic login", opening("controller"), partial(_log_in, plane.fresh_users), keeps=False),
+            ByWire("SCRAM login", scram, _nothing, keeps=False),
         ]
     return found
 
 
 @dataclass(slots=True)
 class Waits:
-    """What the good callers have met: their waits in s, and how often one had no answer, or a refusal, by reason."""
+    """What the good callers have met: each wait in s and whose it was; failures by reason, no answers among them."""
 
-    waits: list[float] = field(default_factory=list)
+    waits: list[tuple[float, str]] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
     ended: Counter[int] = field(default_factory=Counter)
     """How many requests of each caller have ended, by its place."""
@@ -211,9 +222,9 @@ async def _go_on(place: int, caller: Good, met: Waits) -> None:
             began = time.monotonic()
             try:
                 await caller.ask()
-                met.waits.append(time.monotonic() - began)
+                met.waits.append((time.monotonic() - began, caller.name))
             except (ApiError, OSError) as failure:
-                met.failures[f"{type(caller).__name__}: {failure}"[:200]] += 1
+                met.failures[f"{caller.name}: {failure}"[:200]] += 1
             met.ended[place] += 1
             await asyncio.sleep(PAUSE_S)
     finally:

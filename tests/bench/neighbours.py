@@ -121,7 +121,7 @@ class Found:
 
     @property
     def worst_ms(self) -> float:
-        return max(self.waits.waits, default=float("nan")) * 1_000
+        return max(self.waits.waits, default=(float("nan"), ""))[0] * 1_000
 
     @property
     def kept(self) -> dict[str, int]:
@@ -130,22 +130,30 @@ class Found:
         return {name: mib for name, mib in more.items() if mib > BACK_MIB}
 
     def cells(self) -> list[str]:
-        """Longest wait, failures, the peak that is nearest to its limit, and when memory was back."""
-        name = max(self.peak, key=lambda each: self.peak[each] / self.limits.get(each, 1 << 20))
-        limit = f" of {self.limits[name]} ({name})" if self.limits else ""
+        """Longest wait, failures, the peak of the process that has grown most, and when memory was back."""
+        name = max(self.peak, key=lambda each: self.peak[each] - self.before[each])
+        who = max(self.waits.waits, default=(0.0, "nobody"))[1]
+        cells = [f"{self.worst_ms:,.0f} ms ({who})", str(self.waits.failures.total())]
+        if not self.limits:
+            return [*cells, f"{self.peak[name]} MiB"]
         kept = ", ".join(f"{name} +{mib}" for name, mib in self.kept.items())
         back = f"no: {kept} MiB" if self.back_s is None else f"{self.back_s:.0f} s"
-        return [
-            f"{self.worst_ms:,.0f} ms",
-            str(self.waits.failures.total()),
-            f"{self.peak[name]} MiB{limit}",
-            *([back] if self.limits else []),
-        ]
+        above = " **above**" if any(self.peak[each] > limit for each, limit in self.limits.items()) else ""
+        grown = f"{name.rpartition('-')[0]}: {self.before[name]} to {self.peak[name]} of {self.limits[name]} MiB"
+        return [*cells, grown + above, back, self.ended]
+
+    @property
+    def ended(self) -> str:
+        """How the attempts of the bad callers have ended, and which kind has not done what it is for."""
+        told = [f"{count:,} {end}" for end, count in sum(self.ends.values(), Ends()).most_common()]
+        idle = [name for name, ends in self.ends.items() if not KINDS[name].ends <= ends.keys()]
+        return ", ".join([*told, *(f"**not done**: {name}" for name in idle)])
 
     def data(self) -> dict[str, object]:
         """For machines."""
         return {
             "worst_ms": self.worst_ms,
+            "worst_ms_of_each": {who: 1_000 * wait for wait, who in sorted(self.waits.waits)},
             "answers": len(self.waits.waits),
             "failures": dict(self.waits.failures),
             "ends": {name: dict(ends) for name, ends in self.ends.items()},
@@ -222,7 +230,6 @@ async def measured(sides: Sequence[Side]) -> list[Table]:
                     found[side.name] = met.data()
                     missed = met.worst_ms > row.wait_ms_max and bool(side.limits)
                     cells[0] += " **missed**" if missed else ""
-                    print(met.data()["ends"], met.waits.failures, flush=True)
                 else:
                     cells += ["–"] * 3
             print(" | ".join(cells), flush=True)
@@ -230,7 +237,12 @@ async def measured(sides: Sequence[Side]) -> list[Table]:
             data.append(found)
     columns = ["bad callers"]
     for side in sides:
-        columns += [f"{side.name}: longest wait of the good", "failures", "peak", *(["back"] if side.limits else [])]
+        columns += [
+            f"{side.name}: longest wait of the good",
+            "failures",
+            "grown most",
+            *(["back", "how the bad ended"] if side.limits else []),
+        ]
     return [Table(title="twenty good callers beside bad ones", columns=tuple(columns), rows=rows, data=data)]
 
 
