@@ -156,7 +156,7 @@ fixtures: setup ## run clusters of a Kafka release again and keep their director
 bench: setup ## print the figures of tests/bench
 	@$(RUN) python -m tests.bench
 
-neighbours: setup interop-setup ## how long good callers wait beside one bad one, here and at Kafka's controllers (NEIGHBOURS_ONLY=, NEIGHBOURS_SECONDS=)
+neighbours: setup interop-setup ## how long good callers wait beside bad ones, here and at Kafka's controllers (NEIGHBOURS_ONLY=, NEIGHBOURS_SECONDS=)
 	@$(RUN) python -m tests.bench neighbours
 
 format: setup ## ruff format, and ruff's automatic fixes
