@@ -112,16 +112,29 @@ def test_a_page_may_end_between_changes_of_one_record_and_rows_beyond_the_most_a
         end, gaps = len(whole(log)), past.gaps()
         found = listed(past, None, limit=3, end=end)
         diff = list(past.diff(ALL, 0, end))
-        monkeypatch.setattr(kept_reads, "ROWS_MAX", 1)
-        with pytest.raises(TooMany, match=f"more than 1 rows of one table changed at offset {end - 1}"):
-            listed(past, None, limit=1, end=end)
-        with pytest.raises(TooMany, match=f"more than 1 rows differ between offset 0 and offset {end}"):
-            list(past.diff(ALL, 0, end))
+        for bound in ("ROWS_MAX", "CHARACTERS_MAX"):
+            with monkeypatch.context() as bounded:
+                bounded.setattr(kept_reads, bound, 1)
+                with pytest.raises(TooMany, match=f"of one table changed at offset {end - 1}, the most that is"):
+                    listed(past, None, limit=1, end=end)
+                with pytest.raises(TooMany, match=f"differ between offset 0 and offset {end}, the most that is"):
+                    list(past.diff(ALL, 0, end))
 
     assert [Gap(-1, end - 1)] == gaps
     assert {end - 1} == {each.place.offset for each in found}
     assert diff == [each.row for each in found]
     assert len(found) > 9
+
+
+def test_large_rows_are_read_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = whole(write(Random(3), 60))
+    monkeypatch.setattr(kept_reads, "PAGE_CHARACTERS", 1)
+    with kept_past(log) as past:
+        found = listed(past, None, limit=1_000, end=len(log))
+        first = past.changes(ALL, begin=Cursor(0), end=len(log), limit=1_000)
+
+    assert at_their_places(followed(log)) == at_their_places(found)
+    assert len(first.changes) < len(found) // 4
 
 
 def test_what_a_checkpoint_has_replaced_is_not_known_and_times_are_found_by_what_changed() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -22,7 +22,16 @@ from quorate.sql.subjects import Subject
 __all__ = ["ROWS_MAX", "Cursor", "Gap", "KeptPast", "KeptReader", "Page", "TooMany", "UnknownState"]
 
 ROWS_MAX: Final = 100_000
-"""Rows of one table that are looked at together: some 100 MB of memory at most."""
+"""Rows of one table that are looked at together."""
+CHARACTERS_MAX: Final = 64 << 20
+"""Characters of the rows of one table that are looked at together."""
+PAGE_CHARACTERS: Final = 4 << 20
+"""Characters of the rows of one table that are read for a page, and one row more."""
+
+
+ROWS_AT_ONCE: Final = 100
+"""Rows that PostgreSQL sends at once."""
+_MOST: Final = f"{ROWS_MAX:,} rows or {CHARACTERS_MAX:,} characters"
 
 
 class UnknownState(Exception):
@@ -129,12 +138,12 @@ class KeptPast:
         A page may have fewer, also none, where it is not the last: a limited part of the tables is looked at for each.
         Raises TooMany if one record has changed more rows than are looked at together.
         """
-        at = self._events(subject, begin.offset, end, begin.skip + limit + 1)
+        at = self._events(subject, begin.offset, end, _Bound(begin.skip + limit, PAGE_CHARACTERS))
         if at.complete_to <= begin.offset < end:
-            at = self._events(subject, begin.offset, begin.offset + 1, ROWS_MAX + 1)
+            at = self._events(subject, begin.offset, begin.offset + 1, _Bound(ROWS_MAX, CHARACTERS_MAX))
             if at.complete_to <= begin.offset:
                 raise TooMany(
-                    f"more than {ROWS_MAX:,} rows of one table changed at offset {begin.offset}, the most that are "
+                    f"more than {_MOST} of one table changed at offset {begin.offset}, the most that is "
                     "looked at together: ask for a topic or another subject, or from the next offset on"
                 )
         found = [each for each in at.changes() if subject.has(each.row)]
@@ -150,15 +159,14 @@ class KeptPast:
         """
         for offset in (before, after):
             self._require_known(offset)
-        left = ROWS_MAX
+        left = _Bound(ROWS_MAX, CHARACTERS_MAX)
         for name in (each for each in NOUNS if each in subject.tables):
             kept = KEPT[name]
             old = self._rows(kept, subject, _holds_at(kept, before, until=after), left)
             new = self._rows(kept, subject, _holds_at(kept, after, since=before), left)
-            left -= max(len(old), len(new))
-            if left < 0:
+            if old is None or new is None or (left := left.less(max(old, new, key=len))).is_passed:
                 raise TooMany(
-                    f"more than {ROWS_MAX:,} rows differ between offset {before} and offset {after}, the most that are "
+                    f"more than {_MOST} differ between offset {before} and offset {after}, the most that is "
                     "compared: take offsets nearer to each other, or ask for the rows of one topic"
                 )
             again = {row for row in set(old).intersection(new) if _has_secret(name, row)}
@@ -170,20 +178,36 @@ class KeptPast:
                 reason = f"a checkpoint has replaced the log from offset {gap.after_offset + 1} to {gap.until_offset}"
                 raise UnknownState(f"the state at offset {offset} is not known: {reason}")
 
-    def _rows(self, kept: KeptNoun, subject: Subject, holds: Mapping[str, Any], left: int) -> list[Row]:
+    def _rows(self, kept: KeptNoun, subject: Subject, holds: Mapping[str, Any], left: _Bound) -> list[Row] | None:
+        """Returns rows of the past and the present; None if they are more than `left`."""
         found: list[Row] = []
         for table, condition in ((kept.past, holds["past"]), (kept.present, holds["present"])):
             columns = [table.c[name] for name in column_names(kept.noun.name)]
-            query = sa.select(*columns).where(condition, *self._own(table, subject, kept)).limit(left + 1)
-            found += [tuple(row) for row in self._connection.execute(query)]
+            query = sa.select(*columns).where(condition, *self._own(table, subject, kept))
+            rows, is_whole = self._taken(query, left)
+            if not is_whole:
+                return None
+            found += [tuple(row) for row in rows]
         return found
+
+    def _taken(self, query: sa.Select[Any], bound: _Bound) -> tuple[list[sa.Row[Any]], bool]:
+        """Returns the rows up to a bound and the first one beyond it, and whether these are all."""
+        rows, left = list[sa.Row[Any]](), bound
+        options = {"stream_results": True, "max_row_buffer": ROWS_AT_ONCE}
+        with self._connection.execute(query.limit(bound.rows + 1), execution_options=options) as result:
+            for row in result:
+                rows.append(row)
+                left = left.less([row])
+                if left.is_passed:
+                    return rows, False
+        return rows, True
 
     def _own(self, table: sa.Table, subject: Subject, kept: KeptNoun) -> list[sa.ColumnElement[bool]]:
         wanted = subject.tables[kept.noun.name]
         text = storable_text(self._connection)
         return [table.c[name] == (text(each) if isinstance(each, str) else each) for name, each in wanted.items()]
 
-    def _events(self, subject: Subject, begin: Offset, end: Offset, limit: int) -> _Events:
+    def _events(self, subject: Subject, begin: Offset, end: Offset, bound: _Bound) -> _Events:
         """Returns the rows that ended and began from `begin` on, below the offset up to which all are there."""
         events, complete_to = _Events(), end
         for kept in (KEPT[name] for name in NOUNS if name in subject.tables):
@@ -194,12 +218,28 @@ class KeptPast:
                     # What began and ended with one record never was: tables that were grown have it.
                     where.append(table.c[FROM[0]] < table.c[TO[0]])
                 columns = [table.c[name] for name in (*names, *column_names(kept.noun.name))]
-                rows = self._connection.execute(sa.select(*columns).where(*where).order_by(offset).limit(limit)).all()
-                if len(rows) == limit:
+                rows, is_whole = self._taken(sa.select(*columns).where(*where).order_by(offset), bound)
+                if not is_whole:
                     complete_to = min(complete_to, rows[-1][0])
                 events.note(kept.noun.name, names is FROM, rows)
         events.complete_to = complete_to
         return events
+
+
+class _Bound(NamedTuple):
+    """How many rows, and characters in them, may be read yet; below 0 it is passed."""
+
+    rows: int
+    characters: int
+
+    @property
+    def is_passed(self) -> bool:
+        return min(self) < 0
+
+    def less(self, rows: Collection[Sequence[Any]]) -> _Bound:
+        """Returns what is left after some rows."""
+        size = sum(len(value) for row in rows for value in row if isinstance(value, str))
+        return _Bound(self.rows - len(rows), self.characters - size)
 
 
 class _Events:
