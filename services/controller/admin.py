@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -132,7 +132,7 @@ class AdminDoor:
             under_way_max=UNDER_WAY_MAX,
         )
         try:
-            under_way.begin(message.requests async for message in requests)
+            under_way.begin(_requests_of(requests))
             while (ready := await under_way.ready()) is not None:
                 yield ready
         finally:
@@ -230,6 +230,12 @@ class AdminDoor:
         return self._telemetry.span(
             METHOD, kind=SpanKind.SERVER, parent=own or None, attributes={"kraft.api": api}, root=False
         )
+
+
+async def _requests_of(messages: AsyncIterator[AdminRequests]) -> AsyncIterator[Sequence[AdminRequest]]:
+    async for message in messages:
+        yield message.requests
+        del message  # which would be kept until there is another one
 
 
 def _chosen(request: AdminRequest) -> Enveloped:

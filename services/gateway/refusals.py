@@ -44,6 +44,9 @@ ERROR_MESSAGE: Final = "error_message"
 MESSAGES_BYTES_MAX: Final = 64 << 10
 """How many bytes of error messages the items of one refusal have together: an item of three bytes is refused with a
 sentence of a hundred, and a request may have 100,000 items."""
+ITEM_BYTES_MAX: Final = 20
+"""How many bytes more than in the request an item of a refusal has at most, without its message: the schemas say it.
+The dearest is one of CreateTopics, with the id of no topic."""
 FETCH_TOP_LEVEL_SINCE: Final = 13
 """The version of Fetch from which an error of the whole request is not repeated in each partition."""
 

@@ -19,6 +19,7 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.liveness.sessions import UNKNOWN_OFFSET
 from quorate.metadata.brokers import Broker
 from quorate.runtime.caps import check_items, check_list
+from quorate.runtime.stream_room import Hold, hold_of_message
 from quorate.wire.protobuf import to_protobuf, to_struct
 from services.heartbeat.driver import HeartbeatDriver
 from services.heartbeat.reading_ahead import read_ahead
@@ -44,6 +45,8 @@ class _Arrived(NamedTuple):
     """The heartbeats that are not plain, by their place in the message."""
     size: int
     """What it takes of `BYTES_AHEAD_MAX`."""
+    hold: Hold | None
+    """Its room in memory, if it is large."""
 
 
 class HeartbeatService(HeartbeatServicer):
@@ -99,6 +102,8 @@ class HeartbeatService(HeartbeatServicer):
     ) -> AsyncIterator[_Arrived]:
         """Extends the sessions of all active brokers in each message. Raises ApiError."""
         async for heartbeats, size in messages:
+            if (hold := hold_of_message()) is not None:
+                hold.keep()
             check_list("heartbeats", len(heartbeats))
             others: dict[int, BrokerHeartbeatRequest] = {}
             for start in range(0, len(heartbeats), PER_TURN):
@@ -107,7 +112,7 @@ class HeartbeatService(HeartbeatServicer):
                     if not self._is_plain(heartbeat):
                         self._keep_alive(heartbeat)
                         others[place] = heartbeat
-            yield _Arrived(len(heartbeats), others, size + MESSAGE_BYTES)
+            yield _Arrived(len(heartbeats), others, size + MESSAGE_BYTES, hold)
 
     async def _answers(self, arrived: _Arrived) -> Sequence[BrokerHeartbeatResponse]:
         answers = [PLAIN] * arrived.heartbeat_count
@@ -117,6 +122,8 @@ class HeartbeatService(HeartbeatServicer):
             found = await asyncio.gather(*(self._item(heartbeat) for _, heartbeat in turn))
             for (place, _), answer in zip(turn, found, strict=True):
                 answers[place] = answer
+        if arrived.hold is not None:
+            arrived.hold.end()
         return answers
 
     async def _item(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:

@@ -19,6 +19,8 @@ TURNS: Final = "tests/services/gateway/test_turns.py"
 
 LONG: Final = "tests/services/controller/test_long_answers.py"
 
+STREAMS: Final = "tests/runtime/test_room.py::test_messages_of_streams_take_room_until_they_are_served"
+
 CALLER_BUGS: Final = (
     Planted(
         number="C1",
@@ -133,6 +135,22 @@ CALLER_BUGS: Final = (
         test=f"{LONG}::test_others_have_the_loop_also_within_the_list_of_one_item",
     ),
     Planted(
+        number="C39",
+        what="the messages of streams take no room in memory",
+        file="libs/quorate/runtime/stream_room.py",
+        right="if self._room is not None and size > LARGE_BYTES:",
+        wrong="if False:",
+        test=STREAMS,
+    ),
+    Planted(
+        number="C40",
+        what="a message gives its room back as soon as the next one is read",
+        file="libs/quorate/runtime/stream_requests.py",
+        right="                hold.keep()",
+        wrong="                continue",
+        test=STREAMS,
+    ),
+    Planted(
         number="C6",
         what="halves of requests are kept without a limit",
         file="libs/quorate/network/buffers.py",
@@ -196,7 +214,7 @@ CALLER_BUGS: Final = (
         file="services/gateway/refusals.py",
         right="if self._left >= 0 else",
         wrong="if True else",
-        test="tests/services/gateway/test_sizes_of_refusals.py::test_no_refusal_is_twenty_times_its_request",
+        test="tests/services/gateway/test_sizes_of_refusals.py::test_a_refusal_is_hardly_larger_than_its_request",
     ),
     Planted(
         number="C14",

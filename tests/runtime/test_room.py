@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from operator import attrgetter
 from typing import Any, Final
 
 import grpc
@@ -16,6 +18,7 @@ from quorate.runtime.client import open_channel
 from quorate.runtime.room import LARGE_BYTES, Room
 from quorate.runtime.server import Server
 from quorate.runtime.statuses import error_from_call
+from quorate.runtime.stream_requests import StreamRequests
 from quorate.runtime.wrapped_server import ServerLimits
 from tests.services.scripted import listening
 
@@ -31,7 +34,26 @@ class Counting(PlacerServicer):
 
     def __init__(self) -> None:
         self.under_way = self.most = 0
-        self.is_full, self.released = asyncio.Event(), asyncio.Event()
+        self.is_full, self.has_third, self.released = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def PlaceStream(self, request_iterator: AsyncIterator[PlaceRequest], context: Any) -> AsyncIterator[Any]:
+        """Begins each request when it has come, as streams with many requests in a message do."""
+
+        async def answer(request: PlaceRequest) -> PlaceResponse.Topic:
+            await self.Place(request, context)
+            return PlaceResponse.Topic()
+
+        async def each() -> AsyncIterator[list[PlaceRequest]]:
+            async for request in request_iterator:
+                yield [request]
+                del request
+
+        requests = StreamRequests[PlaceRequest, PlaceResponse](
+            answer, batch=PlaceResponse, answers_of=attrgetter("topics"), under_way_max=100
+        )
+        requests.begin(each())
+        while (ready := await requests.ready()) is not None:
+            yield ready
 
     async def Place(self, request: PlaceRequest, context: Any) -> PlaceResponse:
         if request.ByteSize() > LARGE_BYTES:
@@ -39,6 +61,8 @@ class Counting(PlacerServicer):
             self.most = max(self.most, self.under_way)
             if self.under_way == 2:
                 self.is_full.set()
+            elif self.under_way == 3:
+                self.has_third.set()
             await self.released.wait()
             self.under_way -= 1
         return PlaceResponse()
@@ -62,6 +86,31 @@ async def test_many_large_requests_at_once_are_served_a_few_at_a_time_and_small_
         await asyncio.gather(*many)
 
     assert 2 == placer.most
+
+
+@pytest.mark.parametrize(("stream_count", "each"), [(10, 1), (1, 10)])
+async def test_messages_of_streams_take_room_until_they_are_served(stream_count: int, each: int) -> None:
+    """Of many streams or of one; a large unary request and small messages do not wait for them."""
+    placer = Counting()
+    async with listening(server_of(placer, large_bytes=TWO_OF_THEM)) as address, open_channel(address) as channel:
+        stream, place = channel.stream_stream(f"{PLACE}Stream"), channel.unary_unary(PLACE)
+
+        async def all_of(message: bytes, count: int) -> None:
+            async for _ in stream(iter([message] * count), timeout=60):
+                pass
+
+        many = [asyncio.ensure_future(all_of(LARGE, each)) for _ in range(stream_count)]
+        await placer.is_full.wait()
+        await all_of(SMALL, 3)
+        most = placer.most
+        unary = asyncio.ensure_future(place(LARGE, timeout=60))
+        await placer.has_third.wait()
+        placer.released.set()
+        await asyncio.gather(unary, *many)
+        await asyncio.gather(all_of(LARGE, 2), all_of(LARGE, 2))  # all has been given back
+
+    assert 2 == most
+    assert 3 == placer.most
 
 
 async def test_who_has_waited_too_long_hears_the_limit() -> None:

@@ -5,7 +5,8 @@ daemon_threads, memory, clock            its threads, its memory, its clocks
 config, setting_types, call_settings, stop_settings     configuration
 server, wrapped_server, door, peers, guard, entry_guard, process_rights, audit, claims, admission
                                          a gRPC server, the wrapper of its handlers, who may call, limits
-receiving, room, decoding, decoded_cost, caps      requests
+receiving, room, stream_room, decoding,
+  decoded_cost, caps                               requests
 statuses, health, symbols                errors as statuses, health checks, reflection
 client, reaching, named_endpoints        a client that finds the leader; advertised listeners; nodes' named listeners
 stream_requests, multiplexed_calls, multiplexed_channel

@@ -73,7 +73,7 @@ DEFAULT_LIMITS: Final = CallLimits()
 class Ledger:
     """The concurrent calls of one purpose, counted. Each `enter` must be followed by one `leave`."""
 
-    __slots__ = ("_calls", "_calls_by_ip", "_limits", "_purpose", "_streams", "_streams_by_ip", "room")
+    __slots__ = ("_calls", "_calls_by_ip", "_limits", "_purpose", "_streams", "_streams_by_ip", "room", "stream_room")
 
     def __init__(self, purpose: str, limits: CallLimits) -> None:
         self._purpose = purpose
@@ -84,6 +84,8 @@ class Ledger:
         self._streams_by_ip: dict[str, int] = {}
         self.room = None if purpose in WITHOUT_ROOM else Room(purpose, limits.large_bytes, limits.large_wait_s)
         """The memory that its large requests take; None where they never wait."""
+        self.stream_room = None if self.room is None else Room(purpose, limits.large_bytes, limits.large_wait_s)
+        """The same for the messages of its streams: whoever does not take a stream's answers holds up no other call."""
 
     def enter(self, peer: str, *, is_stream: bool) -> str:
         """Admits a call of `peer` (gRPC's name of the other end) and returns its IP, for `leave`.
@@ -137,11 +139,11 @@ def _decrease(counts: dict[str, int], ip: str) -> None:
 class MethodLedger:
     """Counts the calls of one RPC, which share their limits with the other RPCs of the same purpose."""
 
-    __slots__ = ("_of_purpose", "room", "unary")
+    __slots__ = ("_of_purpose", "room", "stream_room", "unary")
 
     def __init__(self, of_purpose: Ledger) -> None:
         self._of_purpose = of_purpose
-        self.room = of_purpose.room
+        self.room, self.stream_room = of_purpose.room, of_purpose.stream_room
         self.unary = 0
         """The calls under way that are no streams."""
 

@@ -24,9 +24,10 @@ from quorate.runtime.decoded_cost import cost_limit
 from quorate.runtime.decoding import Encode, decoder, encoder
 from quorate.runtime.logs import logger
 from quorate.runtime.peers import address_of
-from quorate.runtime.receiving import Check, Enter, Recheck, Take, entering, taking, taking_each
+from quorate.runtime.receiving import Check, Enter, Recheck, Take, entering, entering_stream, taking, taking_each
 from quorate.runtime.repeats import RepeatFilter
 from quorate.runtime.statuses import is_retriable, shortened, status_code, trailing_metadata
+from quorate.runtime.stream_room import StreamRoom
 from quorate.runtime.telemetry import Span, SpanKind, Telemetry
 
 __all__ = ["DEADLINE_CAP_MS", "Claims", "Door", "Guard", "MaySend", "UnaryMethod"]
@@ -168,12 +169,15 @@ class Door:
         assert handler.response_serializer is not None, method
         decode, encode = decoder(method, handler.request_deserializer), encoder(handler.response_serializer)
         take = taking_each(decode, claim, self._refuse) if handler.request_streaming else taking(decode, claim)
+        message: Any = handler.request_deserializer.__self__  # type: ignore[attr-defined]  # whose method it is
+        limit = cost_limit(method, message.DESCRIPTOR)
+        may_send = None if self._may_send is None else partial(self._may_send, method)
+        enter = entering(limit, ledger.room, may_send)
+        if handler.request_streaming:
+            enter = entering_stream(limit, ledger.stream_room)
         if inspect.isasyncgenfunction(behavior):
-            made: object = self._stream(method, behavior, take, ledger, guard, log_in)
+            made: object = self._stream(method, behavior, take, enter, ledger, guard, log_in)
         else:
-            message: Any = handler.request_deserializer.__self__  # type: ignore[attr-defined]  # whose method it is
-            may_send = None if self._may_send is None else partial(self._may_send, method)
-            enter = entering(cost_limit(method, message.DESCRIPTOR), ledger.room, may_send)
             made = self._unary(
                 method, behavior, take, enter, ledger, guard, log_in, begins_trace=begins_trace, is_stream=streams
             )
@@ -241,7 +245,14 @@ class Door:
         return _leaving_nothing(answer)
 
     def _stream(
-        self, method: str, behavior: Stream, take: Take, ledger: MethodLedger, guard: Guard | None, log_in: LogIn | None
+        self,
+        method: str,
+        behavior: Stream,
+        take: Take,
+        enter: Enter,
+        ledger: MethodLedger,
+        guard: Guard | None,
+        log_in: LogIn | None,
     ) -> Answer:
         # A coroutine that writes, not a generator: gRPC would write what a generator yields, and log its own traceback
         # of each write that fails because the caller has gone.
@@ -254,12 +265,13 @@ class Door:
                     if log_in is not None:
                         set_login(await log_in(context))
                     recheck = None if guard is None else guard.check(method, context)
-                    taken = await take(request, context, recheck)
-                    # gRPC's stubs say iterator; a handler with `yield` is a generator, which has `aclose`.
-                    async with aclosing(behavior(taken, context)) as responses:  # type: ignore[type-var]
-                        async for response in responses:
-                            self._refuse(context)
-                            await _give(context, response, self._taken_within_s.get(method))
+                    async with enter(request, context, ip) as room:
+                        taken = await take(request, context, recheck, room)
+                        # gRPC's stubs say iterator; a handler with `yield` is a generator, which has `aclose`.
+                        async with aclosing(behavior(taken, context)) as responses:  # type: ignore[type-var]
+                            async for response in responses:
+                                self._refuse(context)
+                                await _give(context, response, self._taken_within_s.get(method))
                 except grpc.aio.AbortError:
                     _note_status(span, _name(context))
                     raise
@@ -334,13 +346,13 @@ def _refuse_nobody(context: Any) -> None:
 async def _served(
     behavior: Answer,
     take: Take,
-    room: AbstractAsyncContextManager[None],
+    entered: AbstractAsyncContextManager[StreamRoom | None],
     request: object,
     context: Context,
     recheck: Recheck | None,
 ) -> Message | None:
-    async with room:
-        return await behavior(await take(request, context, recheck), context)
+    async with entered as room:
+        return await behavior(await take(request, context, recheck, room), context)
 
 
 def _not_served(method: str) -> Answer:

@@ -189,6 +189,7 @@ class _Stream:
             for start in range(0, len(batch.calls), SPAWNED_PER_TURN):
                 yield batch.calls[start : start + SPAWNED_PER_TURN]
                 await asyncio.sleep(0)
+            del batch  # which would be kept until there is another one
 
     def _look(self) -> None:
         idle_s = 0.0 if self.running else self._loop.time() - self._active_s

@@ -14,15 +14,17 @@ import grpc
 from quorate.runtime.decoded_cost import CostLimit
 from quorate.runtime.decoding import Decode
 from quorate.runtime.room import LARGE_BYTES, Room
+from quorate.runtime.stream_room import StreamRoom
 
-__all__ = ["Check", "Enter", "Recheck", "Take", "entering", "taking", "taking_each"]
+__all__ = ["Check", "Enter", "Recheck", "Take", "entering", "entering_stream", "taking", "taking_each"]
 
 Recheck: TypeAlias = Callable[[], None]
 Check: TypeAlias = Callable[[Any], None]
 Claim: TypeAlias = Callable[[Any, Any], None]
-Take: TypeAlias = Callable[[Any, Any, Recheck | None], Awaitable[Any]]
-"""From what gRPC gives a handler, the call's context, and what asks the guard again, to what the handler gets."""
-Enter: TypeAlias = Callable[[Any, Any, str], AbstractAsyncContextManager[None]]
+Take: TypeAlias = Callable[[Any, Any, Recheck | None, StreamRoom | None], Awaitable[Any]]
+"""From what gRPC gives a handler, the call's context, what asks the guard again, and the room of a stream's messages to
+what the handler gets."""
+Enter: TypeAlias = Callable[[Any, Any, str], AbstractAsyncContextManager[StreamRoom | None]]
 """From the same, and the caller's address, to a block in which the call is answered."""
 
 _SMALL: Final = nullcontext()
@@ -34,7 +36,7 @@ def entering(limit: CostLimit, room: Room | None, may_send: Check | None) -> Ent
     To decode a small one costs less than to ask for a right twice.
     """
 
-    def enter(data: Any, context: Any, host: str) -> AbstractAsyncContextManager[None]:
+    def enter(data: Any, context: Any, host: str) -> AbstractAsyncContextManager[StreamRoom | None]:
         if data.__class__ is not bytes or len(data) <= LARGE_BYTES:
             return _SMALL
         if may_send is not None:
@@ -44,10 +46,19 @@ def entering(limit: CostLimit, room: Room | None, may_send: Check | None) -> Ent
     return enter
 
 
+def entering_stream(limit: CostLimit, room: Room | None) -> Enter:
+    """Returns what a stream of requests goes through: the block in which its messages take room."""
+
+    def enter(_requests: Any, _context: Any, host: str) -> AbstractAsyncContextManager[StreamRoom | None]:
+        return StreamRoom(room, host, limit)
+
+    return enter
+
+
 def taking(decode: Decode, claim: Claim | None) -> Take:
     """Returns what gives a handler its request, checked."""
 
-    async def one(data: Any, context: Any, recheck: Recheck | None) -> Any:
+    async def one(data: Any, context: Any, recheck: Recheck | None, _room: StreamRoom | None) -> Any:
         request = await decode(data)
         if claim is not None:
             claim(request, context)
@@ -59,18 +70,23 @@ def taking(decode: Decode, claim: Claim | None) -> Take:
 def taking_each(decode: Decode, claim: Claim | None, refuse: Check) -> Take:
     """Returns what gives a handler its requests, each of them checked."""
 
-    async def each(context: Any, recheck: Recheck | None) -> AsyncIterator[Any]:
+    async def each(context: Any, recheck: Recheck | None, room: StreamRoom) -> AsyncIterator[Any]:
         # Not gRPC's own iterator: if it is not read to its end, it keeps itself and the last request.
         while (data := await context.read()) is not grpc.aio.EOF:
             refuse(context)
             if recheck is not None:
                 recheck()
+            hold = await room.take(len(data))
             request = await decode(data)
             if claim is not None:
                 claim(request, context)
             yield request
+            del data, request  # which would be kept until there is another one
+            if hold is not None:
+                hold.end()
 
-    async def begin(_requests: Any, context: Any, recheck: Recheck | None) -> AsyncIterator[Any]:
-        return each(context, recheck)
+    async def begin(_requests: Any, context: Any, recheck: Recheck | None, room: StreamRoom | None) -> Any:
+        assert room is not None, "a stream has been entered"
+        return each(context, recheck, room)
 
     return begin

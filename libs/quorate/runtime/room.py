@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
@@ -50,12 +50,17 @@ class Room:
 
         A request that would take more than there is takes all of it.
         """
-        size = min(size, self._limit)
-        await self._take(host, size)
+        give_back = await self.take(host, size)
         try:
             yield
         finally:
-            self._give_back(size)
+            give_back()
+
+    async def take(self, host: str, size: int) -> Callable[[], None]:
+        """Takes room, and returns what gives it back, to be called once. Raises what `held` raises."""
+        size = min(size, self._limit)
+        await self._take(host, size)
+        return lambda: self._give_back(size)
 
     async def _take(self, host: str, size: int) -> None:
         if not self._waiting and self._taken + size <= self._limit:

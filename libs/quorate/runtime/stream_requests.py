@@ -9,6 +9,8 @@ from typing import Any, Final, Generic, TypeVar
 
 from google.protobuf.message import Message
 
+from quorate.runtime.stream_room import Hold, hold_of_message
+
 __all__ = ["RequestContext", "StreamContext", "StreamRequests"]
 
 BATCHES_MAX: Final = 4
@@ -81,12 +83,20 @@ class StreamRequests(Generic[Request, Batch]):
 
     async def _read(self, requests: AsyncIterator[Iterable[Request]]) -> None:
         async for message in requests:
-            for request in message:
-                while len(self._ready) >= BATCHES_MAX:
-                    self._has_taken.clear()
-                    await self._has_taken.wait()
-                await self._room.acquire()
-                self._spawn(self._one(request))
+            await self._begin_all(message, hold_of_message())
+            del message  # which would be kept until there is another one
+
+    async def _begin_all(self, message: Iterable[Request], hold: Hold | None) -> None:
+        """Begins the requests of a message, which takes its room until the last of them is answered."""
+        for request in message:
+            while len(self._ready) >= BATCHES_MAX:
+                self._has_taken.clear()
+                await self._has_taken.wait()
+            await self._room.acquire()
+            task = self._spawn(self._one(request))
+            if hold is not None:
+                hold.keep()
+                task.add_done_callback(hold.end)
 
     async def _one(self, request: Request) -> None:
         try:

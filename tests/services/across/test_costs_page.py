@@ -15,9 +15,10 @@ from quorate.runtime.multiplexed_calls import UNDER_WAY_MAX as CALL_STREAM_MAX
 from quorate.runtime.room import LARGE_BYTES as EARLY_BYTES
 from quorate.runtime.room import ROOM_BYTES, WAIT_S
 from quorate.runtime.wrapped_server import ServerLimits
+from quorate.wire.items import ITEMS_PER_STEP
 from services.controller.admin import UNDER_WAY_MAX as ADMIN_STREAM_MAX
 from services.gateway.config import CONNECTIONS_MAX, CONNECTIONS_PER_IP_MAX, REQUEST_BYTES_MAX
-from services.gateway.refusals import MESSAGES_BYTES_MAX
+from services.gateway.refusals import ITEM_BYTES_MAX, MESSAGES_BYTES_MAX
 from services.quorum.__main__ import RECEIVE_BYTES_MAX as RAFT_BYTES_MAX
 from tests.runtime.test_decoded_cost import OTLP_EXPORT, RPCS, largest_honest
 
@@ -59,7 +60,11 @@ def test_the_page_on_security_says_what_bounds_one_caller() -> None:
         f"| {CONNECTIONS_PER_IP_MAX:,} and {CONNECTIONS_MAX:,}; for one more the oldest that has not logged in",
         f"| {REQUEST_BYTES_MAX >> 20} MiB, {gateway.sasl_receive_bytes_max >> 10} KiB before a login |",
         f"| {gateway.items_max:,}, counted before they are decoded;",
-        f"twenty times the request, and {MESSAGES_BYTES_MAX >> 10} KiB:",
+        f"the request, {ITEM_BYTES_MAX} bytes for each of its items, and {MESSAGES_BYTES_MAX >> 10} KiB: "
+        f"{-(-(REQUEST_BYTES_MAX + ITEM_BYTES_MAX * gateway.items_max + MESSAGES_BYTES_MAX) >> 20)} MiB at most.",
+        f"as one without: {gateway.items_max:,} items,",
+        f"| {ITEMS_PER_STEP:,} items: decoding, checks,",
+        f"take together, each until it has been served | {ROOM_BYTES >> 20} MiB beside",
         f"(from {gateway.large_bytes >> 10} KiB)",
         f"| {HELD_BYTES_MAX >> 20} MiB; beyond it the one that holds most",
     ]
