@@ -277,7 +277,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C21",
         what="who reads nothing of a watch keeps it for ever",
-        file="libs/quorate/runtime/door.py",
+        file="libs/quorate/runtime/call_bounds.py",
         right="        async with asyncio.timeout(within_s):\n",
         wrong="        async with asyncio.timeout(None):\n",
         test=f"{CHANGES}::test_a_watch_that_is_not_read_costs_one_part_and_is_let_go_with_the_reason",

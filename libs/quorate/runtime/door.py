@@ -19,6 +19,7 @@ from google.protobuf.message import Message
 
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.runtime.admission import DEFAULT_LIMITS, Admission, CallLimits, MethodLedger
+from quorate.runtime.call_bounds import capped, give
 from quorate.runtime.call_login import LogIn, set_login
 from quorate.runtime.decoded_cost import cost_limit
 from quorate.runtime.decoding import Encode, decoder, encoder
@@ -218,7 +219,7 @@ class Door:
                 served = _served(behavior, take, enter(request, context, ip), request, context, recheck)
                 if is_stream or context.time_remaining() is not None:
                     return await served
-                return await _capped(served, cap_s)
+                return await capped(served, cap_s)
             finally:
                 ledger.leave(ip, is_stream=is_stream)
 
@@ -271,7 +272,7 @@ class Door:
                         async with aclosing(behavior(taken, context)) as responses:  # type: ignore[type-var]
                             async for response in responses:
                                 self._refuse(context)
-                                await _give(context, response, self._taken_within_s.get(method))
+                                await give(context, response, self._taken_within_s.get(method))
                 except grpc.aio.AbortError:
                     _note_status(span, _name(context))
                     raise
@@ -327,16 +328,6 @@ class Door:
             self._on_fatal(error)
         message = f"{method} failed by a fault of the server; its log has it under correlation_id {correlation_id}"
         return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message, {"correlation_id": correlation_id})
-
-
-async def _give(context: Context, part: Message, within_s: float | None) -> None:
-    """Sends a part of an answer, once the caller has room for it. Raises ApiError if that is later than `within_s`."""
-    try:
-        async with asyncio.timeout(within_s):
-            await context.write(part)
-    except TimeoutError:
-        message = f"a part of the answer was not taken within {within_s:g} s; a new call goes on from what was read"
-        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message) from None
 
 
 def _refuse_nobody(context: Any) -> None:
@@ -396,17 +387,6 @@ async def _abort(method: str, context: Context, refused: _Refused) -> Never:
         await context.abort(refused.status, refused.message, kept + refused.trailing)
     except GONE as gone:
         raise _cancelled(method, gone) from None
-
-
-async def _capped(behavior: Awaitable[Message | None], cap_s: float) -> Message | None:
-    try:
-        async with asyncio.timeout(cap_s) as cap:
-            return await behavior
-    except TimeoutError:
-        if not cap.expired():
-            raise
-    message = f"the call set no deadline and took longer than the {cap_s:g} s that such a call may take"
-    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message, {"deadline_cap_ms": f"{cap_s * 1000:.0f}"})
 
 
 def _name(context: Context) -> str:
