@@ -52,13 +52,17 @@ def encode_in_steps(message: Message, version: int) -> Steps[bytes]:
     """
     layout = _layout(type(message), version)
     out: list[bytes] = []
+    parts: list[bytes] = []
     try:
-        yield from compile.stepped_encoder(layout, version)(message, out.append, Items())
+        for _ in compile.stepped_encoder(layout, version)(message, out.append, Items()):
+            parts.append(b"".join(out))  # half a million pieces take their time, too, when they go
+            out.clear()
+            yield
     except _MISFITS:
         # `walk` would find the field, and hold up the others for as long as it takes.
         what = f"a value that version {version} cannot carry, in too many items to say where"
         raise ValueError(f"{layout.name}: {what}") from None
-    return b"".join(out)
+    return b"".join((*parts, *out))
 
 
 @cache
