@@ -307,6 +307,14 @@ CALLER_BUGS: Final = (
         test=f"{PAST}::test_what_is_again_as_it_was_is_no_difference",
     ),
     Planted(
+        number="C26",
+        what="a token that is renewed is nobody's",
+        file="libs/quorate/sql/subjects.py",
+        right="side.get(column, found.same.get(column))",
+        wrong="side.get(column)",
+        test=f"{PAST}::test_a_token_is_of_its_owner_when_it_is_made_renewed_and_removed",
+    ),
+    Planted(
         number="C25",
         what="what was freed between what is in use stays with the process",
         file="libs/quorate/runtime/memory.py",

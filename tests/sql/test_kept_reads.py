@@ -11,11 +11,18 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from kraft import Message, Uuid
 from quorate.metadata.configs import TOPIC
 from quorate.nouns import Offset
-from quorate.records import ConfigRecord, TopicRecord, with_trace
+from quorate.records import (
+    ConfigRecord,
+    DelegationTokenRecord,
+    RemoveDelegationTokenRecord,
+    TopicRecord,
+    with_trace,
+)
 from quorate.sql import kept_reads
 from quorate.sql.difference import Change, Difference, differences
 from quorate.sql.following import Changed, Following
@@ -174,6 +181,16 @@ def test_what_is_again_as_it_was_is_no_difference() -> None:
         (found,) = past.diff(ALL, 2, 6)
 
     assert ("plugin.of.somebody", {}, {}) == (found.key["name"], found.before, found.after)
+
+
+def test_a_token_is_of_its_owner_when_it_is_made_renewed_and_removed() -> None:
+    made = DelegationTokenRecord("User:alice", "User:bob", ("User:bob",), 1, 3, 2, "token")
+    with kept_past([made, structs.replace(made, expiration_timestamp=3), RemoveDelegationTokenRecord("token")]) as past:
+        changes = [each.row.change for each in listed(past, "user/alice", limit=9, end=3)]
+        of_another = listed(past, "user/bob", limit=9, end=3)
+
+    assert [Change.CREATED, Change.CHANGED, Change.DELETED] == changes
+    assert [] == of_another
 
 
 def test_a_subject_that_is_none_is_refused() -> None:

@@ -86,7 +86,7 @@ def _is_of_user(found: Difference, name: str) -> bool:
         case "acls":
             return f"User:{name}" in _said_of(found, "principal")
         case "delegation_tokens":
-            return name in _said_of(found, "owner")
+            return f"User:{name}" in _said_of(found, "owner")
         case "client_quotas":
             return {"entity_type": "user", "entity_name": name} in json.loads(str(found.key["entity"]))
     return True
