@@ -100,7 +100,8 @@ class Cluster:
     def metadata(self, request: MetadataRequest, version: int) -> MetadataResponse:
         """Answers Metadata. Topics are not made by asking for them: auto.create.topics.enable is as if false."""
         state = self._state()
-        reached = {each.id: found for each in state.brokers.active() if (found := self._at_listener(each)) is not None}
+        unfenced = (each for each in state.brokers if not each.fenced)
+        reached = {each.id: found for each in unfenced if (found := self._at_listener(each)) is not None}
         asked = self._all(state) if request.topics is None or (version == 0 and not request.topics) else request.topics
         return MetadataResponse(
             brokers=tuple(_Broker(each.node_id, each.host, each.port, each.rack) for each in reached.values()),

@@ -50,8 +50,13 @@ class Partitions:
         """The directories that are marked as deleted, for whoever removes them."""
 
     async def run(self) -> None:
-        """Applies each change until cancelled. Raises Corrupt for a directory that cannot be opened, and OSError."""
-        async for _ in self._replica.changes():
+        """Applies each change until cancelled. Raises Corrupt for a directory that cannot be opened, and OSError.
+
+        What a metadata transaction changes is applied at its end: the state does not show it before (KIP-868).
+        """
+        async for replayed in self._replica.changes():
+            if replayed > self._replica.applied:
+                continue
             await self._apply_news()
             self._moved.set()
             self._moved = asyncio.Event()

@@ -64,8 +64,8 @@ class Replicas:
         self.proposed = asyncio.Event()
         """Set when there is something to ask the controller for."""
         self.fetchers: Fetchers
+        self.fail = fail
         self._clock = clock
-        self._fail = fail
         self._waits: Waits[Key] = Waits(self._partition_of)
 
     @property
@@ -142,7 +142,7 @@ class Replicas:
             hosted.following.storage_failed(str(damage))
             return False
         except OSError as problem:
-            self._fail(problem)
+            self.fail(problem)
             raise
         return True
 

@@ -87,7 +87,7 @@ class Upkeep:
     @staticmethod
     async def _write(files: list[tuple[Path, dict[TopicPartition, Offset]]]) -> None:
         for path, offsets in files:
-            await asyncio.to_thread(write_offsets, path, offsets)
+            await _in_thread(write_offsets, path, offsets)
 
     async def _delete_old(self) -> None:
         await self._each(self._delete_old_segments)
@@ -101,4 +101,14 @@ class Upkeep:
     async def _remove_deleted(self) -> None:
         due, self._partitions.deleted = self._partitions.deleted, []
         for path in due:
-            await asyncio.to_thread(self._store.remove, path)
+            await _in_thread(self._store.remove, path)
+
+
+async def _in_thread(work: Callable[..., None], *arguments: object) -> None:
+    """Has a thread do it, and waits for its end also when cancelled: at the stop the same file is written again."""
+    done = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
+    try:
+        await asyncio.shield(done)
+    except asyncio.CancelledError:
+        await asyncio.wait([done])
+        raise

@@ -15,6 +15,9 @@ from kraft.api.metadata import MetadataRequest
 from kraft.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kraft.api.produce import ProduceRequest
 from quorate.controller.api_versions import api_versions
+from quorate.errors import Corrupt
+from quorate.network.buffers import Buffers
+from quorate.network.fair_turns import FairTurns
 from quorate.network.server import ConnectedClient, KafkaServer, Listening, Unanswerable, serving
 from quorate.protocol import Request
 from quorate.protocol.api_versions import Versions
@@ -44,6 +47,10 @@ SERVED: Final[Versions] = {
     **{api_of(each).key: api_of(each).versions for each in ANSWERED},
     API_VERSIONS: all_apis()[API_VERSIONS].versions,  # the connection answers it by itself
 }
+HELD_BYTES_MAX: Final = 512 << 20
+"""What all connections hold together: requests that are not whole yet, and answers that are not taken, 55 MiB each."""
+LARGE_AT_ONCE: Final = 64
+"""Requests from 16 KiB on that are under way at once. Those of producers wait for replicas, and are few items."""
 KRAFT_VERSION_OF_BROKERS: Final = 0
 """Brokers list no kraft.version: it is the quorum's."""
 
@@ -54,6 +61,7 @@ class Wire:
     def __init__(self, replica: Replica, replicas: Replicas, cluster: Cluster) -> None:
         self._replica = replica
         self._cluster = cluster
+        self._fail = replicas.fail
         self._produce = Produce(replicas, cluster)
         self._fetch = Fetch(replicas, cluster)
         self._offsets = Offsets(cluster)
@@ -67,7 +75,15 @@ class Wire:
     @asynccontextmanager
     async def serving(self, at: ListenerAddress) -> AsyncIterator[KafkaServer]:
         """Listens until the context exits. Raises CannotListen."""
-        listening = Listening(handle=self._answer, served=SERVED, describe_versions=self._versions, name=at.name)
+        listening = Listening(
+            handle=self._answer,
+            served=SERVED,
+            describe_versions=self._versions,
+            name=at.name,
+            buffers=Buffers(HELD_BYTES_MAX),
+            large=FairTurns(LARGE_AT_ONCE),
+            report=_report,
+        )
         try:
             async with serving(listening, at.endpoint.host, at.endpoint.port) as server:
                 yield server
@@ -79,8 +95,15 @@ class Wire:
         return api_versions(features, kraft_version=KRAFT_VERSION_OF_BROKERS, served=self._keys)
 
     async def _answer(self, request: Request, client: ConnectedClient) -> Message | None:
+        """Answers a request once this broker takes part. What a disk does not give back as written is a fatal error."""
         await self._begun.wait()
-        version = request.header.request_api_version
+        try:
+            return await self._answered(request, request.header.request_api_version)
+        except (OSError, Corrupt) as problem:
+            self._fail(problem)
+            raise Unanswerable(f"{request.api.name}: {problem}") from problem
+
+    async def _answered(self, request: Request, version: int) -> Message | None:
         match request.message:
             case ProduceRequest() as asked:
                 return await self._produce.answer(asked, version)
@@ -93,3 +116,7 @@ class Wire:
             case MetadataRequest() as asked:
                 return self._cluster.metadata(asked, version)
         raise Unanswerable(f"{request.api.name} is not served")
+
+
+def _report(reason: str, client: ConnectedClient) -> None:
+    log.info("a connection was closed", client=f"{client.host}:{client.port}", listener=client.listener, reason=reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from kraft.api.produce import ProduceRequest, ProduceResponse
 from quorate.errors import ErrorCode
 from quorate.network.client import Connection, Disconnected, connect
 from quorate.nouns import NodeId
+from quorate.runtime.loop import ExitCode
 from quorate.wire.batch import batches, records
 from tests.e2e.calls import call_with_retries, eventually
 from tests.e2e.cluster import PATIENT, Cluster, control_plane
@@ -327,3 +329,17 @@ async def test_a_partition_of_which_nobody_knows_is_set_aside_as_stray(cluster: 
 
     assert [] == named(brokers, IDS[0], "nobody-3")
     assert 1 == len(named(brokers, IDS[0], "nobody-3.*-stray"))
+
+
+async def test_what_the_disk_has_lost_ends_the_process_which_names_it(cluster: Cluster, brokers: OwnBrokers) -> None:
+    """The last story: a broker does not answer over damage."""
+    leader, connection = await led(cluster, brokers, "damaged")
+    await produce(connection, "damaged", produced())
+    (directory,) = named(brokers, leader, "damaged-0")
+    segment = directory / "00000000000000000000.log"
+    os.truncate(segment, 0)
+    with pytest.raises(Disconnected):
+        await fetch(connection, "damaged", 0)
+
+    assert ExitCode.CORRUPT == await cluster.ended(brokers[leader])
+    assert str(segment) in brokers.log(leader).rpartition("fatal")[2]

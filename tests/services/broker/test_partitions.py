@@ -1,0 +1,241 @@
+"""What the metadata log makes of a broker's partitions: made, told their roles, given up, and put into directories."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from kraft import Message, Uuid
+from quorate.nouns import NodeId, parse_uuid
+from quorate.partition_log.offset_checkpoints import TopicPartition
+from quorate.records import (
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    encode_record,
+)
+from quorate.replication import ReplicationSettings
+from quorate.runtime.clock import SystemClock
+from quorate.runtime.log_reader import CommittedBatch
+from quorate.runtime.replica import Replica
+from quorate.runtime.telemetry import OFF
+from quorate.wire.batch import data_batch, read_header
+from services.broker.directories import LogDirectories
+from services.broker.news import News
+from services.broker.partitions import Partitions
+from services.broker.replicas import Replicas
+from services.broker.store import PartitionStore
+from services.broker.table import Hosted
+from tests.services.broker.test_directories import IDS, formatted
+
+ME, OTHER = 101, 102
+LEVEL = 29
+"""4.2-IV1, which has log directories and metadata transactions."""
+TOPIC = Uuid(bytes(range(16)))
+DIRECTORIES = tuple(map(parse_uuid, IDS))
+ELSEWHERE = parse_uuid("zzzzzzzzQ_W6vw9j6V3SwA")
+
+
+class Log:
+    """A metadata log that gets its batches from a test."""
+
+    cluster_id = "ours"
+    leader_id = 1
+    is_led_elsewhere = False
+    high_watermark = 0
+
+    def __init__(self) -> None:
+        self._batches: asyncio.Queue[tuple[Message, ...]] = asyncio.Queue()
+        self.end = 0
+
+    def append(self, *records: Message) -> None:
+        self.end += len(records)
+        self._batches.put_nowait(records)
+
+    async def events(self) -> AsyncIterator[CommittedBatch]:
+        offset = 0
+        while True:
+            values = [encode_record(record, _version(record)) for record in await self._batches.get()]
+            data = data_batch(base_offset=offset, epoch=1, timestamp_ms=0, values=values)
+            offset += len(values)
+            yield CommittedBatch(header=read_header(data), data=data, high_watermark=offset)
+
+
+def _version(record: Message) -> int:
+    return {RegisterBrokerRecord: 3, PartitionRecord: 2, PartitionChangeRecord: 2}.get(type(record), 0)
+
+
+class Followed:
+    """Fetchers that fetch nothing: who would be fetched from whom."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[TopicPartition, NodeId] = {}
+
+    def start(self, hosted: Hosted, leader_id: NodeId) -> None:
+        self.leaders[hosted.name] = leader_id
+
+    def stop(self, hosted: Hosted) -> None:
+        del self.leaders[hosted.name]
+
+
+class Scene:
+    """A broker's partitions on two disks, by a log."""
+
+    def __init__(self, disks: list[Path]) -> None:
+        self.log = Log()
+        self.replicas = Replicas(ME, ReplicationSettings(), SystemClock(), _raised)
+        self.replicas.fetchers = self.followed = Followed()
+        self.placed: list[TopicPartition] = []
+        self.directories = LogDirectories(disks, ME)
+        news = News()
+        self.replica = Replica(self.log, SystemClock(), OFF, news.hear)
+        store = PartitionStore(self.directories)
+        self.partitions = Partitions(
+            self.replicas, store, self.replica, news, placed=lambda hosted: self.placed.append(hosted.name)
+        )
+
+    async def applied(self, is_there: Callable[[], bool]) -> None:
+        """Waits until something is so."""
+        async with asyncio.timeout(60):
+            while not is_there():
+                await self.partitions.applied(lambda _: True)
+
+    async def replayed(self) -> None:
+        """Waits until the whole log is replayed, within a transaction or not."""
+        async for replayed in self.replica.changes():
+            if replayed == self.log.end:
+                return
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(str(hosted.name) for hosted in self.replicas.table)
+
+
+def _raised(problem: BaseException) -> None:
+    raise problem
+
+
+@asynccontextmanager
+async def running(disks: list[Path]) -> AsyncIterator[Scene]:
+    scene = Scene(disks)
+    tasks = [asyncio.ensure_future(each) for each in (scene.replica.run(), scene.partitions.run())]
+    try:
+        yield scene
+    finally:
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+        scene.directories.release()
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> list[Path]:
+    """Two directories of broker 101."""
+    return [formatted(tmp_path / text, parse_uuid(text), node_id=ME) for text in IDS]
+
+
+def partition(index: int, *, leader: NodeId = ME, directory: Uuid = DIRECTORIES[0]) -> PartitionRecord:
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=TOPIC,
+        replicas=(ME, OTHER),
+        isr=(ME, OTHER),
+        leader=leader,
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=(directory, ELSEWHERE),
+    )
+
+
+LEVELS = FeatureLevelRecord("metadata.version", LEVEL)
+BROKERS = tuple(
+    RegisterBrokerRecord(broker_id=each, broker_epoch=5, fenced=False, rack=None, log_dirs=())
+    for each in (ME, OTHER)
+)  # fmt: skip
+ORDERS = TopicRecord("orders", TOPIC)
+
+
+async def test_leads_and_follows_what_the_log_gives_it(disks: list[Path]) -> None:
+    async with running(disks) as scene:
+        scene.log.append(LEVELS, *BROKERS)
+        scene.log.append(ORDERS, partition(0), partition(1, leader=OTHER))
+        await scene.applied(lambda: len(scene.names) == 2)
+        first = scene.replicas.table.named(TopicPartition("orders", 0))
+        assert first is not None
+
+        assert first.leading is not None
+        assert {TopicPartition("orders", 1): OTHER} == scene.followed.leaders
+        assert ["orders-0", "orders-1"] == sorted(path.name for path in disks[0].glob("orders-*"))
+
+        change = PartitionChangeRecord(partition_id=1, topic_id=TOPIC, leader=ME)
+        scene.log.append(change)
+        await scene.applied(lambda: not scene.followed.leaders)
+
+
+async def test_what_a_metadata_transaction_makes_is_there_at_its_end(disks: list[Path]) -> None:
+    async with running(disks) as scene:
+        scene.log.append(LEVELS, *BROKERS)
+        scene.log.append(BeginTransactionRecord("topics"), ORDERS, partition(0))
+        scene.log.append(partition(1))
+        await scene.replayed()
+
+        assert [] == scene.names
+
+        scene.log.append(EndTransactionRecord())
+        await scene.applied(lambda: len(scene.names) == 2)
+
+
+async def test_a_partition_that_goes_to_others_or_is_deleted_is_set_aside(disks: list[Path]) -> None:
+    async with running(disks) as scene:
+        scene.log.append(LEVELS, *BROKERS)
+        scene.log.append(ORDERS, partition(0), partition(1))
+        await scene.applied(lambda: len(scene.names) == 2)
+        scene.log.append(
+            PartitionChangeRecord(
+                partition_id=0, topic_id=TOPIC, isr=(OTHER,), replicas=(OTHER,), leader=OTHER, directories=(ELSEWHERE,)
+            )
+        )
+        await scene.applied(lambda: scene.names == ["orders-1"])
+        scene.log.append(RemoveTopicRecord(TOPIC))
+        await scene.applied(lambda: scene.names == [])
+        aside = sorted(path.name.partition(".")[0] for path in scene.partitions.deleted)
+
+        assert ["orders-0", "orders-1"] == aside
+        assert all(path.is_dir() for path in scene.partitions.deleted)
+
+
+async def test_the_controller_is_told_of_a_directory_that_it_does_not_know(disks: list[Path]) -> None:
+    async with running(disks) as scene:
+        scene.log.append(LEVELS, *BROKERS)
+        scene.log.append(ORDERS, partition(0, directory=DIRECTORIES[1]), partition(1, directory=ELSEWHERE))
+        await scene.applied(lambda: len(scene.names) == 2)
+
+        assert [TopicPartition("orders", 1)] == scene.placed
+        assert {"orders-0"} == {path.name for path in disks[1].glob("orders-*")}
+
+
+async def test_a_config_of_the_topic_counts_at_once(disks: list[Path]) -> None:
+    async with running(disks) as scene:
+        scene.log.append(LEVELS, *BROKERS)
+        scene.log.append(ORDERS, partition(0))
+        await scene.applied(lambda: len(scene.names) == 1)
+        (hosted,) = scene.replicas.table
+        scene.log.append(
+            ConfigRecord(2, "orders", "min.insync.replicas", "2"), ConfigRecord(2, "orders", "retention.ms", "1000")
+        )
+        await scene.applied(lambda: hosted.log.settings.retention_ms == 1_000)
+
+        assert hosted.leading is not None
+        assert 2 == hosted.leading.min_insync_replicas
