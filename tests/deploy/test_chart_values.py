@@ -67,6 +67,7 @@ OTHERS: Final[dict[str, Any]] = {
     "tls.nodeIdMappingRules": "RULE:^kafka$/101/",
     "tls.extraDnsNames": ["kraft.example"],
     "quorum.replicas": 5,
+    "heartbeat.replicas": 2,
     "gateway.listeners": [{"name": "KAFKA", "port": 9091}],
     "pipeline.runner": "sparkOperator",
     "collector.exporters": {"debug": {}},
