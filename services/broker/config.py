@@ -98,7 +98,7 @@ class BrokerConfig(StopSettings):
 
     @property
     def replication(self) -> ReplicationSettings:
-        """What the core is told."""
+        """The settings of `quorate.replication`; its times are in ms."""
         return ReplicationSettings(replica_lag_time_max_ms=self.replica_lag_time_max_ms)
 
     def transport(self) -> Transport:

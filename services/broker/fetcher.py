@@ -148,7 +148,7 @@ class _Fetcher:
                 self._connection.abort()
 
     def _due(self) -> Iterator[_Turn]:
-        """Yields what is to be asked for now; the partitions come in turn, so that each is once the first (KIP-74)."""
+        """Yields the partitions to fetch in the next round, the one fetched longest ago first (KIP-74)."""
         now_ms = self._replicas.now_ms
         for hosted in tuple(self._followers.values()):
             role = hosted.following

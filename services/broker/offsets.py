@@ -21,6 +21,16 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+SINCE: Final = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The version from which on each of these asks for a place (KIP-734, KIP-405, KIP-1005, KIP-1023)."""
 CONSUMER: Final = -1
 HAS_EPOCHS: Final = 4
 """From this version on an answer has the epoch of the offset (KIP-320)."""
@@ -78,6 +88,7 @@ class Offsets:
 
     def _found(self, topic: str, asked: _Asked, isolation: Isolation, version: int) -> _Found:
         try:
+            _check_timestamp(asked.timestamp, version)
             hosted = self._cluster.hosted(NO_TOPIC_ID, topic, asked.partition_index)
             role = leader_of(hosted.partition, None if asked.current_leader_epoch < 0 else asked.current_leader_epoch)
             found = _found(role, hosted.log, asked.timestamp, isolation)
@@ -105,11 +116,18 @@ class Offsets:
         return _EpochsTopic.EpochEndOffset(partition=asked.partition, leader_epoch=found.epoch, end_offset=found.offset)
 
 
+def _check_timestamp(timestamp: int, version: int) -> None:
+    """Raises ApiError(UNSUPPORTED_VERSION) for a negative timestamp that says nothing in this version, as Kafka."""
+    if timestamp < 0 and version < SINCE.get(timestamp, version + 1):
+        why = f"timestamp {timestamp} asks for nothing in version {version} of ListOffsets"
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, why)
+
+
 def _found(role: Leading, log: PartitionLog, timestamp: int, isolation: Isolation) -> _Place:
     """Returns the offset that is asked for; NOTHING if there is none. Raises ApiError."""
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return _Place(log.start)
-    if timestamp == LATEST_TIERED:
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):  # there is no tiered storage
         return NOTHING
     bound = role.local.bound(isolation)
     is_trailing = isolation is not Isolation.LOG_END and role.epoch_start_offset > bound

@@ -136,6 +136,9 @@ class Replicas:
         try:
             carry_out(hosted.log, effect, now_ms=self.wall_ms)
         except Corrupt as damage:
+            if not isinstance(effect, Append):  # it is the disk, and not what a leader has sent
+                self.fail(damage)
+                raise
             assert hosted.following is not None, (hosted.name, effect)
             log.error("a leader's batches are not taken", partition=str(hosted.name), reason=str(damage))
             hosted.partition.local.lower_to(hosted.log.leo)  # the core's is ahead of an append

@@ -34,13 +34,13 @@ class Hosted:
 
     @property
     def leading(self) -> Leading | None:
-        """The leader's role, if this broker leads it."""
+        """The state that its leader keeps (ISR, progress of the replicas); None if this broker does not lead it."""
         role = self.partition.role
         return role if isinstance(role, Leading) else None
 
     @property
     def following(self) -> Following | None:
-        """The follower's role, if this broker follows a leader."""
+        """The state that a follower keeps (what it fetches next); None if this broker follows nobody."""
         role = self.partition.role
         return role if isinstance(role, Following) else None
 
@@ -73,11 +73,11 @@ class Table:
         return [hosted for key, hosted in self._hosted.items() if key.topic_id == topic_id]
 
     def add(self, hosted: Hosted) -> None:
-        """Takes a partition in. Its name is free: the one before it was taken out."""
+        """Adds a partition of this broker. One of an earlier topic of the same name must have been removed."""
         assert hosted.name not in self._keys, hosted.name
         self._hosted[hosted.key] = hosted
         self._keys[hosted.name] = hosted.key
 
     def remove(self, hosted: Hosted) -> None:
-        """Takes it out."""
+        """Removes a partition that this broker no longer has."""
         del self._hosted[hosted.key], self._keys[hosted.name]

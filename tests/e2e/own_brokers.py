@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,16 @@ from quorate.cli import formatting
 from quorate.cli.node_config import read_node_config
 from quorate.nouns import NodeId
 from tests.e2e.calls import call_with_retries, eventually
-from tests.e2e.cluster import Cluster
+from tests.e2e.cluster import PATIENT, Cluster, control_plane
+
+
+@asynccontextmanager
+async def plane_without_brokers(directory: Path) -> AsyncIterator[Cluster]:
+    """A control plane that waits for brokers of our own; their sessions last 3 s."""
+    async with control_plane(
+        directory, session_timeout_ms=3_000, quorum_settings=PATIENT, with_stand_ins=False
+    ) as running:
+        yield running
 
 
 class OwnBrokers:

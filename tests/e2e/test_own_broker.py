@@ -19,18 +19,15 @@ from quorate.records import RegisterBrokerRecord
 from quorate.runtime.loop import ExitCode
 from quorate.storage.meta_properties import read_meta_properties
 from tests.e2e.calls import eventually
-from tests.e2e.cluster import PATIENT, Cluster, control_plane, stored_records
-from tests.e2e.own_brokers import OwnBrokers
+from tests.e2e.cluster import Cluster, stored_records
+from tests.e2e.own_brokers import OwnBrokers, plane_without_brokers
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    directory = tmp_path_factory.mktemp("cluster")
-    async with control_plane(
-        directory, session_timeout_ms=3_000, quorum_settings=PATIENT, with_stand_ins=False
-    ) as running:
+    async with plane_without_brokers(tmp_path_factory.mktemp("cluster")) as running:
         yield running
 
 

@@ -25,8 +25,8 @@ from quorate.nouns import NodeId
 from quorate.runtime.loop import ExitCode
 from quorate.wire.batch import batches, records
 from tests.e2e.calls import call_with_retries, eventually
-from tests.e2e.cluster import PATIENT, Cluster, control_plane
-from tests.e2e.own_brokers import OwnBrokers
+from tests.e2e.cluster import Cluster
+from tests.e2e.own_brokers import OwnBrokers, plane_without_brokers
 from tests.partition_log.batches import NOW_MS, produced
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -40,10 +40,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    directory = tmp_path_factory.mktemp("cluster")
-    async with control_plane(
-        directory, session_timeout_ms=3_000, quorum_settings=PATIENT, with_stand_ins=False
-    ) as running:
+    async with plane_without_brokers(tmp_path_factory.mktemp("cluster")) as running:
         yield running
 
 
@@ -316,6 +313,11 @@ async def test_offsets_by_place_and_by_time(cluster: Cluster, brokers: OwnBroker
         beyond = await fetch(connection, "timed", 7)
         behind = await fetch(connection, "timed", 6, current_leader_epoch=9)
 
+        unknown = await connection.ask_for(ListOffsetsResponse, offsets("timed", -7))
+        early = await connection.ask_for(ListOffsetsResponse, offsets("timed", MAX_TIMESTAMP), version=6)
+
+    refused = [each.topics[0].partitions[0].error_code for each in (unknown, early)]
+    assert [ErrorCode.UNSUPPORTED_VERSION] * 2 == refused
     assert [0, 6, 4, 2, 2, -1] == found
     assert [(0, 6)] == [(each.leader_epoch, each.end_offset) for each in end.topics[0].partitions]
     assert ErrorCode.OFFSET_OUT_OF_RANGE == beyond.error_code
