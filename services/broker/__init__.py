@@ -13,6 +13,9 @@ isr_changes     AlterPartition
 placements      AssignReplicasToDirs
 wire            Kafka's protocol at its listener
 produce, fetch  the APIs of records
+producer_ids    InitProducerId
+coordinators    FindCoordinator
+descriptions    DescribeLogDirs, DescribeProducers
 offsets         ListOffsets, OffsetForLeaderEpoch
 cluster         Metadata, and who leads what where
 topic_settings  a topic's configs, for its logs

@@ -64,7 +64,7 @@ async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirect
         news=news,
         replicas=replicas,
         cluster=cluster,
-        wire=Wire(replica, replicas, cluster),
+        wire=Wire(replica, replicas, cluster, directories),
         controllers=controllers,
     )
     about = {"cluster_id": directories.cluster_id, "previous_broker_epoch": directories.previous_broker_epoch}

@@ -17,6 +17,7 @@ from services.broker.lifecycle import NOT_REGISTERED, Lifecycle
 from services.broker.news import News
 from services.broker.partitions import Partitions
 from services.broker.placements import Placements
+from services.broker.producer_ids import ProducerIds
 from services.broker.replicas import Replicas
 from services.broker.store import PartitionStore
 from services.broker.upkeep import Upkeep
@@ -57,7 +58,7 @@ class BrokerDriver:
             parts.directories.begin()
             tasks.create_task(lifecycle.run())
             await self._take_part(tasks)
-            parts.wire.begin()
+            parts.wire.begin(ProducerIds(parts.replicas.broker_id, parts.controllers, self._broker_epoch))
             lifecycle.get_ready()
 
     async def leave(self, *, within_s: float) -> None:

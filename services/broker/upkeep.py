@@ -30,6 +30,10 @@ RECOVERY_POINTS_S: Final = 60.0
 """`log.flush.offset.checkpoint.interval.ms` and `log.flush.start.offset.checkpoint.interval.ms`."""
 RETENTION_S: Final = 300.0
 """`log.retention.check.interval.ms`."""
+IDLE_PRODUCERS_S: Final = 600.0
+"""`producer.id.expiration.check.interval.ms`."""
+PRODUCER_EXPIRATION_MS: Final = 86_400_000
+"""`producer.id.expiration.ms`: so long a partition knows a producer that sends nothing."""
 DELETE_DELAY_S: Final = 60.0
 """`file.delete.delay.ms`: time for those who still read a file."""
 AT_ONCE: Final = 100
@@ -52,6 +56,7 @@ class Upkeep:
             tasks.create_task(self._every(HIGH_WATERMARKS_S, self._write_high_watermarks))
             tasks.create_task(self._every(RECOVERY_POINTS_S, self._write_recovery_points))
             tasks.create_task(self._every(RETENTION_S, self._delete_old))
+            tasks.create_task(self._every(IDLE_PRODUCERS_S, self._forget_idle_producers))
             tasks.create_task(self._every(DELETE_DELAY_S, self._remove_deleted))
 
     @staticmethod
@@ -97,6 +102,10 @@ class Upkeep:
         high_watermark = hosted.partition.local.high_watermark
         if old := hosted.log.delete_old(high_watermark=high_watermark, now_ms=self._replicas.wall_ms):
             log.info("old segments are deleted", partition=str(hosted.name), count=len(old), log_start=hosted.log.start)
+
+    async def _forget_idle_producers(self) -> None:
+        before_ms = self._replicas.wall_ms - PRODUCER_EXPIRATION_MS
+        await self._each(lambda hosted: hosted.log.producers.forget_idle(before_ms=before_ms))
 
     async def _remove_deleted(self) -> None:
         due, self._partitions.deleted = self._partitions.deleted, []

@@ -9,7 +9,11 @@ from typing import Final
 
 from kraft import Message
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraft.api.describe_log_dirs import DescribeLogDirsRequest
+from kraft.api.describe_producers import DescribeProducersRequest
 from kraft.api.fetch import FetchRequest
+from kraft.api.find_coordinator import FindCoordinatorRequest
+from kraft.api.init_producer_id import InitProducerIdRequest
 from kraft.api.list_offsets import ListOffsetsRequest
 from kraft.api.metadata import MetadataRequest
 from kraft.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -27,9 +31,13 @@ from quorate.runtime.loop import CannotListen
 from quorate.runtime.replica import Replica
 from quorate.runtime.setting_types import ListenerAddress
 from services.broker.cluster import Cluster
+from services.broker.coordinators import Coordinators
+from services.broker.descriptions import describe_log_dirs, describe_producers
+from services.broker.directories import LogDirectories
 from services.broker.fetch import Fetch
 from services.broker.offsets import Offsets
 from services.broker.produce import Produce
+from services.broker.producer_ids import ProducerIds
 from services.broker.replicas import Replicas
 
 __all__ = ["Wire"]
@@ -42,6 +50,10 @@ ANSWERED: Final = (
     ListOffsetsRequest,
     MetadataRequest,
     OffsetForLeaderEpochRequest,
+    InitProducerIdRequest,
+    FindCoordinatorRequest,
+    DescribeLogDirsRequest,
+    DescribeProducersRequest,
 )
 SERVED: Final[Versions] = {
     **{api_of(each).key: api_of(each).versions for each in ANSWERED},
@@ -58,18 +70,21 @@ KRAFT_VERSION_OF_BROKERS: Final = 0
 class Wire:
     """What a broker answers at its listener, by the state that it has applied and the logs that it has."""
 
-    def __init__(self, replica: Replica, replicas: Replicas, cluster: Cluster) -> None:
+    def __init__(self, replica: Replica, replicas: Replicas, cluster: Cluster, directories: LogDirectories) -> None:
         self._replica = replica
+        self._replicas = replicas
         self._cluster = cluster
-        self._fail = replicas.fail
+        self._directories = directories.all
+        self._coordinators = Coordinators(replicas.broker_id, replica, cluster)
         self._produce = Produce(replicas, cluster)
         self._fetch = Fetch(replicas, cluster)
         self._offsets = Offsets(cluster)
         self._begun = asyncio.Event()
         self._keys = tuple(ApiVersionsResponse.ApiVersion(key, each[0], each[-1]) for key, each in SERVED.items())
 
-    def begin(self) -> None:
+    def begin(self, producer_ids: ProducerIds) -> None:
         """Answers from now on; what has come before has waited, as at a Kafka broker that catches up."""
+        self._producer_ids = producer_ids
         self._begun.set()
 
     @asynccontextmanager
@@ -100,7 +115,7 @@ class Wire:
         try:
             return await self._answered(request, request.header.request_api_version)
         except (OSError, Corrupt) as problem:
-            self._fail(problem)
+            self._replicas.fail(problem)
             raise Unanswerable(f"{request.api.name}: {problem}") from problem
 
     async def _answered(self, request: Request, version: int) -> Message | None:
@@ -115,6 +130,14 @@ class Wire:
                 return self._offsets.of_epochs(asked)
             case MetadataRequest() as asked:
                 return self._cluster.metadata(asked, version)
+            case InitProducerIdRequest() as asked:
+                return await self._producer_ids.answer(asked)
+            case FindCoordinatorRequest() as asked:
+                return self._coordinators.answer(asked, version)
+            case DescribeLogDirsRequest() as asked:
+                return describe_log_dirs(asked, self._directories, self._replicas.table)
+            case DescribeProducersRequest() as asked:
+                return describe_producers(asked, self._cluster)
         raise Unanswerable(f"{request.api.name} is not served")
 
 

@@ -25,10 +25,13 @@ OURS: Final = (4, 4)
 """The schema is that of Kafka 4.4: of an older release it may have more, with a newer one it must be brought along."""
 
 APIS: Final = frozenset(
-    {0, 1, 2, 3, *range(17, 21), 23, *range(29, 34), *range(36, 42), *range(43, 47), *range(48, 61)}
-    | {62, 63, 64, 67, 70, 73, 75, 80, 81, 82, 94}
+    {0, 1, 2, 3, 10, *range(17, 21), 22, 23, *range(29, 34), *range(35, 42), *range(43, 47), *range(48, 65)}
+    | {67, 70, 73, 75, 80, 81, 82, 94}
 )
 """What a quorum node and a controller speak, and what a broker speaks with them and for them."""
+
+SINCE_OURS: Final = frozenset({"DescribeProducersRequest.topics.name: map_key is False in Kafka, True here"})
+"""What 4.4 has changed without a new version: nothing of it is on the wire."""
 
 NOT_OF_THE_METADATA_LOG: Final = frozenset({"ABORT", "COMMIT", "UNKNOWN"})
 """Control record types of transactions on other topics, and of no topic."""
@@ -53,7 +56,8 @@ def test_a_message_is_as_the_release_has_it(release: Release, message: type[Mess
         pytest.skip(f"{release} has no {layout.name} yet")
 
     assert document is not None, f"{release} has no {layout.name}"
-    assert [] == differences(document, layout, exact=release.version >= OURS)
+    found = differences(document, layout, exact=release.version >= OURS)
+    assert [] == [each for each in found if release.version >= OURS or each not in SINCE_OURS]
 
 
 @every_release

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka
 import pytest
 import pytest_asyncio
 
 from kraft.api.delete_topics_pb2 import DeleteTopicsRequest
+from kraft.api.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from kraft.api.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from kraft.api.fetch import FetchRequest, FetchResponse
+from kraft.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kraft.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraft.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraft.api.metadata import MetadataRequest, MetadataResponse
 from kraft.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
@@ -23,10 +25,10 @@ from quorate.errors import ErrorCode
 from quorate.network.client import Connection, Disconnected, connect
 from quorate.nouns import NodeId
 from quorate.runtime.loop import ExitCode
-from quorate.wire.batch import batches, records
 from tests.e2e.calls import call_with_retries, eventually
 from tests.e2e.cluster import Cluster
 from tests.e2e.own_brokers import OwnBrokers, plane_without_brokers
+from tests.e2e.records import Writer, consumed, lost, stored
 from tests.partition_log.batches import NOW_MS, produced
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -115,93 +117,28 @@ def named(brokers: OwnBrokers, broker_id: NodeId, pattern: str) -> list[Path]:
     return [path for disk in brokers.disks(broker_id) for path in disk.glob(pattern)]
 
 
-def stored(brokers: OwnBrokers, broker_id: NodeId, topic: str) -> list[tuple[int, bytes]]:
-    """Offsets and values of a replica's segments."""
-    (directory,) = named(brokers, broker_id, f"{topic}-0")
-    found = []
-    for segment in sorted(directory.glob("*.log")):
-        data = segment.read_bytes()
-        for position, header in batches(data):
-            found += [(each.offset, each.value or b"") for each in records(data, position, header)]
-    return found
-
-
-class Producer(threading.Thread):
-    """librdkafka, which writes with acks=all until it is told to stop; `acknowledged` has offset and value."""
-
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        super().__init__()
-        self.acknowledged: list[tuple[int, bytes]] = []
-        self.stopped = threading.Event()
-        self._servers = bootstrap
-        self._topic = topic
-
-    def run(self) -> None:
-        producer = confluent_kafka.Producer({"bootstrap.servers": self._servers, "acks": "all", "linger.ms": 0})
-        number = 0
-        while not self.stopped.is_set():
-            producer.produce(self._topic, b"%d" % number, on_delivery=self._delivered)
-            producer.poll(0.005)
-            number += 1
-        producer.flush(TIMEOUT_MS / 1000)
-
-    def _delivered(self, error: object, message: confluent_kafka.Message) -> None:
-        if error is None:
-            self.acknowledged.append((message.offset(), message.value() or b""))
-
-    async def more(self, count: int = MANY) -> None:
-        """Waits until so many more are acknowledged."""
-        wanted = len(self.acknowledged) + count
-        await eventually(self._count, lambda seen: seen >= wanted)
-
-    async def _count(self) -> int:
-        return len(self.acknowledged)
-
-    async def end(self) -> list[tuple[int, bytes]]:
-        self.stopped.set()
-        await asyncio.to_thread(self.join)
-        return self.acknowledged
-
-
-def read(bootstrap: str, topic: str, end: int) -> dict[int, bytes]:
-    """What librdkafka's consumer reads from the start up to the offset `end` (exclusive)."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False}
-    consumer = confluent_kafka.Consumer(settings)
-    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-    found: dict[int, bytes] = {}
-    while len(found) < end:
-        message = consumer.poll(TIMEOUT_MS / 1000)
-        assert message is not None, len(found)
-        assert message.error() is None, message.error()
-        found[message.offset()] = message.value() or b""
-    consumer.close()
-    return found
-
-
 async def test_what_was_acknowledged_outlives_the_kills_of_its_leaders(cluster: Cluster, brokers: OwnBrokers) -> None:
-    """Two leaders are killed under a producer with acks=all, one after the other, and come back."""
+    """Two leaders are killed under an idempotent producer, one after the other, and come back: nothing is twice."""
     await cluster.create("kept", at=1)
-    producer = Producer(servers(brokers), "kept")
-    producer.start()
-    try:
-        await producer.more()
+    async with Writer(servers(brokers), "kept") as writer:
+        await writer.more(MANY)
         for _ in range(2):
             leader = (await partition(cluster, "kept")).leader_id
             await brokers.kill(leader)
             await partition(cluster, "kept", isr=2)
-            await producer.more()
+            await writer.more(MANY)
             await brokers.start(leader)
             await partition(cluster, "kept")
-            await producer.more()
-    finally:
-        acknowledged = await producer.end()
-    end = max(offset for offset, _ in acknowledged) + 1
-    seen = await asyncio.to_thread(read, servers(brokers), "kept", end)
+            await writer.more(MANY)
+    end = max(offset for offset, _ in writer.acknowledged[0]) + 1
+    seen = (await asyncio.to_thread(consumed, servers(brokers), "kept", {0: end}))[0]
 
-    assert [] == [(offset, value) for offset, value in acknowledged if seen[offset] != value]
+    assert [] == lost(writer.acknowledged[0], seen)
+    assert [] == writer.problems
+    assert len(seen) == len(set(seen.values()))
 
     async def replicas() -> list[list[tuple[int, bytes]]]:
-        return [stored(brokers, broker_id, "kept")[:end] for broker_id in IDS]
+        return [stored(path)[:end] for each in IDS for path in named(brokers, each, "kept-0")]
 
     (first, *others) = await eventually(replicas, lambda logs: all(len(each) == end for each in logs))
     assert [first] * 2 == others
@@ -322,6 +259,78 @@ async def test_offsets_by_place_and_by_time(cluster: Cluster, brokers: OwnBroker
     assert [(0, 6)] == [(each.leader_epoch, each.end_offset) for each in end.topics[0].partitions]
     assert ErrorCode.OFFSET_OUT_OF_RANGE == beyond.error_code
     assert ErrorCode.UNKNOWN_LEADER_EPOCH == behind.error_code
+
+
+async def test_a_producer_gets_an_id_and_what_it_sends_twice_is_there_once(
+    cluster: Cluster, brokers: OwnBrokers
+) -> None:
+    _, connection = await led(cluster, brokers, "idempotent")
+    async with connection:
+        ids = [
+            await connection.ask_for(InitProducerIdResponse, InitProducerIdRequest(transactional_id=None))
+            for _ in range(2)
+        ]
+        mine = (ids[0].producer_id, ids[0].producer_epoch, 0)
+        batch = produced(count=2, producer=mine)
+        twice = [await produce(connection, "idempotent", batch) for _ in range(2)]
+        gap = await produce(connection, "idempotent", produced(producer=(*mine[:2], 5)))
+        topics = (DescribeProducersRequest.TopicRequest("idempotent", (0, 1)),)
+        described = await connection.ask_for(DescribeProducersResponse, DescribeProducersRequest(topics=topics))
+
+    assert ids[0].producer_id != ids[1].producer_id
+    assert [0, 0] == [each.base_offset for each in twice]
+    assert ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER == gap.error_code
+    known, unknown = described.topics[0].partitions
+    assert [(mine[0], 0, 1)] == [
+        (each.producer_id, each.producer_epoch, each.last_sequence) for each in known.active_producers
+    ]
+    assert ErrorCode.UNKNOWN_TOPIC_OR_PARTITION == unknown.error_code
+
+
+async def test_what_is_coordinated_elsewhere_is_said(cluster: Cluster, brokers: OwnBrokers) -> None:
+    asked = [
+        InitProducerIdRequest(transactional_id="mine"),
+        InitProducerIdRequest(transactional_id=""),
+        InitProducerIdRequest(transactional_id=None, producer_id=7),
+    ]
+    keys = {
+        0: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        1: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        3: ErrorCode.INVALID_REQUEST,
+    }
+    async with await at(brokers, IDS[0]) as connection:
+        refused = [(await connection.ask_for(InitProducerIdResponse, each)).error_code for each in asked]
+        found = {
+            each: await connection.ask_for(
+                FindCoordinatorResponse, FindCoordinatorRequest(key_type=each, coordinator_keys=("a", "b"))
+            )
+            for each in keys
+        }
+        old = await connection.ask_for(FindCoordinatorResponse, FindCoordinatorRequest(key="a"), version=3)
+
+    assert [ErrorCode.NOT_COORDINATOR, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST] == refused
+    assert keys == {each: answer.coordinators[1].error_code for each, answer in found.items()}
+    assert (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1) == (old.error_code, old.node_id)
+
+
+async def test_log_directories_have_their_replicas_and_sizes(cluster: Cluster, brokers: OwnBrokers) -> None:
+    leader, connection = await led(cluster, brokers, "sized")
+    batch = produced(count=3)
+    async with connection:
+        await produce(connection, "sized", batch)
+        every = await connection.ask_for(DescribeLogDirsResponse, DescribeLogDirsRequest(topics=None))
+        chosen = DescribeLogDirsRequest(topics=(DescribeLogDirsRequest.DescribableLogDirTopic("sized", (0, 5)),))
+        found = await connection.ask_for(DescribeLogDirsResponse, chosen)
+
+    disks = {str(each) for each in brokers.disks(leader)}
+    assert disks == {each.log_dir for each in every.results} == {each.log_dir for each in found.results}
+    assert all(0 < each.usable_bytes <= each.total_bytes for each in every.results)
+    assert [("sized", 0, len(batch), 0)] == [
+        (topic.name, each.partition_index, each.partition_size, each.offset_lag)
+        for directory in found.results
+        for topic in directory.topics
+        for each in topic.partitions
+    ]
 
 
 async def test_a_partition_of_which_nobody_knows_is_set_aside_as_stray(cluster: Cluster, brokers: OwnBrokers) -> None:

@@ -106,7 +106,7 @@ class PartitionLog:
 
     @property
     def producers(self) -> Producers:
-        """The producers' states, for DescribeProducers."""
+        """The producers' states, for DescribeProducers, and for what forgets the idle ones."""
         return self._producer_files.state
 
     def size_between(self, start: Offset, end: Offset) -> int:

@@ -139,6 +139,7 @@ async def fleet_of(
     controller_settings: Mapping[str, str] | None = None,
     settings_of: SettingsOf = _nothing_more,
     dynamic: bool = False,
+    session_timeout_ms: int = SESSION_TIMEOUT_MS,
 ) -> AsyncIterator[Fleet]:
     """A control plane at a metadata.version, with a broker of the release that each POM names; all are ready.
 
@@ -151,7 +152,7 @@ async def fleet_of(
                 directory,
                 quorum_settings=PATIENT,
                 controller_settings=controller_settings,
-                session_timeout_ms=SESSION_TIMEOUT_MS,
+                session_timeout_ms=session_timeout_ms,
                 with_gateways=True,
                 announces_gateways=True,
                 dynamic=dynamic,

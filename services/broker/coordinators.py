@@ -1,0 +1,114 @@
+"""FindCoordinator (10): which broker coordinates a group, a transactional id or a share partition.
+
+It is the leader of one partition of an internal topic. A broker of this kind coordinates nothing: where it leads such
+a partition itself, or there is none, the answer is COORDINATOR_NOT_AVAILABLE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from kraft.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import NodeId
+from quorate.runtime.replica import Replica
+from services.broker.cluster import Cluster, Endpoint
+
+__all__ = ["Coordinators", "partition_of"]
+
+SHARE: Final = 2
+TOPICS: Final[Mapping[int, str]] = MappingProxyType(
+    {0: "__consumer_offsets", 1: "__transaction_state", SHARE: "__share_group_state"}
+)
+"""By the type of key, the topic whose leaders coordinate (KIP-98, KIP-932)."""
+SHARE_SINCE: Final = 6
+HAS_MANY: Final = 4
+"""From this version on a request has several keys (KIP-699)."""
+NOBODY: Final = Endpoint(-1, "", -1, None)
+
+_Coordinator = FindCoordinatorResponse.Coordinator
+
+
+class _Found(NamedTuple):
+    at: Endpoint
+    code: ErrorCode = ErrorCode.NONE
+    why: str | None = None
+
+
+class Coordinators:
+    """Answers FindCoordinator by the state that this broker has applied."""
+
+    def __init__(self, broker_id: NodeId, replica: Replica, cluster: Cluster) -> None:
+        self._broker_id = broker_id
+        self._replica = replica
+        self._cluster = cluster
+
+    def answer(self, request: FindCoordinatorRequest, version: int) -> FindCoordinatorResponse:
+        """Returns the answer. Topics are not made by asking for their coordinators."""
+        if version < HAS_MANY:
+            found = self._found(request.key_type, request.key, version)
+            return FindCoordinatorResponse(
+                error_code=found.code,
+                error_message=found.why,
+                node_id=found.at.node_id,
+                host=found.at.host,
+                port=found.at.port,
+            )
+        return FindCoordinatorResponse(
+            coordinators=tuple(
+                _named(key, self._found(request.key_type, key, version)) for key in request.coordinator_keys
+            )
+        )
+
+    def _found(self, key_type: int, key: str, version: int) -> _Found:
+        try:
+            return _Found(self._leader(_topic_of(key_type, version), key))
+        except ApiError as refusal:
+            return _Found(NOBODY, refusal.code, refusal.message)
+
+    def _leader(self, topic: str, key: str) -> Endpoint:
+        """Returns where the key's coordinator is. Raises ApiError."""
+        found = self._replica.state.topics.by_name(topic)
+        if found is None or not found.partitions:
+            raise _not_available(f"there is no topic {topic}: a broker of Kafka's makes it when it is asked")
+        index = partition_of(key, len(found.partitions))
+        leader = found.partitions[index].leader
+        if leader == self._broker_id:
+            raise _not_available(f"broker {leader} leads {topic}-{index}, and coordinates nothing; move it to Kafka's")
+        if (at := self._cluster.endpoint(leader)) is None:
+            raise _not_available(f"{topic}-{index} has no leader that is reached")
+        return at
+
+
+def partition_of(key: str, count: int) -> int:
+    """Returns the partition, of `count`, that a key belongs to: by Java's hash of a string, as in every broker."""
+    text = key.encode("utf-16-be", "surrogatepass")
+    hashed = 0
+    for at in range(0, len(text), 2):
+        hashed = (31 * hashed + int.from_bytes(text[at : at + 2])) & 0xFFFF_FFFF
+    signed = hashed - (1 << 32) if hashed >= 1 << 31 else hashed
+    return 0 if signed == -(1 << 31) else abs(signed) % count
+
+
+def _topic_of(key_type: int, version: int) -> str:
+    if key_type not in TOPICS or (key_type == SHARE and version < SHARE_SINCE):
+        known = "0 (groups), 1 (transactional ids), or from version 6 on 2 (share partitions)"
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"key type {key_type} in version {version}: it is {known}")
+    return TOPICS[key_type]
+
+
+def _not_available(why: str) -> ApiError:
+    return ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
+
+
+def _named(key: str, found: _Found) -> _Coordinator:
+    return _Coordinator(
+        key=key,
+        node_id=found.at.node_id,
+        host=found.at.host,
+        port=found.at.port,
+        error_code=found.code,
+        error_message=found.why,
+    )

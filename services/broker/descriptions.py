@@ -1,0 +1,93 @@
+"""DescribeLogDirs (35) and DescribeProducers (61): what is on this broker's disks, and who writes to what it leads."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+
+from kraft.api.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from kraft.api.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from quorate.errors import ApiError, ErrorCode
+from quorate.partition_log.producers import Producer
+from quorate.replication.admission import leader_of
+from services.broker.cluster import NO_TOPIC_ID, Cluster
+from services.broker.directories import LogDirectory
+from services.broker.table import Hosted, Table
+
+__all__ = ["describe_log_dirs", "describe_producers"]
+
+_Directory = DescribeLogDirsResponse.DescribeLogDirsResult
+_Replica = _Directory.DescribeLogDirsTopic.DescribeLogDirsPartition
+_Writers = DescribeProducersResponse.TopicResponse
+_Partition = _Writers.PartitionResponse
+
+
+def describe_log_dirs(
+    request: DescribeLogDirsRequest, directories: Sequence[LogDirectory], table: Table
+) -> DescribeLogDirsResponse:
+    """Answers DescribeLogDirs: each directory, with those of its replicas that are asked for (KIP-113, KIP-827)."""
+    asked = None
+    if request.topics is not None:
+        asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    held: dict[LogDirectory, defaultdict[str, list[_Replica]]] = {each: defaultdict(list) for each in directories}
+    for hosted in table:
+        if asked is None or (hosted.name.topic, hosted.name.partition) in asked:
+            held[hosted.directory][hosted.name.topic].append(_replica(hosted))
+    return DescribeLogDirsResponse(results=tuple(_described(each, replicas) for each, replicas in held.items()))
+
+
+def describe_producers(request: DescribeProducersRequest, cluster: Cluster) -> DescribeProducersResponse:
+    """Answers DescribeProducers for the partitions that this broker leads (KIP-664)."""
+    return DescribeProducersResponse(
+        topics=tuple(
+            _Writers(
+                name=topic.name,
+                partitions=tuple(_writers(cluster, topic.name, each) for each in topic.partition_indexes),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _described(directory: LogDirectory, replicas: defaultdict[str, list[_Replica]]) -> _Directory:
+    volume = os.statvfs(directory.path)
+    return _Directory(
+        log_dir=str(directory.path.absolute()),
+        topics=tuple(
+            _Directory.DescribeLogDirsTopic(name=name, partitions=tuple(found)) for name, found in replicas.items()
+        ),
+        total_bytes=volume.f_frsize * volume.f_blocks,
+        usable_bytes=volume.f_frsize * volume.f_bavail,
+    )
+
+
+def _replica(hosted: Hosted) -> _Replica:
+    return _Replica(
+        partition_index=hosted.name.partition,
+        partition_size=hosted.log.size,
+        offset_lag=max(hosted.partition.local.high_watermark - hosted.log.leo, 0),
+    )
+
+
+def _writers(cluster: Cluster, topic: str, index: int) -> _Partition:
+    try:
+        hosted = cluster.hosted(NO_TOPIC_ID, topic, index)
+        leader_of(hosted.partition, None)
+    except ApiError as refusal:
+        code = refusal.code if refusal.code is not ErrorCode.UNKNOWN_TOPIC_ID else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return _Partition(partition_index=index, error_code=code, error_message=refusal.message)
+    return _Partition(
+        partition_index=index, active_producers=tuple(_writer(each, known) for each, known in hosted.log.producers)
+    )
+
+
+def _writer(producer_id: int, known: Producer) -> _Partition.ProducerState:
+    return _Partition.ProducerState(
+        producer_id=producer_id,
+        producer_epoch=known.epoch,
+        last_sequence=known.last_sequence,
+        last_timestamp=known.timestamp_ms,
+        coordinator_epoch=known.coordinator_epoch,
+        current_txn_start_offset=-1 if known.opened_at is None else known.opened_at,
+    )

@@ -1,0 +1,148 @@
+"""A broker of our own and brokers of two Kafka releases in one ISR: each leads, each follows, each is killed.
+
+The tests are one story: each leaves all brokers ready and every replica in sync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from deploy.kafka.release import POM
+from deploy.local.ports import HOST
+from kraft.api.create_topics_pb2 import CreateTopicsRequest
+from kraft.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from quorate.errors import ErrorCode
+from quorate.network.client import connect
+from quorate.nouns import NodeId
+from services.broker.coordinators import TOPICS
+from tests.e2e.calls import call_with_retries
+from tests.e2e.own_brokers import OwnBrokers
+from tests.e2e.records import Writer, consumed, lost, stored
+from tests.interop.kafka.fleet import CONSUMER, Fleet, fleet_of
+from tests.interop.kafka.release import OPERATIONS_POM, absent
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(absent() is not None, reason=absent() or ""),
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(900),
+]
+
+OURS: Final = 101
+KAFKAS: Final = {102: POM, 103: OPERATIONS_POM}
+ALL: Final = (OURS, *KAFKAS)
+LEVEL: Final = "4.0-IV3"
+SESSION_TIMEOUT_MS: Final = 6_000
+MANY: Final = 200
+GROUP: Final = "readers"
+TIMEOUT_MS: Final = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """Three brokers, and where each keeps its logs."""
+
+    fleet: Fleet
+    own: OwnBrokers
+    directory: Path
+
+    @property
+    def servers(self) -> str:
+        return f"{self.own[OURS].kafka_address},{self.fleet.bootstrap_servers}"
+
+    def replica(self, broker_id: NodeId, name: str) -> Path:
+        (disk,) = self.own.disks(OURS) if broker_id == OURS else [self.directory / f"broker-{broker_id}" / "data"]
+        return disk / name
+
+    async def create(self, topic: str, *leaders: NodeId, replicas: tuple[NodeId, ...] = ALL) -> None:
+        """A topic with a partition for each leader, and the other brokers as its followers."""
+        asked = CreateTopicsRequest.CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1)
+        for index, leader in enumerate(leaders):
+            others = [each for each in replicas if each != leader]
+            asked.assignments.add(partition_index=index, broker_ids=[leader, *others])
+        if len(replicas) > 2:
+            asked.configs.add(name="min.insync.replicas", value="2")
+        stub = self.fleet.plane.controller_stub(1)
+        answer = await call_with_retries(stub.CreateTopics, CreateTopicsRequest(topics=[asked], timeout_ms=TIMEOUT_MS))
+        assert ErrorCode.NONE == answer.response.topics[0].error_code, answer.response
+        await self.fleet.in_sync(topic)
+
+    async def coordinator(self, asked: NodeId) -> FindCoordinatorResponse.Coordinator:
+        """Who coordinates the group, as this broker says."""
+        own = self.own[OURS].kafka_address
+        host, port = own.split(":") if asked == OURS else (HOST, self.fleet.ports[asked])
+        async with await connect(host, int(port)) as client:
+            request = FindCoordinatorRequest(coordinator_keys=(GROUP,))
+            (found,) = (await client.ask_for(FindCoordinatorResponse, request)).coordinators
+        return msgspec.structs.replace(found, error_message=None)  # Kafka's is "" without an error
+
+    async def kill(self, broker_id: NodeId) -> None:
+        if broker_id == OURS:
+            await self.own.kill(OURS)
+        else:
+            await asyncio.to_thread(self.fleet.brokers[broker_id].kill)
+
+    async def start(self, broker_id: NodeId) -> None:
+        await (self.own.start(OURS) if broker_id == OURS else self.fleet.start(broker_id))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def mixed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mixed]:
+    directory = tmp_path_factory.mktemp("mixed")
+    async with fleet_of(directory, KAFKAS, level=LEVEL, session_timeout_ms=SESSION_TIMEOUT_MS) as fleet:
+        own = OwnBrokers(fleet.plane, ids=(OURS,))
+        await own.start()
+        brokers = Mixed(fleet, own, fleet.plane.plan.directory)
+        await brokers.create(TOPICS[0], 102, replicas=(102, 103))  # ours coordinate no groups
+        yield brokers
+
+
+async def test_each_leads_and_is_killed_and_what_was_acknowledged_is_in_every_log(mixed: Mixed) -> None:
+    """A partition led by each under one producer. Ours is killed, then one of Kafka's; each comes back."""
+    await mixed.create("orders", *ALL)
+    async with Writer(mixed.servers, "orders", partitions=len(ALL), in_flight=1) as writer:
+        await writer.more(MANY)
+        for struck in ALL[:2]:
+            await mixed.kill(struck)
+            await writer.more(MANY)
+            await mixed.start(struck)
+            await mixed.fleet.in_sync("orders")
+            await writer.more(MANY)
+    ends = {index: max(offset for offset, _ in told) + 1 for index, told in writer.acknowledged.items()}
+    seen = await asyncio.to_thread(consumed, mixed.servers, "orders", ends)
+    await mixed.fleet.in_sync("orders")
+    logs = {
+        index: [stored(mixed.replica(each, f"orders-{index}"))[:end] for each in ALL] for index, end in ends.items()
+    }
+
+    assert [] == writer.problems
+    assert {} == {index: gone for index, told in writer.acknowledged.items() if (gone := lost(told, seen[index]))}
+    every = [value for values in seen.values() for value in values.values()]
+    assert len(every) == len(set(every))
+    assert {index: [log[0]] * len(ALL) for index, log in logs.items()} == logs
+    assert ends == {index: len(log[0]) for index, log in logs.items()}
+
+
+async def test_kafkas_own_producer_and_a_group_that_kafkas_brokers_coordinate(mixed: Mixed) -> None:
+    """Tools that know our broker alone find the coordinator; a compressed batch is served as it was sent."""
+    await mixed.create("lines", *ALL)
+    said = await mixed.fleet.produce("lines", 1_000, "compression.type=zstd")
+    told = [await mixed.coordinator(each) for each in ALL]
+    read = await mixed.fleet.run(
+        CONSUMER,
+        *("--bootstrap-server", mixed.own[OURS].kafka_address, "--topic", "lines", "--group", GROUP),
+        *("--from-beginning", "--max-messages", 1_000, "--timeout-ms", 120_000),
+    )
+
+    assert said.startswith("1000 records sent")
+    assert told[0].node_id in KAFKAS
+    assert told == [told[0]] * len(ALL)
+    assert 1_000 == len([line for line in read.splitlines() if len(line) == 100])
