@@ -17,9 +17,9 @@ help: ## list every target
 
 setup: $(COMPILED) ## the environment and the generated code, compiled (part of every other target)
 
-run: setup ## the whole control plane on loopback, a topic created, its trace shown (ONCE=1: then exit; GATEWAYS=1: with Kafka's wire; KAFKA=1: with its brokers)
+run: setup ## the whole control plane on loopback, a topic created, its trace shown (ONCE=1: then exit; GATEWAYS=1: with Kafka's wire; KAFKA=1: with its brokers; BROKERS=1: with ours, records written and read)
 	@rm -rf $(CURDIR)/run
-	@$(RUN) python -m deploy.local --directory $(CURDIR)/run $(if $(ONCE),--once) $(if $(GATEWAYS),--gateways) $(if $(KAFKA),--kafka)
+	@$(RUN) python -m deploy.local --directory $(CURDIR)/run $(if $(ONCE),--once) $(if $(GATEWAYS),--gateways) $(if $(KAFKA),--kafka) $(if $(BROKERS),--brokers)
 
 report: spark-setup ## what the last `make run` did, as an HTML page (LOGS=DIR: what these logs tell)
 	@$(RUN) quorate pipeline run $(if $(LOGS),--from $(LOGS) --to build/lake --report build/report.html,--from run --to run/lake --spans run/observer.db --report run/report.html)

@@ -4,6 +4,7 @@ plan        the processes with their ports and settings
 processes   starts the processes, waits until they are ready, and stops them
 broker      stand-ins for brokers: they register, follow the log, send heartbeats
 kafka       brokers and tools of a Kafka release in their place
+own         brokers of our own in their place, and records through librdkafka
 client      the calls of the demonstration
 show        the output of the demonstration
 """

@@ -1,4 +1,4 @@
-"""`python -m deploy.local [--once] [--gateways] [--kafka]`: starts the control plane, makes a topic, shows a trace."""
+"""`python -m deploy.local`: starts the control plane, makes a topic, shows the trace of that request."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
+from typing import TypeAlias
 
 from rich.console import Console
 
@@ -20,20 +21,29 @@ from deploy.kafka.release import NotFetched, missing
 from deploy.local import kafka, show
 from deploy.local.broker import BrokerStandIns
 from deploy.local.client import Admin
+from deploy.local.own import OwnBrokers
 from deploy.local.plan import ClusterPlan, announcing_gateways, make_plan
 from deploy.local.processes import NotReady, Running
 from quorate.cli.waterfall import waterfall_svg
 from quorate.errors import ApiError
 
 TOPIC = "orders"
+Brokers: TypeAlias = BrokerStandIns | kafka.KafkaBrokers | OwnBrokers
 
 
-async def main(*, once: bool, directory: Path, with_gateways: bool = False, with_kafka: bool = False) -> int:
+async def main(
+    *,
+    once: bool,
+    directory: Path,
+    with_gateways: bool = False,
+    with_kafka: bool = False,
+    with_brokers: bool = False,
+) -> int:
     """Runs the demonstration, then waits for Ctrl-C unless `once`; stops everything. Returns the exit code.
 
     SIGINT (Ctrl-C) and SIGTERM end it at any time, and what it has started.
     `with_gateways`: a gateway runs beside each node, for clients that speak Kafka's own wire. `with_kafka`: the brokers
-    are Kafka's, on gateways, and Kafka's own tools do the demonstration.
+    are Kafka's, on gateways, and Kafka's own tools do the demonstration. `with_brokers`: they are ours.
     """
     console = Console(highlight=False)
     if with_kafka and (why := missing()) is not None:
@@ -42,7 +52,8 @@ async def main(*, once: bool, directory: Path, with_gateways: bool = False, with
     plan = make_plan(directory, with_gateways=with_gateways or with_kafka)
     plan = announcing_gateways(plan) if plan.gateways else plan
     running = Running(plan)
-    brokers = kafka.KafkaBrokers(plan) if with_kafka else BrokerStandIns(plan)
+    brokers: Brokers = kafka.KafkaBrokers(plan) if with_kafka else BrokerStandIns(plan)
+    brokers = OwnBrokers(plan, running) if with_brokers else brokers
     admin = Admin(plan)
     shown = asyncio.ensure_future(_show(console, plan, running, brokers, admin, once=once))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -59,7 +70,7 @@ async def _show(
     console: Console,
     plan: ClusterPlan,
     running: Running,
-    brokers: BrokerStandIns | kafka.KafkaBrokers,
+    brokers: Brokers,
     admin: Admin,
     *,
     once: bool,
@@ -70,7 +81,7 @@ async def _show(
         return
     for line in show.lines_to_paste(plan):
         console.print(line, markup=False, soft_wrap=True)
-    if isinstance(brokers, kafka.KafkaBrokers):
+    if not isinstance(brokers, BrokerStandIns):
         console.print(f"  BROKERS={brokers.bootstrap_servers}", markup=False, soft_wrap=True)
     console.print("\nRunning until Ctrl-C; kill any one voter, and writes go on.")
     with suppress(asyncio.CancelledError):
@@ -94,9 +105,7 @@ async def _code_of(console: Console, work: Awaitable[None]) -> int:
     return 1
 
 
-async def demonstrate(
-    console: Console, plan: ClusterPlan, running: Running, brokers: BrokerStandIns | kafka.KafkaBrokers, admin: Admin
-) -> None:
+async def demonstrate(console: Console, plan: ClusterPlan, running: Running, brokers: Brokers, admin: Admin) -> None:
     """Starts the control plane, creates a topic, and prints the topic, the quorum and the trace of the request."""
     if isinstance(brokers, kafka.KafkaBrokers):
         await brokers.fetch(console)
@@ -119,6 +128,8 @@ async def demonstrate(
     picture = plan.directory / "trace.svg"
     picture.write_text(waterfall_svg(spans))
     console.print(f"the same as a picture: {picture}\n", soft_wrap=True)
+    if isinstance(brokers, OwnBrokers):
+        await brokers.show_records(console, admin, TOPIC)
 
 
 if __name__ == "__main__":
@@ -128,9 +139,18 @@ if __name__ == "__main__":
     parser.add_argument(
         "--kafka", action="store_true", help="brokers of a Kafka release, on gateways, and Kafka's own tools"
     )
+    parser.add_argument(
+        "--brokers", action="store_true", help="brokers of our own: records written, a leader killed, and read"
+    )
     parser.add_argument("--directory", type=Path, help="where state is kept; a temporary directory if not given")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="quorate-") as made:
         place = arguments.directory or Path(made)
-        ran = main(once=arguments.once, directory=place, with_gateways=arguments.gateways, with_kafka=arguments.kafka)
+        ran = main(
+            once=arguments.once,
+            directory=place,
+            with_gateways=arguments.gateways,
+            with_kafka=arguments.kafka,
+            with_brokers=arguments.brokers,
+        )
         sys.exit(asyncio.run(ran))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Final
 
 from deploy.local.plan import ClusterPlan
@@ -74,17 +75,18 @@ class Admin:
             raise refusal_of(error_code, "the quorum has no leader")
         return answer
 
-    async def trace(self, trace_id: str) -> list[SpanData]:
-        """Returns the spans of a write's trace once all have come, as services export them after their answer.
+    async def trace(self, trace_id: str, involved: Collection[str] | None = None) -> list[SpanData]:
+        """Returns the spans of a trace once all have come, as services export them after their answer.
 
-        Every process of the plan but the gateways has a part in a write. If one sends nothing, the others' spans come
-        after 30 s.
+        `involved` are the processes with a part in it: in a write to the metadata log all of the plan but the gateways.
+        If one sends nothing, the others' spans come after 30 s.
         """
+        awaited = self._involved if involved is None else set(involved)
         spans: list[SpanData] = []
         loop = asyncio.get_running_loop()
         deadline, quiet_since = loop.time() + TRACE_TIMEOUT_S, loop.time()
         while loop.time() < deadline and not (
-            self._involved <= {span.instance for span in spans} and loop.time() - quiet_since >= TRACE_QUIET_S
+            awaited <= {span.instance for span in spans} and loop.time() - quiet_since >= TRACE_QUIET_S
         ):
             answer = await self._observer.call(
                 lambda stub: stub.GetTrace, GetTraceRequest(trace_id=trace_id), deadline_ms=DEADLINE_MS

@@ -18,6 +18,7 @@ coordinators    FindCoordinator
 descriptions    DescribeLogDirs, DescribeProducers
 offsets         ListOffsets, OffsetForLeaderEpoch
 cluster         Metadata, and who leads what where
+tracing         the spans of a produced record
 topic_settings  a topic's configs, for its logs
 upkeep          what is done by the clock
 config          the settings

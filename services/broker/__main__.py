@@ -25,6 +25,7 @@ from services.broker.driver import BrokerDriver, Parts
 from services.broker.lifecycle import Lifecycle
 from services.broker.news import News
 from services.broker.replicas import Replicas
+from services.broker.tracing import ProduceTraces
 from services.broker.wire import Wire
 
 
@@ -64,7 +65,7 @@ async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirect
         news=news,
         replicas=replicas,
         cluster=cluster,
-        wire=Wire(replica, replicas, cluster, directories),
+        wire=Wire(replica, replicas, cluster, directories, ProduceTraces(telemetry)),
         controllers=controllers,
     )
     about = {"cluster_id": directories.cluster_id, "previous_broker_epoch": directories.previous_broker_epoch}

@@ -22,6 +22,7 @@ from quorate.replication import (
 from services.broker.cluster import Cluster
 from services.broker.replicas import Replicas
 from services.broker.table import Hosted, Key
+from services.broker.tracing import ProduceTraces
 
 __all__ = ["Fetch"]
 
@@ -55,9 +56,10 @@ class _Part(NamedTuple):
 class Fetch:
     """Answers Fetch. It keeps no sessions (KIP-227): an answer has session id 0, and the next request says all."""
 
-    def __init__(self, replicas: Replicas, cluster: Cluster) -> None:
+    def __init__(self, replicas: Replicas, cluster: Cluster, traces: ProduceTraces) -> None:
         self._replicas = replicas
         self._cluster = cluster
+        self._traces = traces
 
     async def answer(self, request: FetchRequest, version: int) -> FetchResponse:
         """Returns the answer."""
@@ -89,6 +91,8 @@ class Fetch:
             replica_id=sender, broker_epoch=request.replica_state.replica_epoch, log_start=asked.log_start_offset
         )
         grant, effects = admit_follower(hosted.partition, position, follower, now_ms=self._replicas.now_ms)
+        if grant.diverging is None:
+            self._traces.fetched(hosted, sender, position.offset)
         self._replicas.carry_out(hosted, effects)
         return grant.diverging is not None
 

@@ -14,9 +14,11 @@ from quorate.network.server import Unanswerable
 from quorate.nouns import Offset
 from quorate.partition_log.produced import is_transactional
 from quorate.replication import ACKS_ALL, ProduceDone, ProduceWait, admit_produce
+from quorate.runtime.telemetry import Span
 from services.broker.cluster import Cluster
 from services.broker.replicas import Replicas
 from services.broker.table import Hosted, Key
+from services.broker.tracing import ProduceTraces
 
 __all__ = ["Produce"]
 
@@ -39,12 +41,17 @@ class _Written(NamedTuple):
 class Produce:
     """Answers Produce."""
 
-    def __init__(self, replicas: Replicas, cluster: Cluster) -> None:
+    def __init__(self, replicas: Replicas, cluster: Cluster, traces: ProduceTraces) -> None:
         self._replicas = replicas
         self._cluster = cluster
+        self._traces = traces
 
     async def answer(self, request: ProduceRequest, version: int) -> ProduceResponse | None:
         """Returns the answer; None with acks=0. Raises Unanswerable if what needs no answer has failed, as Kafka."""
+        with self._traces.of_request(request.acks) as span:
+            return await self._answered(request, version, span)
+
+    async def _answered(self, request: ProduceRequest, version: int, span: Span) -> ProduceResponse | None:
         written = [
             (topic, [self._write(request.acks, topic, each) for each in topic.partition_data])
             for topic in request.topic_data
@@ -55,7 +62,7 @@ class Produce:
                 code = ErrorCode(refused[0].answer.error_code).name
                 raise Unanswerable(f"Produce with acks=0: {code}: {refused[0].answer.error_message}")
             return None
-        outcomes = await self._acknowledged(request, every)
+        outcomes = await self._acknowledged(request, every, span)
         responses = tuple(
             _Topic(
                 name=topic.name,
@@ -66,13 +73,14 @@ class Produce:
         )
         return ProduceResponse(responses=responses, node_endpoints=tuple(self._leaders(responses)))
 
-    async def _acknowledged(self, request: ProduceRequest, written: list[_Written]) -> dict[Key, ErrorCode]:
+    async def _acknowledged(self, request: ProduceRequest, written: list[_Written], span: Span) -> dict[Key, ErrorCode]:
         """Waits for the replicas in the ISR; returns how that has ended by partition."""
         required = {each.key: each.end for each in written if each.key is not None and each.end is not None}
         if request.acks != ACKS_ALL or not required:
             return {}
         deadline_ms = self._replicas.now_ms + request.timeout_ms
-        done = await self._replicas.held(partial(_wait, required, deadline_ms))
+        with self._traces.waiting(span, required):
+            done = await self._replicas.held(partial(_wait, required, deadline_ms))
         assert isinstance(done, ProduceDone), done
         return dict(done.outcomes)
 
@@ -89,7 +97,8 @@ class Produce:
         if is_transactional(records):
             why = "transactions are not served by this broker: nobody could write their markers"
             raise ApiError(ErrorCode.INVALID_TXN_STATE, why)
-        appended = hosted.log.append_as_leader(records, epoch=role.leader_epoch, now_ms=self._replicas.wall_ms)
+        with self._traces.appending(hosted):
+            appended = hosted.log.append_as_leader(records, epoch=role.leader_epoch, now_ms=self._replicas.wall_ms)
         if not appended.was_there:
             self._replicas.carry_out(hosted, role.advance(self._replicas.now_ms))
             self._replicas.touch(hosted.key)  # fetches wait for it

@@ -39,6 +39,7 @@ from services.broker.offsets import Offsets
 from services.broker.produce import Produce
 from services.broker.producer_ids import ProducerIds
 from services.broker.replicas import Replicas
+from services.broker.tracing import ProduceTraces
 
 __all__ = ["Wire"]
 
@@ -70,14 +71,21 @@ KRAFT_VERSION_OF_BROKERS: Final = 0
 class Wire:
     """What a broker answers at its listener, by the state that it has applied and the logs that it has."""
 
-    def __init__(self, replica: Replica, replicas: Replicas, cluster: Cluster, directories: LogDirectories) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        replicas: Replicas,
+        cluster: Cluster,
+        directories: LogDirectories,
+        traces: ProduceTraces,
+    ) -> None:
         self._replica = replica
         self._replicas = replicas
         self._cluster = cluster
         self._directories = directories.all
         self._coordinators = Coordinators(replicas.broker_id, replica, cluster)
-        self._produce = Produce(replicas, cluster)
-        self._fetch = Fetch(replicas, cluster)
+        self._produce = Produce(replicas, cluster, traces)
+        self._fetch = Fetch(replicas, cluster, traces)
         self._offsets = Offsets(cluster)
         self._begun = asyncio.Event()
         self._keys = tuple(ApiVersionsResponse.ApiVersion(key, each[0], each[-1]) for key, each in SERVED.items())

@@ -38,6 +38,7 @@ BENCHES: Final = {
     "kafka-door": "kafka_door",
     "through-broker": "through_broker",
     "broker-start": "broker_start",
+    "records": "records",
     "neighbours": "neighbours",
     "start": "start",
     "heartbeats": "heartbeats",

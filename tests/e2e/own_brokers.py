@@ -9,11 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from deploy.local.plan import STOP_MS, Process
-from deploy.local.ports import HOST, free_ports
+from deploy.local.own import disks_of, format_broker, planned
+from deploy.local.plan import Process
+from deploy.local.ports import free_ports
 from kraft.api.describe_cluster_pb2 import DescribeClusterRequest
-from quorate.cli import formatting
-from quorate.cli.node_config import read_node_config
 from quorate.nouns import NodeId
 from tests.e2e.calls import call_with_retries, eventually
 from tests.e2e.cluster import PATIENT, Cluster, control_plane
@@ -40,29 +39,10 @@ class OwnBrokers:
         settings: Mapping[str, str] | None = None,
     ) -> None:
         self._cluster = cluster
-        plan = cluster.plan
         ports = iter(free_ports(2 * len(ids)))
-        self._processes = {}
-        for broker_id in ids:
-            home = plan.directory / f"broker-{broker_id}"
-            health = next(ports)
-            own = {
-                "process.roles": "broker",
-                "node.id": str(broker_id),
-                "log.dirs": ",".join(str(home / f"disk-{number}") for number in range(1, directories + 1)),
-                "listeners": f"PLAINTEXT://{HOST}:{next(ports)}",
-                "health.listeners": f"HEALTH://{HOST}:{health}",
-                "controller.quorum.bootstrap.servers": ",".join(each.address for each in plan.quorum),
-                "controller.endpoints": ",".join(each.address for each in plan.controllers),
-                "heartbeat.endpoint": plan.heartbeat.address,
-                "broker.heartbeat.interval.ms": "500",
-                "shutdown.graceful.timeout.ms": STOP_MS,
-                "grpc.security.protocol": "PLAINTEXT",
-                **(settings or {}),
-            }
-            self._processes[broker_id] = Process(
-                service="broker", name=f"broker-{broker_id}", port=health, settings=own
-            )
+        self._processes = {
+            each: planned(cluster.plan, each, ports, directories=directories, settings=settings) for each in ids
+        }
 
     def __getitem__(self, broker_id: NodeId) -> Process:
         return self._processes[broker_id]
@@ -72,7 +52,7 @@ class OwnBrokers:
         return [*self._processes]
 
     def disks(self, broker_id: NodeId) -> list[Path]:
-        return [Path(each) for each in self[broker_id].settings["log.dirs"].split(",")]
+        return disks_of(self[broker_id])
 
     def log(self, broker_id: NodeId) -> str:
         """What its processes have written so far."""
@@ -80,12 +60,7 @@ class OwnBrokers:
 
     def format(self, broker_id: NodeId) -> None:
         """Formats the directories, as `quorate storage format` does."""
-        for disk in self.disks(broker_id):
-            disk.mkdir(parents=True, exist_ok=True)
-        config = self._cluster.plan.directory / f"broker-{broker_id}.format.properties"
-        config.write_text("".join(f"{key}={value}\n" for key, value in self[broker_id].settings.items()))
-        asked = formatting.FormatOptions(cluster_id=self._cluster.plan.cluster_id, ignore_formatted=True)
-        formatting.write(formatting.plan(asked, read_node_config(config)), timestamp_ms=0)
+        format_broker(self._cluster.plan, self[broker_id])
 
     async def start(self, *ids: NodeId) -> None:
         """Starts these, or all; each is unfenced at the end."""

@@ -154,6 +154,21 @@ async def test_once_shows_everything_and_ends(tmp_path: Path) -> None:
     assert "stopping" == shown.printed.splitlines()[-1]
 
 
+async def test_with_brokers_of_ours_records_outlive_the_kill_of_a_leader(tmp_path: Path) -> None:
+    child = await launch(tmp_path, "--once", "--brokers")
+    async with asyncio.timeout(WITHIN_S):
+        out, errors = await child.communicate()
+    printed = out.decode()
+
+    assert (0, "") == (child.returncode, errors.decode())
+    assert re.search(r"^kill -9 of broker (10[123]), which leads orders-0$", printed, re.M)
+    assert re.search(r"^broker 10[123] is back; all 400 are read, each at its offset$", printed, re.M)
+    produced = printed.partition("of one of these requests")[2]
+    assert ["Produce", "append", "high watermark", "replicate", "replicate"] == sorted(
+        re.findall(r"^ *(Produce|append|replicate|high watermark) +broker-10[123] ", produced, re.M)
+    )
+
+
 def processes_of(directory: Path) -> list[int]:
     """The ids of the processes that have the directory among their arguments."""
 

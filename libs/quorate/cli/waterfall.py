@@ -28,6 +28,8 @@ SHOWN: Final = {
     "kraft.base_offset": "offset",
     "kraft.end_offset": "end_offset",
     "kraft.record_count": "records",
+    "kraft.partition": "partition",
+    "kraft.replica": "replica",
     "kraft.error": "error",
 }
 """Span attributes that are shown in the line, and their short names."""

@@ -79,7 +79,7 @@ CALLS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
     "broker": {
         QUORUM: _LOG,
-        CONTROLLER: ("BrokerRegistration", "AlterPartition", "AssignReplicasToDirs"),
+        CONTROLLER: ("BrokerRegistration", "AlterPartition", "AssignReplicasToDirs", "AllocateProducerIds"),
         HEARTBEAT: ("BrokerHeartbeat", "BrokerHeartbeatStream"),
         **_SPANS,
     },

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from deploy.kafka.node import Node, Properties, ToolFailed
-from deploy.kafka.release import POM
+from deploy.kafka.release import POM, QUICK
 from deploy.local.kafka import broker_of
 from deploy.local.ports import HOST, free_ports
 from tests.e2e.calls import eventually
@@ -42,8 +42,10 @@ class Fleet:
         releases: Mapping[int, Path],
         tools: Mapping[Path, Toolbox],
         settings_of: SettingsOf,
+        options: Sequence[str] = QUICK,
     ) -> None:
         self.plane = plane
+        self._options = options
         self._tools = tools
         self.ports = dict(ports)
         self._settings_of = settings_of
@@ -68,7 +70,7 @@ class Fleet:
         port, plan = self.ports[broker_id], self.plane.plan
         known = {"controller.quorum.bootstrap.servers": plan.bootstrap_controllers, "controller.quorum.voters": ""}
         own = (known if plan.directory_ids else {}) | dict(self._settings_of(broker_id, port))
-        return broker_of(plan, broker_id, port, pom=pom, settings=own)
+        return broker_of(plan, broker_id, port, pom=pom, settings=own, options=self._options)
 
     async def ask(self, main: str, *arguments: object, pom: Path = POM) -> str:
         """What a tool says that asks the brokers; asked again while one does not know a topic yet. Raises ToolFailed.
@@ -140,11 +142,12 @@ async def fleet_of(
     settings_of: SettingsOf = _nothing_more,
     dynamic: bool = False,
     session_timeout_ms: int = SESSION_TIMEOUT_MS,
+    options: Sequence[str] = QUICK,
 ) -> AsyncIterator[Fleet]:
     """A control plane at a metadata.version, with a broker of the release that each POM names; all are ready.
 
     The voters are in the log if `dynamic`; the brokers then know only where to ask for a leader.
-    `tools` are the POMs of the releases whose tools there are; `settings_of` are a broker's own.
+    `tools` are the POMs of the releases whose tools there are; `settings_of` are a broker's own, `options` its JVM's.
     """
     async with AsyncExitStack() as stack:
         plane = await stack.enter_async_context(
@@ -162,7 +165,7 @@ async def fleet_of(
         )
         ports = dict(zip(releases, free_ports(len(releases)), strict=True))
         toolboxes = {pom: stack.enter_context(Toolbox(pom)) for pom in tools}
-        fleet = Fleet(plane, ports, releases, toolboxes, settings_of)
+        fleet = Fleet(plane, ports, releases, toolboxes, settings_of, options)
         stack.callback(lambda: [node.kill() for node in fleet.brokers.values() if node.is_running])
         formatting = (asyncio.to_thread(node.format, plane.plan.cluster_id) for node in fleet.brokers.values())
         await asyncio.gather(*formatting)

@@ -1,0 +1,150 @@
+"""Records through three brokers of ours and through three of a Kafka release, in one cluster, measured in turns.
+
+Each side leads and follows among itself, RF 3, `min.insync.replicas` 2; the client is Kafka's own performance tool, in
+one JVM for all rounds. Written is with acks=all by an idempotent producer: records of 1 KiB in batches of 16 KiB and of
+nearly 1 MiB, as fast as it goes, and one record at a time at 100 a second; then all is read from the beginning. CPU is
+that of the side's three brokers. Two rounds before do not count: JVMs compile. `RECORDS_ROUNDS` is how many do.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from deploy.kafka.release import POM, SERVER
+from kraft.api.create_topics_pb2 import CreateTopicsRequest
+from quorate.nouns import NodeId
+from tests.bench.both_sides import Rounds
+from tests.bench.measure import Table, cpu_seconds, ratio_table
+from tests.bench.quorum_nodes import QUIET
+from tests.e2e.calls import call_with_retries
+from tests.e2e.own_brokers import OwnBrokers
+from tests.interop.kafka.fleet import PERFORMANCE, TOOLS, Fleet, fleet_of
+from tests.run_loop import run_loop
+
+OURS, KAFKAS = (101, 102, 103), (201, 202, 203)
+KAFKA, QUORATE = SIDES = ("Kafka's brokers", "Quorate's")
+ROUNDS: Final = int(os.environ.get("RECORDS_ROUNDS", "3"))
+WARM_UP: Final = 2
+LEVEL: Final = "4.0-IV3"
+HEAP: Final = "-Xmx1g"
+"""Of a broker, as kafka-server-start.sh has it."""
+PARTITIONS: Final = 3
+KIB: Final = 1024
+SMALL, LARGE, ONE = "batches of 16 KiB", "batches of 1 MiB", "one at a time"
+COUNTS: Final = {SMALL: 30_000, LARGE: 60_000, ONE: 500}
+PRODUCERS: Final[Mapping[str, tuple[str, ...]]] = {
+    SMALL: ("batch.size=16384",),
+    LARGE: ("batch.size=1000000", "max.request.size=2000000", "linger.ms=50", "buffer.memory=67108864"),
+    ONE: ("linger.ms=0", "max.in.flight.requests.per.connection=1"),
+}
+THROUGHPUT: Final = {ONE: 100}
+TIMEOUT_MS: Final = 60_000
+_SENT: Final = re.compile(r"\(([\d.]+) MB/sec\).* (\d+) ms 50th.* (\d+) ms 99th")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """Three brokers of one make."""
+
+    ids: Sequence[NodeId]
+    servers: str
+    pids: Callable[[], Sequence[int]]
+
+    @property
+    def cpu_s(self) -> float:
+        return sum(map(cpu_seconds, self.pids()))
+
+
+def run() -> list[Table]:
+    """Needs a JDK 17 and Maven; some minutes."""
+    os.environ.update(QUIET)
+    return run_loop(_measured())
+
+
+async def _measured() -> list[Table]:
+    directory = Path(tempfile.mkdtemp(prefix="quorate-bench-"))
+    try:
+        releases = dict.fromkeys(KAFKAS, POM)
+        async with fleet_of(directory, releases, level=LEVEL, options=(*SERVER, HEAP)) as fleet:
+            own = OwnBrokers(fleet.plane, ids=OURS)
+            await own.start()
+            sides = {
+                KAFKA: Side(
+                    ids=KAFKAS,
+                    servers=fleet.bootstrap_servers,
+                    pids=lambda: [node.pid for node in fleet.brokers.values()],
+                ),
+                QUORATE: Side(
+                    ids=OURS,
+                    servers=",".join(own[each].kafka_address for each in OURS),
+                    pids=lambda: [fleet.plane.running.pid(own[each]) for each in OURS],
+                ),
+            }
+            await _create(fleet, "__consumer_offsets", KAFKAS, 1)
+            rounds = Rounds(ROUNDS)
+            for number in range(WARM_UP):
+                for side in sides.values():
+                    await _round(fleet, side, f"warm-{number}-{side.ids[0]}")
+            for number in rounds:
+                for name, side in sides.items():
+                    rounds.add(name, await _round(fleet, side, f"round-{number}-{side.ids[0]}"))
+    finally:
+        shutil.rmtree(directory)
+    return [ratio_table(f"Records of 1 KiB, RF 3, acks=all: {rounds.told}", "what", rounds.found, SIDES)]
+
+
+async def _round(fleet: Fleet, side: Side, topic: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for what, count in COUNTS.items():
+        name = f"{topic}-{what.replace(' ', '-')}"
+        await _create(fleet, name, side.ids, PARTITIONS)
+        await fleet.in_sync(name)
+        used = side.cpu_s
+        said = await _produced(fleet, side, name, what)
+        cpu_s = side.cpu_s - used
+        match = _SENT.search(said)
+        assert match is not None, said
+        rate, half, most = map(float, match.groups())
+        if what == ONE:
+            found |= {f"{what}, p50": half / 1000, f"{what}, p99": most / 1000, f"{what}, CPU": cpu_s / count}
+            continue
+        found |= {f"{what}, MB/s": rate, f"{what}, CPU a MB": cpu_s / (count * KIB / 1e6)}
+        used = side.cpu_s
+        found[f"{what}, read, MB/s"] = await _consumed(fleet, side, name, count)
+        found[f"{what}, read, CPU a MB"] = (side.cpu_s - used) / (count * KIB / 1e6)
+    return found
+
+
+async def _create(fleet: Fleet, topic: str, ids: Sequence[NodeId], partitions: int) -> None:
+    """Each broker of the side leads in turn."""
+    asked = CreateTopicsRequest.CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1)
+    for index in range(partitions):
+        asked.assignments.add(partition_index=index, broker_ids=[*ids[index % 3 :], *ids[: index % 3]])
+    asked.configs.add(name="min.insync.replicas", value="2")
+    request = CreateTopicsRequest(topics=[asked], timeout_ms=TIMEOUT_MS)
+    answer = await call_with_retries(fleet.plane.controller_stub(1).CreateTopics, request)
+    assert not answer.response.topics[0].error_code, answer.response
+
+
+async def _produced(fleet: Fleet, side: Side, topic: str, what: str) -> str:
+    """The last line of what the tool says: rate and latencies of all records."""
+    records = ("--topic", topic, "--num-records", COUNTS[what], "--record-size", KIB)
+    pace = ("--throughput", THROUGHPUT.get(what, -1))
+    to = ("--producer-props", f"bootstrap.servers={side.servers}", "acks=all", *PRODUCERS[what])
+    said = await fleet.run(PERFORMANCE, *records, *pace, *to)
+    return said.splitlines()[-1]
+
+
+async def _consumed(fleet: Fleet, side: Side, topic: str, count: int) -> float:
+    """MB (10^6 bytes) a second, without the time until the group has its partitions."""
+    arguments = ("--bootstrap-server", side.servers, "--topic", topic, "--messages", count, "--hide-header")
+    said = await fleet.run(TOOLS + "ConsumerPerformance", *arguments)
+    *_, fetch_mb_s, _ = said.splitlines()[-1].split(", ")
+    return float(fetch_mb_s)
