@@ -13,8 +13,10 @@ isr_changes     AlterPartition
 placements      AssignReplicasToDirs
 wire            Kafka's protocol at its listener
 produce, fetch  the APIs of records
+fetch_sessions  what readers need not say again (KIP-227); fetching_session: a follower's end of one
 producer_ids    InitProducerId
 coordinators    FindCoordinator
+deletion        DeleteRecords
 descriptions    DescribeLogDirs, DescribeProducers
 offsets         ListOffsets, OffsetForLeaderEpoch
 cluster         Metadata, and who leads what where

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from kraft import Uuid
 from kraft.api.fetch import FetchRequest, FetchResponse
 from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import NodeId
 from quorate.replication import (
     FetchPosition,
     FetchWait,
@@ -20,6 +21,7 @@ from quorate.replication import (
     regrant,
 )
 from services.broker.cluster import Cluster
+from services.broker.fetch_sessions import Asked, FetchContext, FetchSessions
 from services.broker.replicas import Replicas
 from services.broker.table import Hosted, Key
 from services.broker.tracing import ProduceTraces
@@ -39,13 +41,12 @@ HW_UNASKED: Final = (1 << 63) - 1
 
 _Data = FetchResponse.FetchableTopicResponse.PartitionData
 _Asked = FetchRequest.FetchTopic.FetchPartition
-_Topic = FetchRequest.FetchTopic
 
 
 class _Part(NamedTuple):
     """One partition of a fetch, and where it is read; or why not. One that `is_due` is answered at once."""
 
-    topic: _Topic
+    of: Asked
     asked: _Asked
     position: FetchPosition
     hosted: Hosted | None = None
@@ -54,32 +55,36 @@ class _Part(NamedTuple):
 
 
 class Fetch:
-    """Answers Fetch. It keeps no sessions (KIP-227): an answer has session id 0, and the next request says all."""
+    """Answers Fetch."""
 
     def __init__(self, replicas: Replicas, cluster: Cluster, traces: ProduceTraces) -> None:
         self._replicas = replicas
         self._cluster = cluster
         self._traces = traces
+        self._sessions = FetchSessions()
 
     async def answer(self, request: FetchRequest, version: int) -> FetchResponse:
         """Returns the answer."""
-        if request.session_id and request.session_epoch > 0:
-            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        parts = [self._part(request, topic, asked) for topic in request.topics for asked in topic.partitions]
+        is_follower = _sender(request) != CONSUMER
+        try:
+            context = self._sessions.context(request, version, now_ms=self._replicas.now_ms, of_follower=is_follower)
+        except ApiError as refusal:
+            return FetchResponse(error_code=refusal.code)
+        parts = [self._part(request, each) for each in context.asked]
         if request.max_wait_ms > 0 and parts and not any(each.refusal or each.is_due for each in parts):
             await self._wait(request, parts)
-        return self._response(request, parts, version)
+        return self._response(request, context, parts, version)
 
-    def _part(self, request: FetchRequest, topic: _Topic, asked: _Asked) -> _Part:
+    def _part(self, request: FetchRequest, of: Asked) -> _Part:
         """Admits one partition's part; a follower's progress counts from here on (R18)."""
-        sender = request.replica_state.replica_id if request.replica_id == CONSUMER else request.replica_id
+        sender, asked = _sender(request), of.partition
         position = _position(request, asked, is_follower=sender != CONSUMER)
         try:
-            hosted = self._cluster.hosted(topic.topic_id, topic.topic, asked.partition)
+            hosted = self._cluster.hosted(of.topic_id, of.topic, asked.partition)
             diverges = self._admitted(request, hosted, position, asked, sender)
         except ApiError as refusal:
-            return _Part(topic, asked, position, refusal=refusal)
-        return _Part(topic, asked, position, hosted, is_due=diverges)
+            return _Part(of, asked, position, refusal=refusal)
+        return _Part(of, asked, position, hosted, is_due=diverges)
 
     def _admitted(
         self, request: FetchRequest, hosted: Hosted, position: FetchPosition, asked: _Asked, sender: int
@@ -103,7 +108,9 @@ class Fetch:
         deadline_ms = self._replicas.now_ms + min(request.max_wait_ms, WAIT_MS_MAX)
         await self._replicas.held(partial(_held, positions, request.min_bytes, sizes, deadline_ms))
 
-    def _response(self, request: FetchRequest, parts: list[_Part], version: int) -> FetchResponse:
+    def _response(
+        self, request: FetchRequest, context: FetchContext, parts: list[_Part], version: int
+    ) -> FetchResponse:
         """Reads what each part may have by now, as far as the sizes go: the first batch of an answer whole (KIP-74)."""
         left = min(request.max_bytes, BYTES_MAX)
         topics: dict[tuple[Uuid, str], list[_Data]] = {}
@@ -113,8 +120,10 @@ class Fetch:
             size = len(data.records or b"")
             left -= size
             has_records = has_records or size > 0
-            topics.setdefault((part.topic.topic_id, part.topic.topic), []).append(data)
+            if context.is_told(part.of, data):
+                topics.setdefault((part.of.topic_id, part.of.topic), []).append(data)
         return FetchResponse(
+            session_id=context.session_id,
             responses=tuple(
                 FetchResponse.FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=tuple(found))
                 for (topic_id, name), found in topics.items()
@@ -126,7 +135,7 @@ class Fetch:
         try:
             if part.refusal is not None:
                 raise part.refusal
-            hosted = self._cluster.hosted(part.topic.topic_id, part.topic.topic, part.asked.partition)
+            hosted = self._cluster.hosted(part.of.topic_id, part.of.topic, part.asked.partition)
             grant = regrant(hosted.partition, part.position)
         except ApiError as refusal:
             return self._refused(part, refusal.code, version)
@@ -136,7 +145,7 @@ class Fetch:
         return _bounds(part.asked, grant, _records(hosted, part, grant, size, may_exceed=may_exceed), hosted, part)
 
     def _refused(self, part: _Part, code: ErrorCode, version: int) -> _Data:
-        leader = self._cluster.leader_named(code, part.topic.topic_id, part.topic.topic, part.asked.partition)
+        leader = self._cluster.leader_named(code, part.of.topic_id, part.of.topic, part.asked.partition)
         named = _Data.LeaderIdAndEpoch(*leader) if version >= HAS_LEADERS else _Data.LeaderIdAndEpoch()
         return _Data(
             partition_index=part.asked.partition,
@@ -150,6 +159,11 @@ class Fetch:
         named = {each.current_leader.leader_id for found in topics.values() for each in found}
         for broker in self._cluster.endpoints(named):
             yield FetchResponse.NodeEndpoint(broker.node_id, broker.host, broker.port, broker.rack)
+
+
+def _sender(request: FetchRequest) -> NodeId:
+    """Returns the follower's id; -1 for a consumer."""
+    return request.replica_state.replica_id if request.replica_id == CONSUMER else request.replica_id
 
 
 def _position(request: FetchRequest, asked: _Asked, *, is_follower: bool) -> FetchPosition:

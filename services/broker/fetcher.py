@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kraft import Uuid
 from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from quorate.errors import ApiError, Corrupt, ErrorCode
@@ -26,6 +25,7 @@ from quorate.replication.following import FollowerRequest, LeaderAnswer
 from quorate.runtime.logs import logger
 from quorate.runtime.repeats import ChangeFilter
 from quorate.wire.batch import fetched_batches
+from services.broker.fetching_session import Bounds, FetchingSession
 from services.broker.replicas import Replicas
 from services.broker.table import Hosted, Key
 
@@ -44,8 +44,7 @@ TIMEOUTS: Final = Timeouts(connect_ms=10_000, request_ms=30_000)
 EARLIEST: Final = -2
 LATEST: Final = -1
 
-_Topic = FetchRequest.FetchTopic
-_Partition = _Topic.FetchPartition
+_Partition = FetchRequest.FetchTopic.FetchPartition
 _Data = FetchResponse.FetchableTopicResponse.PartitionData
 _Asked = ListOffsetsRequest.ListOffsetsTopic
 
@@ -124,6 +123,7 @@ class _Fetcher:
         self._followers: dict[Key, Hosted] = {}
         self._news = asyncio.Event()
         self._connection: Connection | None = None
+        self._session = FetchingSession()
         self._told = ChangeFilter()
 
     def add(self, hosted: Hosted) -> None:
@@ -186,6 +186,7 @@ class _Fetcher:
     async def _connected(self) -> Connection:
         """Returns the connection to the leader. Raises OSError, ApiError."""
         if self._connection is None or not self._connection.is_open:
+            self._session.end()
             address = self._address_of(self._leader_id)
             if address is None:
                 raise OSError(f"broker {self._leader_id} has no address at this broker's listener")
@@ -207,37 +208,21 @@ class _Fetcher:
 
     async def _fetched(self, connection: Connection, turns: Sequence[_Turn]) -> dict[Key, LeaderAnswer]:
         """Asks for records. Raises OSError, ApiError."""
-        topics: dict[Uuid, list[_Partition]] = {}
-        for hosted, _, request in turns:
-            assert isinstance(request, FetchAt), request
-            topics.setdefault(hosted.key.topic_id, []).append(
-                _Partition(
-                    partition=hosted.key.partition_id,
-                    current_leader_epoch=request.leader_epoch,
-                    fetch_offset=request.offset,
-                    last_fetched_epoch=request.last_fetched_epoch,
-                    log_start_offset=request.log_start,
-                    partition_max_bytes=PARTITION_BYTES_MAX,
-                )
-            )
-        answer = await connection.ask_for(
-            FetchResponse,
-            FetchRequest(
-                cluster_id=self._cluster_id,
-                replica_state=FetchRequest.ReplicaState(self._replicas.broker_id, self._broker_epoch()),
-                max_wait_ms=WAIT_MS,
-                min_bytes=1,
-                max_bytes=RESPONSE_BYTES_MAX,
-                topics=tuple(_Topic(topic_id=key, partitions=tuple(asked)) for key, asked in topics.items()),
-            ),
+        about = FetchRequest(
+            cluster_id=self._cluster_id,
+            replica_state=FetchRequest.ReplicaState(self._replicas.broker_id, self._broker_epoch()),
+            max_wait_ms=WAIT_MS,
+            min_bytes=1,
+            max_bytes=RESPONSE_BYTES_MAX,
         )
+        wanted = {turn.hosted.key: _wanted(turn) for turn in turns}
+        found = None
+        while found is None:  # a session that has ended is begun anew, at once
+            answer = await connection.ask_for(FetchResponse, self._session.request(wanted, about))
+            found = self._session.take(answer)
         if answer.error_code:
             raise ApiError(ErrorCode(answer.error_code), "the fetch as a whole is refused")
-        return {
-            Key(topic.topic_id, each.partition_index): answer_of(each)
-            for topic in answer.responses
-            for each in topic.partitions
-        }
+        return {key: answer_of(each) for key, each in found.items()}
 
     async def _ranges(self, connection: Connection, turns: Sequence[_Turn]) -> dict[Key, LeaderAnswer]:
         """Asks for the leader's log start and log end. Raises OSError, ApiError."""
@@ -261,8 +246,23 @@ class _Fetcher:
         return {key: _range(start, ends[key]) for key, start in starts.items() if key in ends}
 
 
-def answer_of(data: _Data) -> LeaderAnswer:
+def _wanted(turn: _Turn) -> _Partition:
+    request = turn.request
+    assert isinstance(request, FetchAt), request
+    return _Partition(
+        partition=turn.hosted.key.partition_id,
+        current_leader_epoch=request.leader_epoch,
+        fetch_offset=request.offset,
+        last_fetched_epoch=request.last_fetched_epoch,
+        log_start_offset=request.log_start,
+        partition_max_bytes=PARTITION_BYTES_MAX,
+    )
+
+
+def answer_of(data: _Data | Bounds) -> LeaderAnswer:
     """Returns what the core takes of one partition's part of a fetch's answer."""
+    if isinstance(data, Bounds):
+        return Fetched(batches=(), high_watermark=data.high_watermark, log_start=data.log_start)
     if data.error_code:
         return Refused(ErrorCode(data.error_code))
     if data.diverging_epoch.end_offset >= 0:

@@ -20,6 +20,7 @@ from quorate.replication import (
     EndWaits,
     FetchWait,
     HighWatermarkRaised,
+    LowWatermarkMoved,
     Partition,
     ProduceWait,
     Propose,
@@ -92,7 +93,7 @@ class Replicas:
                     self.fetchers.start(hosted, leader_id)
                 case StopFetching():
                     self.fetchers.stop(hosted)
-                case HighWatermarkRaised() | EndWaits() | Append():
+                case HighWatermarkRaised() | LowWatermarkMoved() | EndWaits() | Append():
                     touches = True
         invariants.check(hosted.partition)
         if touches:

@@ -9,6 +9,7 @@ from typing import Final
 
 from kraft import Message
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraft.api.delete_records import DeleteRecordsRequest
 from kraft.api.describe_log_dirs import DescribeLogDirsRequest
 from kraft.api.describe_producers import DescribeProducersRequest
 from kraft.api.fetch import FetchRequest
@@ -32,6 +33,7 @@ from quorate.runtime.replica import Replica
 from quorate.runtime.setting_types import ListenerAddress
 from services.broker.cluster import Cluster
 from services.broker.coordinators import Coordinators
+from services.broker.deletion import Deletion
 from services.broker.descriptions import describe_log_dirs, describe_producers
 from services.broker.directories import LogDirectories
 from services.broker.fetch import Fetch
@@ -55,6 +57,7 @@ ANSWERED: Final = (
     FindCoordinatorRequest,
     DescribeLogDirsRequest,
     DescribeProducersRequest,
+    DeleteRecordsRequest,
 )
 SERVED: Final[Versions] = {
     **{api_of(each).key: api_of(each).versions for each in ANSWERED},
@@ -87,6 +90,7 @@ class Wire:
         self._produce = Produce(replicas, cluster, traces)
         self._fetch = Fetch(replicas, cluster, traces)
         self._offsets = Offsets(cluster)
+        self._deletion = Deletion(replicas, cluster)
         self._begun = asyncio.Event()
         self._keys = tuple(ApiVersionsResponse.ApiVersion(key, each[0], each[-1]) for key, each in SERVED.items())
 
@@ -138,6 +142,8 @@ class Wire:
                 return self._offsets.of_epochs(asked)
             case MetadataRequest() as asked:
                 return self._cluster.metadata(asked, version)
+            case DeleteRecordsRequest() as asked:
+                return await self._deletion.answer(asked)
             case InitProducerIdRequest() as asked:
                 return await self._producer_ids.answer(asked)
             case FindCoordinatorRequest() as asked:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from kraft.api.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from kraft.api.delete_topics_pb2 import DeleteTopicsRequest
 from kraft.api.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kraft.api.describe_producers import DescribeProducersRequest, DescribeProducersResponse
@@ -311,6 +312,34 @@ async def test_what_is_coordinated_elsewhere_is_said(cluster: Cluster, brokers: 
     assert [ErrorCode.NOT_COORDINATOR, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST] == refused
     assert keys == {each: answer.coordinators[1].error_code for each, answer in found.items()}
     assert (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1) == (old.error_code, old.node_id)
+
+
+async def test_deleted_records_are_gone_at_every_replica(cluster: Cluster, brokers: OwnBrokers) -> None:
+    _, connection = await led(cluster, brokers, "trimmed")
+    topic = DeleteRecordsRequest.DeleteRecordsTopic
+    partition_at = topic.DeleteRecordsPartition
+    async with connection:
+        for _ in range(3):
+            await produce(connection, "trimmed", produced(count=2))
+        wrong = [("trimmed", 0, 7), ("trimmed", 9, 0), ("__consumer_offsets", 0, 0)]
+        found = []
+        for name, index, offset in [("trimmed", 0, 4), *wrong, ("trimmed", 0, -1)]:
+            request = DeleteRecordsRequest(topics=(topic(name, (partition_at(index, offset),)),), timeout_ms=TIMEOUT_MS)
+            answer = await connection.ask_for(DeleteRecordsResponse, request)
+            (result,) = answer.topics[0].partitions
+            found.append((result.error_code, result.low_watermark))
+        earliest = await connection.ask_for(ListOffsetsResponse, offsets("trimmed", EARLIEST))
+        below = await fetch(connection, "trimmed", 5)
+
+    assert [
+        (ErrorCode.NONE, 4),
+        (ErrorCode.OFFSET_OUT_OF_RANGE, -1),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        (ErrorCode.INVALID_TOPIC_EXCEPTION, -1),
+        (ErrorCode.NONE, 6),
+    ] == found
+    assert 6 == earliest.topics[0].partitions[0].offset
+    assert ErrorCode.OFFSET_OUT_OF_RANGE == below.error_code
 
 
 async def test_log_directories_have_their_replicas_and_sizes(cluster: Cluster, brokers: OwnBrokers) -> None:

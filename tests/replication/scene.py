@@ -105,7 +105,14 @@ class Scene:
         return self.ask(replica, offset, after_ms=after_ms, broker_epoch=broker_epoch, last_epoch=last_epoch)[1]
 
     def ask(
-        self, replica: int, offset: int, *, after_ms: int = 0, broker_epoch: int | None = None, last_epoch: int = -1
+        self,
+        replica: int,
+        offset: int,
+        *,
+        after_ms: int = 0,
+        broker_epoch: int | None = None,
+        last_epoch: int = -1,
+        log_start: int = 0,
     ) -> tuple[Grant, list[Effect]]:
         self.now_ms += after_ms
         grant, effects = admit_follower(
@@ -117,7 +124,9 @@ class Scene:
                 isolation=Isolation.LOG_END,
             ),
             FollowerFetch(
-                replica_id=replica, broker_epoch=100 + replica if broker_epoch is None else broker_epoch, log_start=0
+                replica_id=replica,
+                broker_epoch=100 + replica if broker_epoch is None else broker_epoch,
+                log_start=log_start,
             ),
             now_ms=self.now_ms,
         )

@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 
 from quorate.errors import ErrorCode
-from quorate.replication import FetchDone, FetchPosition, FetchWait, Isolation, ProduceDone, ProduceWait, Waits
+from quorate.replication import (
+    BrokerStanding,
+    FetchDone,
+    FetchPosition,
+    FetchWait,
+    Isolation,
+    LowWatermarkMoved,
+    ProduceDone,
+    ProduceWait,
+    Waits,
+    deleted_outcome,
+)
 from tests.replication.scene import Scene
 
 
@@ -97,6 +108,36 @@ def test_an_outcome_is_final(broker: Broker) -> None:
     del broker.scenes["b"]
 
     assert [ProduceDone(wait, {"a": ErrorCode.NONE, "b": ErrorCode.NOT_LEADER_OR_FOLLOWER})] == broker.waits.touch("b")
+
+
+def test_a_deletion_waits_for_the_log_start_of_every_replica_that_is_not_fenced(broker: Broker) -> None:
+    """KIP-107."""
+    scene = broker.scenes["a"]
+    scene.register(replicas=(1, 2, 3), isr=(1, 2, 3), at=11)
+    scene.write(5)
+    scene.ask(2, 5)
+    scene.ask(3, 5)
+    scene.log.start_at(4)
+    wait = ProduceWait(required={"a": 4}, deadline_ms=100, outcome_of=deleted_outcome)
+    assert broker.waits.hold(wait, now_ms=0) is None
+
+    assert LowWatermarkMoved() in scene.ask(2, 5, log_start=4)[1]
+    assert [] == broker.waits.touch("a")
+    assert [] == [each for each in scene.ask(2, 5, log_start=4)[1] if isinstance(each, LowWatermarkMoved)]
+    assert 0 == scene.leading.low_watermark()
+    scene.brokers[3] = BrokerStanding(epoch=103, is_fenced=True)
+
+    assert [ProduceDone(wait, {"a": ErrorCode.NONE})] == broker.waits.touch("a")
+    assert 4 == scene.leading.low_watermark()
+
+
+def test_a_deletion_waits_for_a_replica_that_has_not_fetched_yet(broker: Broker) -> None:
+    broker.scenes["a"].log.start_at(0)
+    wait = ProduceWait(required={"a": 0}, deadline_ms=100, outcome_of=deleted_outcome)
+    assert broker.waits.hold(wait, now_ms=0) is None
+    broker.scenes["a"].register(leader=2, epoch=6, replicas=(1, 2), isr=(1, 2), at=11)
+
+    assert [ProduceDone(wait, {"a": ErrorCode.NOT_LEADER_OR_FOLLOWER})] == broker.waits.touch("a")
 
 
 def test_a_fetch_waits_for_its_bytes_over_all_partitions(broker: Broker) -> None:

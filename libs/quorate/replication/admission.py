@@ -109,6 +109,14 @@ def acks_outcome(partition: Partition, required: Offset) -> ErrorCode | None:
     return ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
+def deleted_outcome(partition: Partition, required: Offset) -> ErrorCode | None:
+    """Returns how a deletion of records below `required` has ended; None while a replica still has some (KIP-107)."""
+    role = partition.role
+    if not isinstance(role, Leading):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.NONE if role.low_watermark() >= required else None
+
+
 def admit_follower(
     partition: Partition, position: FetchPosition, sender: FollowerFetch, *, now_ms: int
 ) -> tuple[Grant, list[Effect]]:

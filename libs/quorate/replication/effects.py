@@ -65,6 +65,11 @@ class HighWatermarkRaised:
 
 
 @dataclass(frozen=True, slots=True)
+class LowWatermarkMoved:
+    """A follower has told another log start: deletions that wait for it may be complete (KIP-107)."""
+
+
+@dataclass(frozen=True, slots=True)
 class EndWaits:
     """The partition is not led here any more: its waits end with this error (R16, R17)."""
 
@@ -98,6 +103,7 @@ Effect: TypeAlias = (
     | RestartAt
     | RaiseLogStart
     | HighWatermarkRaised
+    | LowWatermarkMoved
     | EndWaits
     | StopFetching
     | StartFetching

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from quorate.errors import ErrorCode
 from quorate.nouns import NodeId, Offset
-from quorate.replication.effects import Effect, HighWatermarkRaised, Propose
+from quorate.replication.effects import Effect, HighWatermarkRaised, LowWatermarkMoved, Propose
 from quorate.replication.high_watermark import committed_end, effective_min_isr
 from quorate.replication.isr_state import (
     Committed,
@@ -30,6 +31,8 @@ from quorate.replication.progress import NO_BROKER_EPOCH, Progress
 from quorate.replication.proposals import NOT_APPLIED, UNKNOWN_OUTCOME, Altered, Proposal
 from quorate.replication.registration import Brokers, PartitionRegistration, is_eligible
 from quorate.replication.settings import ReplicationSettings
+
+NO_OFFSET: Final = -1
 
 
 @dataclass(slots=True)
@@ -151,6 +154,7 @@ class Leading:
         Whether it may join is decided in the step that proposes it, so nothing can change in between (R28).
         """
         progress = self.replicas[replica]
+        moved = [LowWatermarkMoved()] if (progress.log_start or 0) != log_start else []
         progress.record_fetch(
             offset=offset,
             log_start=log_start,
@@ -159,7 +163,19 @@ class Leading:
             now_ms=now_ms,
         )
         expansion = self._expand(replica) if self.may_expand(replica) else []
-        return [*expansion, *self.advance(now_ms)]
+        return [*moved, *expansion, *self.advance(now_ms)]
+
+    def low_watermark(self) -> Offset:
+        """Returns the smallest log start of this leader and of replicas that are not fenced; -1 if one is not known.
+
+        Below it the records are deleted everywhere, as far as somebody could read them (KIP-107).
+        """
+        starts = [self.local.log.start]
+        for replica, progress in self.replicas.items():
+            standing = self.brokers.get(replica)
+            if standing is not None and not standing.is_fenced:
+                starts.append(NO_OFFSET if progress.log_start is None else progress.log_start)
+        return min(starts)
 
     def may_expand(self, replica: NodeId) -> bool:
         """Returns whether the controller may be asked to add this replica to the ISR (R27, R66)."""

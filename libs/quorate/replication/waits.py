@@ -27,11 +27,15 @@ DEAD_DEADLINES_MIN = 1_024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceWait(Generic[P]):
-    """A write with acks=all: each partition's high watermark shall reach the end of what it got (R45)."""
+    """A write with acks=all: each partition's high watermark shall reach the end of what it got (R45).
+
+    Or a deletion of records: each partition's low watermark shall reach the offset, with `outcome_of` deleted_outcome.
+    """
 
     required: Mapping[P, Offset]
     deadline_ms: int
     reply_to: object = None
+    outcome_of: Callable[[Partition, Offset], ErrorCode | None] = acks_outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +89,7 @@ class _Held(Generic[P]):
     def _look_at_outcome(self, wait: ProduceWait[P], key: P, partition: Partition | None) -> Done[P] | None:
         if key not in self.outcomes:  # an outcome is final
             gone = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            outcome = gone if partition is None else acks_outcome(partition, wait.required[key])
+            outcome = gone if partition is None else wait.outcome_of(partition, wait.required[key])
             if outcome is not None:
                 self.outcomes[key] = outcome
         return ProduceDone(wait, self.outcomes) if len(self.outcomes) == len(wait.required) else None

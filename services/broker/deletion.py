@@ -1,0 +1,97 @@
+"""DeleteRecords (21): raises the log start of partitions that this broker leads, and of their followers (KIP-107)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final, NamedTuple
+
+from kraft.api.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from quorate.controller.topic_names import INTERNAL_TOPICS
+from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import Offset
+from quorate.replication import ProduceDone, ProduceWait, deleted_outcome
+from quorate.replication.admission import leader_of
+from services.broker.cluster import NO_TOPIC_ID, Cluster
+from services.broker.replicas import Replicas
+from services.broker.table import Hosted, Key
+
+__all__ = ["Deletion"]
+
+TO_HIGH_WATERMARK: Final = -1
+NO_OFFSET: Final = -1
+
+_Asked = DeleteRecordsRequest.DeleteRecordsTopic.DeleteRecordsPartition
+_Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
+_Result = _Topic.DeleteRecordsPartitionResult
+
+
+class _Deleted(NamedTuple):
+    """What became of one partition at this leader: where its log starts now, or why that is not so."""
+
+    partition: int
+    hosted: Hosted | None = None
+    start: Offset = NO_OFFSET
+    code: ErrorCode = ErrorCode.NONE
+
+
+class Deletion:
+    """Answers DeleteRecords."""
+
+    def __init__(self, replicas: Replicas, cluster: Cluster) -> None:
+        self._replicas = replicas
+        self._cluster = cluster
+
+    async def answer(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+        """Returns the answer once every replica that is not fenced has deleted the records, or the time is over."""
+        topics = [
+            (topic.name, [self._delete(topic.name, each) for each in topic.partitions]) for topic in request.topics
+        ]
+        required = {each.hosted.key: each.start for _, deleted in topics for each in deleted if each.hosted is not None}
+        outcomes: dict[Key, ErrorCode] = {}
+        if required:
+            deadline_ms = self._replicas.now_ms + request.timeout_ms
+            done = await self._replicas.held(partial(_wait, required, deadline_ms))
+            assert isinstance(done, ProduceDone), done
+            outcomes = dict(done.outcomes)
+        return DeleteRecordsResponse(
+            topics=tuple(_Topic(name, tuple(_result(each, outcomes) for each in deleted)) for name, deleted in topics)
+        )
+
+    def _delete(self, topic: str, asked: _Asked) -> _Deleted:
+        """Raises the log start at this leader, at once; its followers hear of it with their next fetch (R59)."""
+        try:
+            if topic in INTERNAL_TOPICS:
+                raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the brokers' own")
+            hosted = self._cluster.hosted(NO_TOPIC_ID, topic, asked.partition_index)
+            start = _start(hosted, asked.offset)
+        except ApiError as refusal:
+            return _Deleted(asked.partition_index, code=refusal.code)
+        if start > hosted.log.start:
+            hosted.log.raise_start(start)
+            self._replicas.touch(hosted.key)  # fetches below it wait in vain
+        return _Deleted(asked.partition_index, hosted, start)
+
+
+def _start(hosted: Hosted, offset: Offset) -> Offset:
+    """Returns where the log is to start. Raises ApiError."""
+    high_watermark = leader_of(hosted.partition, None).local.high_watermark
+    if not hosted.log.settings.deletes:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {hosted.name.topic} has no delete")
+    start = high_watermark if offset == TO_HIGH_WATERMARK else offset
+    if not 0 <= start <= high_watermark:
+        why = f"offset {offset} of {hosted.name} lies not between 0 and the high watermark, {high_watermark}"
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
+    return start
+
+
+def _wait(required: dict[Key, Offset], deadline_ms: int, reply_to: object) -> ProduceWait[Key]:
+    return ProduceWait(required=required, deadline_ms=deadline_ms, reply_to=reply_to, outcome_of=deleted_outcome)
+
+
+def _result(deleted: _Deleted, outcomes: dict[Key, ErrorCode]) -> _Result:
+    if deleted.hosted is None:
+        return _Result(deleted.partition, NO_OFFSET, deleted.code)
+    code, role = outcomes[deleted.hosted.key], deleted.hosted.leading
+    if code is not ErrorCode.NONE or role is None:
+        return _Result(deleted.partition, NO_OFFSET, code or ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return _Result(deleted.partition, role.low_watermark())

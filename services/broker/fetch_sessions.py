@@ -1,0 +1,214 @@
+"""Fetch sessions: a reader says only what has changed since its last fetch, and is told only that (KIP-227).
+
+A session has the partitions that its reader fetches, and what it was last told of each. Its epoch counts the requests,
+so that one which was lost, or comes twice, is noticed. Sessions and their partitions are bounded; a reader that gets no
+session has session id 0 in its answer, and says everything each time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kraft import Uuid
+from kraft.api.fetch import FetchRequest, FetchResponse
+from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import Offset
+
+__all__ = ["Asked", "FetchContext", "FetchSessions"]
+
+NO_SESSION: Final = 0
+FIRST, LAST = 0, -1
+"""Session epochs of a fetch that says everything: it wants a session, or it wants none."""
+EPOCH_MAX: Final = (1 << 31) - 1
+SLOTS: Final = 1_000
+"""Kafka's `max.incremental.fetch.session.cache.slots`."""
+PARTITIONS_MAX: Final = 200_000
+"""Of all sessions together; each takes some 500 bytes."""
+EVICTION_MS: Final = 120_000
+"""Kafka's `min.incremental.fetch.session.eviction.ms`: a session that is used is safe from other readers."""
+HAS_IDS: Final = 13
+"""From this version on topics are named by their ids (KIP-516)."""
+
+_Partition = FetchRequest.FetchTopic.FetchPartition
+_Data = FetchResponse.FetchableTopicResponse.PartitionData
+
+
+class _Name(NamedTuple):
+    """A partition as requests name it: by topic id, or by the topic's name."""
+
+    topic_id: Uuid
+    topic: str
+    partition: int
+
+
+class Asked(NamedTuple):
+    """One partition of a fetch, and where it is read."""
+
+    topic_id: Uuid
+    topic: str
+    partition: _Partition
+
+    @property
+    def name(self) -> _Name:
+        return _Name(self.topic_id, self.topic, self.partition.partition)
+
+
+@dataclass(slots=True)
+class _Told:
+    """A partition of a session, and what its reader was last told."""
+
+    asked: Asked
+    high_watermark: Offset = -1
+    log_start: Offset = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class _Session:
+    id: int
+    has_ids: bool
+    of_follower: bool
+    used_at_ms: int
+    next_epoch: int = 1
+    partitions: OrderedDict[_Name, _Told] = field(default_factory=OrderedDict)
+    """The one that was given records longest ago first: it is read first (KIP-74)."""
+
+    def take(self, data: FetchResponse.FetchableTopicResponse.PartitionData, told: _Told) -> bool:
+        """Notes what is found in a partition; returns whether its reader does not know that yet."""
+        is_new = (
+            bool(data.records)
+            or data.error_code != ErrorCode.NONE
+            or data.diverging_epoch.end_offset >= 0
+            or data.high_watermark != told.high_watermark
+            or data.log_start_offset != told.log_start
+        )
+        told.high_watermark, told.log_start = data.high_watermark, data.log_start_offset
+        if data.error_code:
+            told.high_watermark = told.log_start = -1  # what follows the error is news
+        if data.records:
+            self.partitions.move_to_end(told.asked.name)
+        return is_new
+
+
+class FetchContext:
+    """What one fetch asks for: what it says itself, or what its session has."""
+
+    def __init__(self, asked: tuple[Asked, ...], session: _Session | None = None, *, is_full: bool = True) -> None:
+        self.asked = asked
+        self._session = session
+        self._is_full = is_full
+
+    @property
+    def session_id(self) -> int:
+        """The session that the answer names; 0 for none."""
+        return NO_SESSION if self._session is None else self._session.id
+
+    def is_told(self, asked: Asked, data: _Data) -> bool:
+        """Returns whether the answer has this partition: in a session only if there is news."""
+        told = None if self._session is None else self._session.partitions.get(asked.name)
+        if self._session is None or told is None:  # forgotten by a request that came meanwhile
+            return True
+        return self._session.take(data, told) or self._is_full
+
+
+class FetchSessions:
+    """The sessions of one broker."""
+
+    def __init__(self, *, slots: int = SLOTS, partitions_max: int = PARTITIONS_MAX) -> None:
+        self._slots = slots
+        self._partitions_max = partitions_max
+        self._sessions: OrderedDict[int, _Session] = OrderedDict()
+        """The one used longest ago first."""
+        self._partition_count = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def context(self, request: FetchRequest, version: int, *, now_ms: int, of_follower: bool) -> FetchContext:
+        """Returns what a request asks for. Raises ApiError, after which its reader has to say everything.
+
+        FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+        """
+        if request.session_epoch not in (FIRST, LAST):
+            return self._incremental(request, version, now_ms)
+        if request.session_id != NO_SESSION and (ended := self._sessions.get(request.session_id)) is not None:
+            self._end(ended)
+        asked = tuple(_asked(request))
+        if request.session_epoch == LAST or not asked:
+            return FetchContext(asked)
+        return FetchContext(asked, self._begun(asked, version >= HAS_IDS, of_follower, now_ms))
+
+    def _incremental(self, request: FetchRequest, version: int, now_ms: int) -> FetchContext:
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {request.session_id}")
+        if request.session_epoch != session.next_epoch:
+            why = f"fetch session {session.id} goes on with epoch {session.next_epoch}, not {request.session_epoch}"
+            raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, why)
+        if (version >= HAS_IDS) != session.has_ids:
+            why = f"fetch session {session.id} names topics by {'ids' if session.has_ids else 'names'}"
+            raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, why)
+        self._change(session, request)
+        session.next_epoch = 1 if session.next_epoch == EPOCH_MAX else session.next_epoch + 1
+        session.used_at_ms = now_ms
+        self._sessions.move_to_end(session.id)
+        context = FetchContext(tuple(each.asked for each in session.partitions.values()), session, is_full=False)
+        if not session.partitions:
+            self._end(session)
+        return context
+
+    def _change(self, session: _Session, request: FetchRequest) -> None:
+        before = len(session.partitions)
+        for asked in _asked(request):
+            known = session.partitions.get(asked.name)
+            if known is None:
+                session.partitions[asked.name] = _Told(asked)
+            else:
+                known.asked = asked
+        for topic in request.forgotten_topics_data:
+            for index in topic.partitions:
+                session.partitions.pop(_Name(topic.topic_id, topic.topic, index), None)
+        self._partition_count += len(session.partitions) - before
+        if self._partition_count > self._partitions_max:
+            self._end(session)
+            why = f"all fetch sessions together have {self._partitions_max} partitions at most"
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, why)
+
+    def _begun(self, asked: tuple[Asked, ...], has_ids: bool, of_follower: bool, now_ms: int) -> _Session | None:
+        """Returns a new session; None if there is no room for it."""
+        if not self._has_room(len(asked), of_follower, now_ms):
+            return None
+        session_id = random.randint(1, EPOCH_MAX)
+        while session_id in self._sessions:
+            session_id = random.randint(1, EPOCH_MAX)
+        session = _Session(id=session_id, has_ids=has_ids, of_follower=of_follower, used_at_ms=now_ms)
+        session.partitions.update((each.name, _Told(each)) for each in asked)
+        self._sessions[session_id] = session
+        self._partition_count += len(session.partitions)
+        return session
+
+    def _has_room(self, count: int, of_follower: bool, now_ms: int) -> bool:
+        """Makes room by ending the session used longest ago, if it is idle, or a consumer's where a follower comes."""
+        if count > self._partitions_max:
+            return False
+        while len(self._sessions) >= self._slots or self._partition_count + count > self._partitions_max:
+            oldest = next(iter(self._sessions.values()))
+            if now_ms - oldest.used_at_ms < EVICTION_MS:
+                consumers = (each for each in self._sessions.values() if not each.of_follower)
+                if not of_follower or (oldest := next(consumers, oldest)).of_follower:
+                    return False
+            self._end(oldest)
+        return True
+
+    def _end(self, session: _Session) -> None:
+        del self._sessions[session.id]
+        self._partition_count -= len(session.partitions)
+
+
+def _asked(request: FetchRequest) -> Iterator[Asked]:
+    for topic in request.topics:
+        for partition in topic.partitions:
+            yield Asked(topic.topic_id, topic.topic, partition)

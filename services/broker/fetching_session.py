@@ -1,0 +1,103 @@
+"""A follower's end of a fetch session: it says to its leader only what has changed since its last fetch (KIP-227)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from kraft import Uuid
+from kraft.api.fetch import FetchRequest, FetchResponse
+from quorate.errors import ErrorCode
+from quorate.nouns import Offset
+from services.broker.fetch_sessions import EPOCH_MAX, FIRST, NO_SESSION
+from services.broker.table import Key
+
+__all__ = ["Bounds", "FetchingSession"]
+
+ENDED: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+"""After these a reader says everything again."""
+
+V = TypeVar("V")
+
+_Topic = FetchRequest.FetchTopic
+_Partition = _Topic.FetchPartition
+_Data = FetchResponse.FetchableTopicResponse.PartitionData
+
+
+class Bounds(NamedTuple):
+    """What a leader has told of a partition without records; in an answer that leaves it out, it is still so."""
+
+    high_watermark: Offset
+    log_start: Offset
+
+
+class FetchingSession:
+    """One follower's session at one leader, for one request at a time."""
+
+    def __init__(self) -> None:
+        self._id = NO_SESSION
+        self._epoch = FIRST
+        self._sent: Mapping[Key, _Partition] = {}
+        self._told: dict[Key, Bounds] = {}
+
+    def request(self, wanted: Mapping[Key, _Partition], about: FetchRequest) -> FetchRequest:
+        """Returns `about` with the partitions that are to be fetched, as far as the leader does not know them."""
+        is_known = self._epoch != FIRST
+        new = {key: asked for key, asked in wanted.items() if not is_known or self._sent.get(key) != asked}
+        gone = self._sent.keys() - wanted.keys() if is_known else ()
+        self._sent = wanted
+        return msgspec.structs.replace(
+            about,
+            session_id=self._id,
+            session_epoch=self._epoch,
+            topics=tuple(_Topic(topic_id=each, partitions=tuple(asked)) for each, asked in _by_topic(new).items()),
+            forgotten_topics_data=tuple(
+                FetchRequest.ForgottenTopic(topic_id=each, partitions=tuple(sorted(indexes)))
+                for each, indexes in _by_topic({key: key.partition_id for key in gone}).items()
+            ),
+        )
+
+    def take(self, answer: FetchResponse) -> dict[Key, _Data | Bounds] | None:
+        """Returns what an answer says of each partition; None if the session has ended, and all is to be said again."""
+        if answer.error_code in ENDED and self._epoch != FIRST:
+            self.end()
+            return None
+        found: dict[Key, _Data | Bounds] = {} if self._epoch == FIRST else {**self._kept()}
+        for topic in answer.responses:
+            for each in topic.partitions:
+                key = Key(topic.topic_id, each.partition_index)
+                found[key] = each
+                if each.error_code:
+                    self._told.pop(key, None)
+                else:
+                    self._told[key] = Bounds(each.high_watermark, each.log_start_offset)
+        self._id = answer.session_id
+        if self._id == NO_SESSION:
+            self._epoch = FIRST
+        else:
+            self._epoch = 1 if self._epoch == EPOCH_MAX else self._epoch + 1
+        return found
+
+    def end(self) -> None:
+        """Begins anew: the connection was lost, or the leader knows the session no more."""
+        self._epoch = FIRST
+        self._sent = {}
+        self._told.clear()
+
+    def _kept(self) -> dict[Key, Bounds]:
+        return {key: self._told[key] for key in self._sent if key in self._told}
+
+
+def _by_topic(found: Mapping[Key, V]) -> dict[Uuid, list[V]]:
+    topics: dict[Uuid, list[V]] = {}
+    for key, value in found.items():
+        topics.setdefault(key.topic_id, []).append(value)
+    return topics
