@@ -17,6 +17,8 @@ fetch_sessions  what readers need not say again (KIP-227); fetching_session: a f
 producer_ids    InitProducerId
 coordinators    FindCoordinator
 deletion        DeleteRecords
+reads           DescribeCluster, DescribeTopicPartitions, DescribeConfigs
+forwarding      what controllers answer, by way of a gateway (KIP-590)
 descriptions    DescribeLogDirs, DescribeProducers
 offsets         ListOffsets, OffsetForLeaderEpoch
 cluster         Metadata, and who leads what where

@@ -22,8 +22,10 @@ from services.broker.cluster import Cluster
 from services.broker.config import FOR_FORMAT, BrokerConfig
 from services.broker.directories import LogDirectories
 from services.broker.driver import BrokerDriver, Parts
+from services.broker.forwarding import Forwarding
 from services.broker.lifecycle import Lifecycle
 from services.broker.news import News
+from services.broker.reads import Reads
 from services.broker.replicas import Replicas
 from services.broker.tracing import ProduceTraces
 from services.broker.wire import Wire
@@ -59,17 +61,26 @@ async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirect
     )
     controllers = Client([*map(str, config.controllers)], ControllerStub, telemetry=telemetry, transport=transport)
     heartbeats = Client([*map(str, config.heartbeats)], HeartbeatStub, transport=transport)
+    forwarding = Forwarding(config.gateways)
     parts = Parts(
         directories=directories,
         replica=replica,
         news=news,
         replicas=replicas,
         cluster=cluster,
-        wire=Wire(replica, replicas, cluster, directories, ProduceTraces(telemetry)),
+        wire=Wire(
+            replica,
+            replicas,
+            cluster,
+            directories,
+            ProduceTraces(telemetry),
+            forwarding,
+            Reads(config.node_id, replica, cluster, SystemClock()),
+        ),
         controllers=controllers,
     )
     about = {"cluster_id": directories.cluster_id, "previous_broker_epoch": directories.previous_broker_epoch}
-    async with process.running(reader.close, controllers.close, heartbeats.close, **about) as tasks:
+    async with process.running(reader.close, controllers.close, heartbeats.close, forwarding.close, **about) as tasks:
         async with parts.wire.serving(config.listens) as wire:
             lifecycle = Lifecycle(
                 _registration(config, directories, wire.port),

@@ -58,6 +58,12 @@ class BrokerConfig(StopSettings):
     heartbeats: tuple[Endpoint, ...] = setting(
         "heartbeat.endpoint", list_of(endpoint()), "The heartbeat services, of which one counts: each is tried in turn."
     )
+    gateways: tuple[Endpoint, ...] = setting(
+        "gateway.endpoints",
+        list_of(endpoint(), low=0),
+        "Gateways, in the clear: they pass on to controllers what admin clients ask. Without one that is not served.",
+        default=(),
+    )
     heartbeat_interval_ms: int = setting(
         "broker.heartbeat.interval.ms",
         milliseconds(1),

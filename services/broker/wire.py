@@ -37,9 +37,11 @@ from services.broker.deletion import Deletion
 from services.broker.descriptions import describe_log_dirs, describe_producers
 from services.broker.directories import LogDirectories
 from services.broker.fetch import Fetch
+from services.broker.forwarding import FORWARDED, Forwarding
 from services.broker.offsets import Offsets
 from services.broker.produce import Produce
 from services.broker.producer_ids import ProducerIds
+from services.broker.reads import DESCRIBED, Reads
 from services.broker.replicas import Replicas
 from services.broker.tracing import ProduceTraces
 
@@ -58,6 +60,7 @@ ANSWERED: Final = (
     DescribeLogDirsRequest,
     DescribeProducersRequest,
     DeleteRecordsRequest,
+    *DESCRIBED,
 )
 SERVED: Final[Versions] = {
     **{api_of(each).key: api_of(each).versions for each in ANSWERED},
@@ -81,18 +84,23 @@ class Wire:
         cluster: Cluster,
         directories: LogDirectories,
         traces: ProduceTraces,
+        forwarding: Forwarding,
+        reads: Reads,
     ) -> None:
         self._replica = replica
         self._replicas = replicas
         self._cluster = cluster
         self._directories = directories.all
+        self._forwarding = forwarding
+        self._reads = reads
         self._coordinators = Coordinators(replicas.broker_id, replica, cluster)
         self._produce = Produce(replicas, cluster, traces)
         self._fetch = Fetch(replicas, cluster, traces)
         self._offsets = Offsets(cluster)
         self._deletion = Deletion(replicas, cluster)
         self._begun = asyncio.Event()
-        self._keys = tuple(ApiVersionsResponse.ApiVersion(key, each[0], each[-1]) for key, each in SERVED.items())
+        self._served = {**SERVED, **forwarding.served}
+        self._keys = tuple(ApiVersionsResponse.ApiVersion(key, *_ends(each)) for key, each in self._served.items())
 
     def begin(self, producer_ids: ProducerIds) -> None:
         """Answers from now on; what has come before has waited, as at a Kafka broker that catches up."""
@@ -104,7 +112,7 @@ class Wire:
         """Listens until the context exits. Raises CannotListen."""
         listening = Listening(
             handle=self._answer,
-            served=SERVED,
+            served=self._served,
             describe_versions=self._versions,
             name=at.name,
             buffers=Buffers(HELD_BYTES_MAX),
@@ -125,6 +133,10 @@ class Wire:
         """Answers a request once this broker takes part. What a disk does not give back as written is a fatal error."""
         await self._begun.wait()
         try:
+            if request.api.key in FORWARDED:
+                return await self._forwarding.answer(request, client)
+            if isinstance(request.message, DESCRIBED):
+                return await self._reads.answer(request)
             return await self._answered(request, request.header.request_api_version)
         except (OSError, Corrupt) as problem:
             self._replicas.fail(problem)
@@ -153,6 +165,10 @@ class Wire:
             case DescribeProducersRequest() as asked:
                 return describe_producers(asked, self._cluster)
         raise Unanswerable(f"{request.api.name} is not served")
+
+
+def _ends(versions: range) -> tuple[int, int]:
+    return versions[0], versions[-1]
 
 
 def _report(reason: str, client: ConnectedClient) -> None:

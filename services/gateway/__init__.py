@@ -3,7 +3,6 @@
 handler                 the pass-through: Kafka's bytes to gRPC and back
 apis                    the APIs that it serves, and the service that answers each
 older                   versions of an API whose shape is another one than the newest
-refusals                answers that refuse a whole request
 heartbeats              the heartbeat services, of which one counts
 endpoints               the gateways' addresses in answers
 envelope                requests that a broker passes on for its client

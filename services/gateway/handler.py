@@ -31,6 +31,7 @@ from quorate.runtime.passing_on import (
     client_id_text,
     principal_text,
 )
+from quorate.runtime.refusals import refused, shorten_messages
 from quorate.runtime.setting_types import Endpoint
 from quorate.runtime.statuses import is_gone
 from quorate.runtime.telemetry import OFF, Attributes, SpanKind, Telemetry
@@ -43,7 +44,6 @@ from services.gateway.features import ApiVersionsCache
 from services.gateway.guard import ClusterActionGuard
 from services.gateway.metrics import ERRORS, TIME
 from services.gateway.older import answered_in, as_newest
-from services.gateway.refusals import refused, shorten_messages
 
 __all__ = ["Gateway"]
 

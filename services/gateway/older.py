@@ -11,9 +11,9 @@ from kraft import Message
 from kraft.api.end_quorum_epoch import EndQuorumEpochRequest
 from kraft.api.fetch import FetchRequest
 from kraft.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from quorate.runtime.refusals import RepeatedError
 from quorate.wire.fitting import fitted, fitted_in_steps
 from quorate.wire.items import Items, Steps, each_in_steps, has_many_items
-from services.gateway.refusals import RepeatedError
 
 __all__ = ["answered_in", "as_newest"]
 

@@ -6,6 +6,7 @@ The tests are one story: each leaves all brokers ready and every replica in sync
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from deploy.kafka.node import ToolFailed
 from deploy.kafka.release import POM
 from deploy.local.ports import HOST
 from kraft.api.create_topics_pb2 import CreateTopicsRequest
@@ -23,10 +25,10 @@ from quorate.errors import ErrorCode
 from quorate.network.client import connect
 from quorate.nouns import NodeId
 from services.broker.coordinators import TOPICS
-from tests.e2e.calls import call_with_retries
+from tests.e2e.calls import call_with_retries, eventually
 from tests.e2e.own_brokers import OwnBrokers
 from tests.e2e.records import Writer, consumed, lost, stored
-from tests.interop.kafka.fleet import CONSUMER, Fleet, fleet_of
+from tests.interop.kafka.fleet import CONFIGS, CONSUMER, TOOLS, Fleet, fleet_of
 from tests.interop.kafka.release import OPERATIONS_POM, absent
 
 pytestmark = [
@@ -42,6 +44,7 @@ ALL: Final = (OURS, *KAFKAS)
 LEVEL: Final = "4.0-IV3"
 SESSION_TIMEOUT_MS: Final = 6_000
 MANY: Final = 200
+TOPICS_TOOL: Final = TOOLS + "TopicCommand"
 GROUP: Final = "readers"
 TIMEOUT_MS: Final = 30_000
 
@@ -98,7 +101,8 @@ class Mixed:
 async def mixed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mixed]:
     directory = tmp_path_factory.mktemp("mixed")
     async with fleet_of(directory, KAFKAS, level=LEVEL, session_timeout_ms=SESSION_TIMEOUT_MS) as fleet:
-        own = OwnBrokers(fleet.plane, ids=(OURS,))
+        gateways = {"gateway.endpoints": ",".join(each.kafka_address for each in fleet.plane.plan.gateways)}
+        own = OwnBrokers(fleet.plane, ids=(OURS,), settings=gateways)
         await own.start()
         brokers = Mixed(fleet, own, fleet.plane.plan.directory)
         await brokers.create(TOPICS[0], 102, replicas=(102, 103))  # ours coordinate no groups
@@ -146,3 +150,32 @@ async def test_kafkas_own_producer_and_a_group_that_kafkas_brokers_coordinate(mi
     assert told[0].node_id in KAFKAS
     assert told == [told[0]] * len(ALL)
     assert 1_000 == len([line for line in read.splitlines() if len(line) == 100])
+
+
+async def test_kafkas_tools_change_and_describe_the_cluster_through_ours_alone(mixed: Mixed) -> None:
+    """What controllers answer goes to a gateway in an Envelope; the rest our broker knows itself."""
+    at = ("--bootstrap-server", mixed.own[OURS].kafka_address)
+    run = mixed.fleet.run
+    made = await run(TOPICS_TOOL, *at, "--create", "--topic", "made", "--partitions", 2, "--replication-factor", 3)
+    await mixed.fleet.in_sync("made")
+    again = await failing(mixed, TOPICS_TOOL, *at, "--create", "--topic", "made", "--partitions", 2)
+    await run(CONFIGS, *at, "--alter", "--topic", "made", "--add-config", "retention.ms=3600000")
+
+    async def described() -> str:
+        return await run(TOPICS_TOOL, *at, "--describe", "--topic", "made")
+
+    seen = await eventually(described, lambda said: "retention.ms=3600000" in said)
+    brokers = await run(TOOLS + "BrokerApiVersionsCommand", *at)
+    directories = await run(TOOLS + "LogDirsCommand", *at, "--describe", "--broker-list", OURS, "--topic-list", "made")
+
+    assert "Created topic made." in made
+    assert "TopicExistsException" in again
+    assert 2 == len(re.findall(r"Partition: [01]\s+Leader: 10[123]\s+Replicas: (?:10[123],?){3}\s+Isr", seen))
+    assert [f"id: {each}" for each in ALL if f"id: {each}" not in brokers] == []
+    assert 2 == directories.count('"partition":"made-')
+
+
+async def failing(mixed: Mixed, main: str, *arguments: object) -> str:
+    with pytest.raises(ToolFailed) as failed:
+        await mixed.fleet.run(main, *arguments)
+    return str(failed.value)

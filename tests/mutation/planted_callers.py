@@ -211,7 +211,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C13",
         what="the refusal of a whole request has its message in each of 100,000 items",
-        file="services/gateway/refusals.py",
+        file="libs/quorate/runtime/refusals.py",
         right="if self._left >= 0 else",
         wrong="if True else",
         test="tests/services/gateway/test_sizes_of_refusals.py::test_a_refusal_is_hardly_larger_than_its_request",

@@ -8,6 +8,7 @@ server, wrapped_server, door, call_bounds, peers, guard, entry_guard, process_ri
 receiving, room, stream_room, decoding,
   decoded_cost, caps                               requests
 statuses, health, symbols                errors as statuses, health checks, reflection
+refusals                                 answers of Kafka's APIs that refuse a whole request
 client, reaching, named_endpoints        a client that finds the leader; advertised listeners; nodes' named listeners
 stream_requests, multiplexed_calls, multiplexed_channel
                                          many requests in one stream: of one API, and any unary calls

@@ -12,13 +12,13 @@ from quorate.runtime.admission import DEFAULT_LIMITS
 from quorate.runtime.caps import ITEMS_MAX, LIST_MAX
 from quorate.runtime.decoded_cost import COST_BYTES_MAX, COST_BYTES_MAX_OF, cost_limit, decoded_cost
 from quorate.runtime.multiplexed_calls import UNDER_WAY_MAX as CALL_STREAM_MAX
+from quorate.runtime.refusals import ITEM_BYTES_MAX, MESSAGES_BYTES_MAX
 from quorate.runtime.room import LARGE_BYTES as EARLY_BYTES
 from quorate.runtime.room import ROOM_BYTES, WAIT_S
 from quorate.runtime.wrapped_server import ServerLimits
 from quorate.wire.items import ITEMS_PER_STEP
 from services.controller.admin import UNDER_WAY_MAX as ADMIN_STREAM_MAX
 from services.gateway.config import CONNECTIONS_MAX, CONNECTIONS_PER_IP_MAX, REQUEST_BYTES_MAX
-from services.gateway.refusals import ITEM_BYTES_MAX, MESSAGES_BYTES_MAX
 from services.quorum.__main__ import RECEIVE_BYTES_MAX as RAFT_BYTES_MAX
 from tests.runtime.test_decoded_cost import OTLP_EXPORT, RPCS, largest_honest
 

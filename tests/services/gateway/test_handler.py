@@ -36,6 +36,7 @@ from quorate.protocol import ClientSettings, all_apis
 from quorate.protocol.messages import decode_body, decode_response_header, encode_request
 from quorate.protocol.sasl.plain import PlainClient, PlainServer
 from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_ID, CLIENT_PRINCIPAL, HOP, LISTENER
+from quorate.runtime.refusals import refused
 from quorate.runtime.setting_types import Endpoint
 from quorate.runtime.statuses import trailing_metadata
 from quorate.wire.codec import encode
@@ -48,7 +49,6 @@ from services.gateway.handler import Gateway
 from services.gateway.heartbeats import HeartbeatServices
 from services.gateway.metrics import ROWS
 from services.gateway.older import answered_in, as_newest
-from services.gateway.refusals import refused
 from tests.services.scripted import LOOPBACK, failed
 
 ELSEWHERE: Final = "grpc.example"

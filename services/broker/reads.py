@@ -1,0 +1,101 @@
+"""DescribeCluster (60), DescribeTopicPartitions (75), DescribeConfigs (32): from the state that is applied here.
+
+The decisions are those of the controllers, on this broker's copy. It may trail what a controller has just answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from kraft import Message
+from kraft.api.describe_cluster import DescribeClusterRequest
+from kraft.api.describe_configs import DescribeConfigsRequest
+from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest
+from quorate.controller.commands.describe_cluster import describe_cluster
+from quorate.controller.commands.describe_configs import describe_configs
+from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, Moment, steps_of
+from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import EndpointType, NodeId
+from quorate.protocol import Request
+from quorate.runtime.caps import check_list
+from quorate.runtime.clock import Clock
+from quorate.runtime.refusals import refused
+from quorate.runtime.replica import Replica
+from quorate.runtime.turns import in_turns
+from quorate.wire.fitting import fitted_in_steps
+from services.broker.cluster import Cluster
+
+__all__ = ["DESCRIBED", "Reads"]
+
+DEFAULTS: Final = ControllerSettings()
+"""What stands for the brokers' files, which nobody else knows."""
+DESCRIBED: Final = (DescribeClusterRequest, DescribeTopicPartitionsRequest, DescribeConfigsRequest)
+_LISTS: Final[Mapping[type[Message], str]] = MappingProxyType(
+    {DescribeTopicPartitionsRequest: "topics", DescribeConfigsRequest: "resources"}
+)
+
+
+class Reads:
+    """Answers them, each in turns of the loop."""
+
+    def __init__(self, broker_id: NodeId, replica: Replica, cluster: Cluster, clock: Clock) -> None:
+        self._broker_id = broker_id
+        self._replica = replica
+        self._cluster = cluster
+        self._clock = clock
+
+    async def answer(self, request: Request) -> Message:
+        """Returns the answer."""
+        version = request.header.request_api_version
+        try:
+            response = await self._described(request.message)
+        except ApiError as refusal:
+            response = await in_turns(refused(request.message, refusal, version, request.principal))
+        return await in_turns(fitted_in_steps(response, version))
+
+    async def _described(self, asked: Message) -> Message:
+        if (items := _LISTS.get(type(asked))) is not None:
+            check_list(items, len(getattr(asked, items)))
+        moment = Moment(next_offset=self._replica.applied, now_ms=self._clock.wall_ms())
+        command, state = self._command(asked), self._replica.state
+        if isinstance(asked, DescribeConfigsRequest):  # each resource is looked up anew, whatever has changed meanwhile
+            decision = await in_turns(steps_of(command, state, moment))
+        else:
+            decision = command(state, moment)
+        found: Message = decision.response
+        return found
+
+    def _command(self, asked: Message) -> Command[Any]:
+        match asked:
+            case DescribeClusterRequest():
+                return self._brokers(asked)
+            case DescribeTopicPartitionsRequest():
+                return describe_topic_partitions(asked)
+            case DescribeConfigsRequest():
+                return describe_configs(asked, settings=DEFAULTS)
+        raise AssertionError(type(asked))
+
+    def _brokers(self, asked: DescribeClusterRequest) -> Command[Any]:
+        """Describes the brokers at this listener; controllers are asked for at a controller's (KIP-919)."""
+        if asked.endpoint_type != EndpointType.BROKERS:
+            why = "this is a broker's listener, and endpoint type 2 asks for controllers; 1 asks for brokers"
+            raise ApiError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, why)
+        command: Callable[[Any, Moment], Any] = describe_cluster(
+            asked, cluster_id=self._replica.cluster_id or "", controller_id=self._broker_id
+        )
+
+        def at_this_listener(state: Any, moment: Moment) -> Any:
+            decision = command(state, moment)
+            brokers = []
+            for each in decision.response.brokers:
+                if (at := self._cluster.address_of(each.broker_id)) is not None:
+                    brokers.append(replace(each, host=at[0], port=at[1]))
+            return replace(decision, response=replace(decision.response, brokers=tuple(brokers)))
+
+        return at_this_listener
