@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.seeds.command import Simulator, main
 from tests.seeds.outcome import Outcome
 from tests.sim_replication.mutants import MUTANTS, kill
-from tests.sim_replication.runner import run
+from tests.sim_replication.runner import PROFILES, run
 from tests.sim_replication.world import FAULTS
 
 
@@ -23,7 +23,7 @@ if __name__ == "__main__":
                 name="tests.sim_replication",
                 run=run,
                 replay=replay,
-                profiles=("mixed",),
+                profiles=PROFILES,
                 rows=FAULTS,
                 mutants=MUTANTS,
                 kill=kill,

@@ -98,7 +98,7 @@ class Broker:
         for entry in self.world.controller.log[self.applied : end]:
             if isinstance(entry, Standing):
                 self.brokers[entry.broker] = entry.standing
-            else:
+            elif entry is not None:
                 registration = entry
         self.applied = end
         if registration is not None:

@@ -33,6 +33,7 @@ class Controller:
     elr: frozenset[int] = frozenset()
     heard_at_ms: dict[int, int] = field(default_factory=dict)
     elections: int = 0
+    failovers: int = 0
 
     def __post_init__(self) -> None:
         for broker in self.replicas:
@@ -60,6 +61,10 @@ class Controller:
             self.elr -= {broker}
         self._elect_if_needed()
         return self.standings[broker].epoch
+
+    def has_applied(self, broker: int, applied: int) -> bool:
+        """Whether a broker that has applied so much has applied its registration: its epoch is the offset after it."""
+        return applied >= self.standings[broker].epoch
 
     def unfence(self, broker: int, epoch: int) -> None:
         """The broker has applied its own registration."""

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from msgspec.structs import replace
+
+from quorate.controller.commands import alter_partition, register_broker
+from quorate.controller.partitions import elections
 from quorate.errors import ErrorCode
 from quorate.replication import Committed, Isolation, Leading, Truncate, admission, leading
 from quorate.replication import following as follower
@@ -18,7 +22,7 @@ from quorate.replication.partition import Partition
 from quorate.replication.registration import is_eligible
 from tests.seeds.planting import Killed, Mutant, Patch
 from tests.seeds.planting import kill as kill_by
-from tests.sim_replication.runner import run
+from tests.sim_replication.runner import ENGINE, run
 
 Plant = Callable[[Patch], None]
 BUGS: list[tuple[str, str, Plant]] = []
@@ -167,7 +171,39 @@ def _(patch: Patch) -> None:
     patch.setattr(Following, "_take_range", take)
 
 
-MUTANTS: Final = [Mutant(f"B{number}", f"{rule}: {what}", plant) for number, (rule, what, plant) in enumerate(BUGS, 1)]
+OF_BROKERS: Final = len(BUGS)
+"""Those before are of brokers, those that follow of the controller."""
+
+
+@bug("R67", "a broker that stopped uncleanly stays in the ISR and in the ELR (before KIP-966)")
+def _(patch: Patch) -> None:
+    patch.setattr(register_broker, "_was_clean", lambda request, existing: True)
+
+
+@bug("R64", "any replica that is alive may be elected")
+def _(patch: Patch) -> None:
+    patch.setattr(elections.Candidates, "may_lead", lambda self, replica: self.is_acceptable(replica))
+
+
+@bug("R39", "the controller takes an ISR of an earlier partition epoch")
+def _(patch: Patch) -> None:
+    right = alter_partition._check_epochs
+
+    def check(partition: Any, leader: int, asked: Any) -> None:
+        right(partition, leader, replace(asked, partition_epoch=partition.partition_epoch))
+
+    patch.setattr(alter_partition, "_check_epochs", check)
+
+
+@bug("R38", "the controller takes an ISR of an earlier leader epoch, of whoever led then")
+def _(patch: Patch) -> None:
+    patch.setattr(alter_partition, "_check_epochs", lambda partition, leader, asked: None)
+
+
+MUTANTS: Final = [
+    Mutant(f"B{number}", f"{rule}: {what}", plant, profile=ENGINE if number > OF_BROKERS else None)
+    for number, (rule, what, plant) in enumerate(BUGS, 1)
+]
 
 
 def kill(mutant: Mutant, *, base: int, limit: int) -> Killed | None:

@@ -10,6 +10,8 @@ from tests.seeds.outcome import Outcome, judge
 from tests.sim_replication.stored_log import StoredLog
 from tests.sim_replication.world import World
 
+MIXED, ENGINE = PROFILES = ("mixed", "engine")
+"""The controller is abstract, or the real engine."""
 BATCHES_SHOWN: Final = 8
 
 
@@ -21,7 +23,7 @@ def story(world: World) -> str:
 
 def run(seed: int, profile: str | None = None) -> Outcome:
     """One seed, from its first event to its verdict."""
-    return run_in(World(seed), seed, profile)
+    return run_in(World(seed, with_engine=profile == ENGINE), seed, profile)
 
 
 def run_on_disk(seed: int, directory: Path) -> Outcome:
@@ -35,7 +37,7 @@ def run_in(world: World, seed: int, profile: str | None) -> Outcome:
     told = repr((world.now_ms, world.controller.log, [broker.log.batches for broker in world.brokers.values()]))
     return Outcome(
         seed=seed,
-        profile=profile or "mixed",
+        profile=profile or MIXED,
         verdict=verdict.verdict,
         number=verdict.number,
         message=verdict.message,
@@ -43,5 +45,5 @@ def run_in(world: World, seed: int, profile: str | None) -> Outcome:
         story=story(world),
         simulated_ms=world.now_ms,
         fired=world.fired,
-        counts=world.oracle.counts,
+        counts=world.oracle.counts | {"failover": world.controller.failovers},
     )

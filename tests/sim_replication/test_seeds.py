@@ -9,7 +9,7 @@ import pytest
 
 from tests.seeds.many import check_invariants, check_void, digests, summed
 from tests.seeds.outcome import Outcome
-from tests.sim_replication.runner import run, run_on_disk
+from tests.sim_replication.runner import ENGINE, run, run_on_disk
 from tests.sim_replication.world import FAULTS
 
 SEED_COUNT = int(os.environ.get("SIM_REPLICATION_SEEDS", "30"))
@@ -23,12 +23,23 @@ def outcomes() -> list[Outcome]:
     return [run(seed) for seed in range(SEED_COUNT)]
 
 
-def test_no_seed_breaks_a_rule(outcomes: list[Outcome]) -> None:
-    check_invariants(outcomes)
+@pytest.fixture(scope="module")
+def with_engine() -> list[Outcome]:
+    """The same with the real controller engine, which fails over now and then."""
+    return [run(seed, ENGINE) for seed in range(SEED_COUNT)]
 
 
-def test_few_seeds_are_void(outcomes: list[Outcome]) -> None:
+def test_no_seed_breaks_a_rule(outcomes: list[Outcome], with_engine: list[Outcome]) -> None:
+    check_invariants([*outcomes, *with_engine])
+
+
+def test_few_seeds_are_void(outcomes: list[Outcome], with_engine: list[Outcome]) -> None:
     check_void(outcomes, share_max=VOID_SHARE_MAX)
+    check_void(with_engine, share_max=VOID_SHARE_MAX)
+
+
+def test_the_engine_s_controller_fails_over(with_engine: list[Outcome]) -> None:
+    assert summed(with_engine, "counts")["failover"] >= SEED_COUNT
 
 
 def test_every_fault_strikes_and_logs_are_truncated(outcomes: list[Outcome]) -> None:

@@ -11,6 +11,7 @@ from tests.replication.memory_log import MemoryLog
 from tests.sim.invariants.base import Violation
 from tests.sim_replication.broker import IDLE_FETCH_MS, REQUEST_TIMEOUT_MS, Broker
 from tests.sim_replication.controller import Controller
+from tests.sim_replication.engine_controller import EngineController
 from tests.sim_replication.oracle import Oracle
 from tests.sim_replication.stored_log import StoredLog
 
@@ -25,14 +26,23 @@ FAULTS = ("kill", "stop", "pause", "cut_off", "cut_pair", "move", "trim")
 class World:
     """Brokers 1 to n; the controller is 0 on the wire. A storm of faults, then everything is healed."""
 
-    def __init__(self, seed: int, new_log: Callable[[int], MemoryLog | StoredLog] = lambda _: MemoryLog()) -> None:
-        """`new_log` makes the log of a broker, by its id."""
+    def __init__(
+        self,
+        seed: int,
+        new_log: Callable[[int], MemoryLog | StoredLog] = lambda _: MemoryLog(),
+        *,
+        with_engine: bool = False,
+    ) -> None:
+        """`new_log` makes the log of a broker, by its id. `with_engine`: the controller is the real engine."""
         self.chance = Random(f"{seed}/replication")
         self.now_ms = 0
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
         count = self.chance.choice((3, 3, 3, 4, 5))
-        self.controller = Controller(replicas=tuple(range(1, count + 1)), min_isr=2)
+        replicas = tuple(range(1, count + 1))
+        self.controller: Controller | EngineController = Controller(replicas=replicas, min_isr=2)
+        if with_engine:
+            self.controller = EngineController(replicas=replicas, min_isr=2, chance=Random(f"{seed}/controller"))
         self.oracle = Oracle(self)
         self.cut: dict[tuple[int, int], int] = {}
         """Pairs that do not reach each other, and until when; one way."""
@@ -115,7 +125,7 @@ class World:
         """A heartbeat: with what the broker has applied of the log."""
         if self.controller.standings[broker].epoch == epoch:
             self.controller.heard_at_ms[broker] = self.now_ms
-            if applied >= epoch:  # a broker epoch is the offset after its registration
+            if self.controller.has_applied(broker, applied):
                 self.controller.unfence(broker, epoch)
 
     # The history
