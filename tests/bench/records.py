@@ -4,14 +4,20 @@ Each side leads and follows among itself, RF 3, `min.insync.replicas` 2; the cli
 one JVM for all rounds. Written is with acks=all by an idempotent producer: records of 1 KiB in batches of 16 KiB and of
 nearly 1 MiB, as fast as it goes, and one record at a time at 100 a second; then all is read from the beginning. CPU is
 that of the side's three brokers. Two rounds before do not count: JVMs compile. `RECORDS_ROUNDS` is how many do.
+
+Then each side gets a thousand partitions, each broker leading a third: memory of a broker, CPU of all three while nobody
+asks anything, and the time from kill -9 of a broker until every partition that it led has another leader.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
+import signal
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +27,7 @@ from deploy.kafka.release import POM, SERVER
 from kraft.api.create_topics_pb2 import CreateTopicsRequest
 from quorate.nouns import NodeId
 from tests.bench.both_sides import Rounds
-from tests.bench.measure import Table, cpu_seconds, ratio_table
+from tests.bench.measure import Table, cpu_seconds, memory, ratio_table
 from tests.bench.quorum_nodes import QUIET
 from tests.e2e.calls import call_with_retries
 from tests.e2e.own_brokers import OwnBrokers
@@ -46,6 +52,10 @@ PRODUCERS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 THROUGHPUT: Final = {ONE: 100}
 TIMEOUT_MS: Final = 60_000
+MANY: Final = 1_000
+SETTLED_S: Final = 10.0
+REST_S: Final = 10.0
+LOOK_AGAIN_S: Final = 0.05
 _SENT: Final = re.compile(r"\(([\d.]+) MB/sec\).* (\d+) ms 50th.* (\d+) ms 99th")
 
 
@@ -88,16 +98,28 @@ async def _measured() -> list[Table]:
                 ),
             }
             await _create(fleet, "__consumer_offsets", KAFKAS, 1)
-            rounds = Rounds(ROUNDS)
+            rounds, many = Rounds(ROUNDS), Rounds(1)
             for number in range(WARM_UP):
                 for side in sides.values():
                     await _round(fleet, side, f"warm-{number}-{side.ids[0]}")
             for number in rounds:
                 for name, side in sides.items():
                     rounds.add(name, await _round(fleet, side, f"round-{number}-{side.ids[0]}"))
+            for name, side in sides.items():
+                await _create(fleet, f"many-{side.ids[0]}", side.ids, MANY)
+            for side in sides.values():
+                await fleet.in_sync(f"many-{side.ids[0]}")
+            for name, side in sides.items():
+                many.add(name, await _at_rest(side))
+            for name, side in sides.items():
+                many.add(name, await _failed_over(fleet, side, f"many-{side.ids[0]}"))
     finally:
         shutil.rmtree(directory)
-    return [ratio_table(f"Records of 1 KiB, RF 3, acks=all: {rounds.told}", "what", rounds.found, SIDES)]
+    title = f"Records of 1 KiB, RF 3, acks=all: {rounds.told}"
+    return [
+        ratio_table(title, "what", rounds.found, SIDES),
+        ratio_table(f"{MANY:,} partitions of RF 3 on three brokers", "what", many.found, SIDES),
+    ]
 
 
 async def _round(fleet: Fleet, side: Side, topic: str) -> dict[str, float]:
@@ -120,6 +142,27 @@ async def _round(fleet: Fleet, side: Side, topic: str) -> dict[str, float]:
         found[f"{what}, read, MB/s"] = await _consumed(fleet, side, name, count)
         found[f"{what}, read, CPU a MB"] = (side.cpu_s - used) / (count * KIB / 1e6)
     return found
+
+
+async def _at_rest(side: Side) -> dict[str, float]:
+    await asyncio.sleep(SETTLED_S)
+    used = side.cpu_s
+    await asyncio.sleep(REST_S)
+    resident = [memory(pid)["resident"] for pid in side.pids()]
+    return {
+        "resident MB of a broker": max(resident) / 1e6,
+        "CPU of all three at rest, a second": (side.cpu_s - used) / REST_S,
+    }
+
+
+async def _failed_over(fleet: Fleet, side: Side, topic: str) -> dict[str, float]:
+    """From kill -9 of a broker until no partition has it as its leader."""
+    struck = side.ids[0]
+    os.kill(side.pids()[0], signal.SIGKILL)
+    began = time.perf_counter()
+    while struck in (leaders := await fleet.leaders(topic)) or -1 in leaders:
+        await asyncio.sleep(LOOK_AGAIN_S)
+    return {"kill -9 of a broker until all have another leader": time.perf_counter() - began}
 
 
 async def _create(fleet: Fleet, topic: str, ids: Sequence[NodeId], partitions: int) -> None:

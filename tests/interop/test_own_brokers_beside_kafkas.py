@@ -12,18 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import confluent_kafka
 import msgspec
 import pytest
 import pytest_asyncio
 
 from deploy.kafka.node import ToolFailed
 from deploy.kafka.release import POM
-from deploy.local.ports import HOST
+from deploy.local.kafka import broker_of
+from deploy.local.ports import HOST, free_ports
 from kraft.api.create_topics_pb2 import CreateTopicsRequest
 from kraft.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from quorate.errors import ErrorCode
 from quorate.network.client import connect
 from quorate.nouns import NodeId
+from quorate.wire.batch import batches
 from services.broker.coordinators import TOPICS
 from tests.e2e.calls import call_with_retries, eventually
 from tests.e2e.own_brokers import OwnBrokers
@@ -47,6 +50,9 @@ MANY: Final = 200
 TOPICS_TOOL: Final = TOOLS + "TopicCommand"
 GROUP: Final = "readers"
 TIMEOUT_MS: Final = 30_000
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+PER_CODEC: Final = 20
+SEGMENT: Final = "00000000000000000000.log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,3 +185,57 @@ async def failing(mixed: Mixed, main: str, *arguments: object) -> str:
     with pytest.raises(ToolFailed) as failed:
         await mixed.fleet.run(main, *arguments)
     return str(failed.value)
+
+
+async def test_batches_of_every_codec_are_the_same_bytes_in_every_log(mixed: Mixed) -> None:
+    """What ours leads is stored by Kafka's as it was sent, and the other way round."""
+    await mixed.create("codecs", OURS, 102)
+    await asyncio.to_thread(write_by_every_codec, mixed.servers, "codecs", 2)
+    ends = dict.fromkeys(range(2), len(CODECS) * PER_CODEC)
+    seen = await asyncio.to_thread(consumed, mixed.servers, "codecs", ends)
+
+    async def segments() -> dict[int, list[bytes]]:
+        return {
+            index: [(mixed.replica(each, f"codecs-{index}") / SEGMENT).read_bytes() for each in ALL] for index in ends
+        }
+
+    logs = await eventually(segments, lambda logs: all(len(set(map(len, each))) == 1 for each in logs.values()))
+    assert {index: [log[0]] * len(ALL) for index, log in logs.items()} == logs
+    assert [set(range(len(CODECS)))] * 2 == [{header.attributes & 7 for _, header in batches(logs[i][0])} for i in ends]
+    assert ends == {index: len(set(values.values())) for index, values in seen.items()}
+
+
+def write_by_every_codec(servers: str, topic: str, partitions: int) -> None:
+    for codec in CODECS:
+        producer = confluent_kafka.Producer({"bootstrap.servers": servers, "compression.type": codec, "linger.ms": 50})
+        for index in range(partitions):
+            for number in range(PER_CODEC):
+                producer.produce(topic, f"{codec} {number} {'x' * 100}", partition=index)
+        assert 0 == producer.flush(60)
+
+
+async def test_a_broker_of_kafkas_goes_on_with_our_directories_and_we_with_its(mixed: Mixed) -> None:
+    """The last story: 101 is another program for a while, as the same broker, from a clean stop to a clean stop."""
+    fleet, (disk,) = mixed.fleet, mixed.own.disks(OURS)
+    await mixed.own.stop(OURS)
+    (port,) = free_ports(1)
+    known = {"controller.quorum.voters": fleet.plane.plan.gateways[0].settings["controller.quorum.voters"]}
+    with broker_of(fleet.plane.plan, OURS, port, settings={**known, "log.dirs": disk}) as theirs:
+        theirs.start()
+        await asyncio.to_thread(theirs.wait_ready)
+        await fleet.in_sync("codecs")
+        await asyncio.to_thread(write_by_every_codec, mixed.servers, "codecs", 2)
+        await fleet.in_sync("codecs")
+        await asyncio.to_thread(theirs.stop)
+        said = theirs.says.read_text()
+    await mixed.own.start(OURS)
+    await fleet.in_sync("codecs")
+    async with Writer(mixed.servers, "codecs", partitions=2, in_flight=1) as writer:
+        await writer.more(10)
+    ends = {index: max(offset for offset, _ in told) + 1 for index, told in writer.acknowledged.items()}
+    seen = await asyncio.to_thread(consumed, mixed.servers, "codecs", ends)
+
+    assert [] == [line for line in said.splitlines() if " ERROR " in line or "orrupt" in line]
+    assert {0: [], 1: []} == {index: lost(told, seen[index]) for index, told in writer.acknowledged.items()}
+    assert all(2 * len(CODECS) * PER_CODEC < end for end in ends.values())
+    assert "cut off" not in mixed.own.log(OURS).rpartition("starting")[2]
