@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from deploy.local import launching
 from quorate import runtime as runtime  # before gRPC, whose core reads what it sets
+from tests.forking.client import ForkServers
 from tests.outcomes import ENVIRONMENT, ONCE, Once, Recorder
 
 # Assertions of the helpers tell values, too; said before any of them is imported.
@@ -59,10 +61,19 @@ HOW_TO_GET = {
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[DESELECTED] = Counter()
+    if os.environ.get(PLAIN) != "1" and hasattr(os, "pidfd_open"):
+        config.stash[FORKING] = ForkServers()
+        launching.launch_by(config.stash[FORKING].launch)
     if directory := os.environ.get(ENVIRONMENT):
         config.pluginmanager.register(Recorder(Path(directory).absolute()))
     if directory := os.environ.get(ONCE):
         config.pluginmanager.register(Once(Path(directory).absolute(), config.rootpath))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if (servers := config.stash.get(FORKING, None)) is not None:
+        launching.launch_by(launching.launch_plainly)
+        servers.close()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -108,6 +119,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 LEFT_OUT = "left_out"
 DESELECTED = pytest.StashKey[Counter[str]]()
+FORKING = pytest.StashKey[ForkServers]()
+PLAIN = "QUORATE_PLAIN_PROCESSES"
+"""With 1, each process of a plan is started as any program is, not forked from one that has imported its modules."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def started_plainly(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A module with PLAIN_PROCESSES is about how processes start, and a bench measures them: theirs are not forked."""
+    if not getattr(request.module, "PLAIN_PROCESSES", False) and request.node.get_closest_marker("bench") is None:
+        yield
+        return
+    before = launching.launch_by(launching.launch_plainly)
+    yield
+    launching.launch_by(before)
 
 
 @pytest.fixture

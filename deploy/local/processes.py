@@ -14,6 +14,8 @@ from typing import Final
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from deploy.local.launching import ROOT as ROOT
+from deploy.local.launching import Child, launch
 from deploy.local.plan import ClusterPlan, Process
 from quorate.cli import formatting
 from quorate.cli.failures import Failed
@@ -36,7 +38,6 @@ RECONNECT: Final = (
 """gRPC channel options for a fast reconnect; 100 ms is gRPC's minimum."""
 _IS_READY: Final = (health_pb2.HealthCheckResponse.SERVING,)
 _LISTENS: Final = (*_IS_READY, health_pb2.HealthCheckResponse.NOT_SERVING)
-ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 class NotReady(Exception):
@@ -48,7 +49,7 @@ class Running:
 
     def __init__(self, plan: ClusterPlan) -> None:
         self.plan = plan
-        self._children: dict[str, asyncio.subprocess.Process] = {}
+        self._children: dict[str, Child] = {}
 
     async def start(self) -> None:
         """Formats the directories, starts all processes, and waits until all are ready. Raises NotReady.
@@ -76,18 +77,10 @@ class Running:
             **(environ or {}),
         }
         with (self.plan.directory / f"{process.name}.log").open("ab") as output:
-            self._children[process.name] = await asyncio.create_subprocess_exec(
-                *process.place.enter,
-                sys.executable,
-                "-m",
-                f"services.{process.service}",
-                "--config",
-                str(file),
-                cwd=ROOT,
-                env=all_environ,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,  # a Ctrl-C in the terminal reaches only this process, which stops the others
+            self._children[process.name] = await launch(
+                (*process.place.enter, sys.executable, "-m", f"services.{process.service}", "--config", str(file)),
+                environ=all_environ,
+                output=output.fileno(),
             )
 
     async def ready(self, processes: Iterable[Process]) -> None:
@@ -198,7 +191,7 @@ async def _heard(plan: ClusterPlan, process: Process, hoped: Collection[int]) ->
             await asyncio.sleep(WATCH_AGAIN_S)
 
 
-async def _end(children: Sequence[asyncio.subprocess.Process]) -> None:
+async def _end(children: Sequence[Child]) -> None:
     alive = [child for child in children if child.returncode is None]
     for child in alive:
         child.terminate()

@@ -15,6 +15,7 @@ from deploy.local.ports import HOST
 from deploy.local.processes import ROOT, NotReady, Running
 from deploy.local.show import lines_to_paste
 
+PLAIN_PROCESSES = True
 OURS = ("deploy", "libs", "services")
 THEIRS = ("grpcio", "opentelemetry-sdk", "protobuf", "sqlalchemy")
 

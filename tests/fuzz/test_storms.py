@@ -20,6 +20,7 @@ from tests.fuzz.attacks import ATTACKS, PING, PREFACE, SETTINGS, Door, attack_al
 from tests.fuzz.storms import CHILD, MIB_MAX, door_of, highest_mib, plan_of, worst_wait_s
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+PLAIN_PROCESSES = True  # their memory is looked at
 
 SECONDS: Final = 0.5
 """Of each attack: `python -m tests.fuzz.storms` goes on for longer, at each service, and prints the waits."""

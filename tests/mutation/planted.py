@@ -222,6 +222,22 @@ BUGS: Final = (
         wrong="        if False:\n",
         test="tests/services/controller/test_decision_queue.py::test_who_loses_leadership_refuses_it_and_who_waits",
     ),
+    Planted(
+        number="C41",
+        what="a forked process has the environment of its server besides its own",
+        file="tests/forking/server.py",
+        right="    os.environ.clear()\n",
+        wrong="",
+        test="tests/forking/test_forked.py::test_a_forked_process_starts_and_ends_as_a_plain_one",
+    ),
+    Planted(
+        number="C42",
+        what="a forked process that a signal has ended has ended well",
+        file="tests/forking/server.py",
+        right="os.waitstatus_to_exitcode(status)",
+        wrong="status >> 8",
+        test="tests/forking/test_forked.py::test_a_signal_ends_a_forked_process_as_a_plain_one",
+    ),
 )
 """The twelve that a review planted and that no test saw, in its order, and what could go wrong since; a letter behind
 the number is a variant."""
