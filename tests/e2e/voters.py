@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
+import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,8 @@ from kraft.service.quorum_pb2 import (
     FindQuorumResponse,
 )
 from kraft.service.quorum_pb2_grpc import QuorumStub, RaftClientStub
+from quorate.cli import formatting
+from quorate.cli.node_config import read_node_config
 from quorate.errors import ErrorCode
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, uuid_text
 from quorate.runtime.client import open_channel
@@ -59,7 +60,7 @@ class Nodes:
         self._channels[node.name] = open_channel(node.address)
 
     async def format(self, node_id: int) -> None:
-        node, how = self[node_id], "--standalone" if node_id == 1 else "--no-initial-controllers"
+        node = self[node_id]
         config = self.plan.directory / f"{node.name}.format.properties"
         settings = {
             **node.settings,
@@ -69,11 +70,14 @@ class Nodes:
         }
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         self.plan.log_dir(int(settings["node.id"])).mkdir(exist_ok=True)
-        formatting = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "quorate.cli", "storage", "format", "--ignore-formatted", how),
-            *("--config", str(config), "--cluster-id", self.plan.cluster_id),
+        asked = formatting.FormatOptions(
+            cluster_id=self.plan.cluster_id,
+            standalone=node_id == 1,
+            no_initial_controllers=node_id != 1,
+            ignore_formatted=True,
         )
-        assert 0 == await formatting.wait()
+        # As `quorate storage format` does, which e2e/test_first_start.py and tests/cli run as a command.
+        formatting.write(formatting.plan(asked, read_node_config(config)), timestamp_ms=time.time_ns() // 1_000_000)
 
     def stub(self, node_id: int) -> QuorumStub:
         return QuorumStub(self._channels[self[node_id].name])
