@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 import pytest
+
+from tests.tidy.reading import is_private, read
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = sorted(path for path in (ROOT / "tests").rglob("*.py") if "__pycache__" not in path.parts)
@@ -22,9 +22,6 @@ MAY_REACH_INSIDE: Final = {
 }
 MAY_MOCK: Final = {"tests/storage/virtual_disk.py": "functions of `os`, which are not ours"}
 
-OF_NAMED_TUPLES: Final = frozenset({"_asdict", "_fields", "_make", "_replace"})
-"""Public in spite of the underscore, and ours have fields of such names."""
-
 
 def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
@@ -33,57 +30,27 @@ def named(path: Path) -> str:
 @cache
 def private_names() -> frozenset[str]:
     """What our code keeps to itself: functions, classes, and what is set on `self`."""
-    return frozenset(name for path in OURS for name in defined(path) if is_private(name))
+    return frozenset(name for path in OURS for name in read(path).defined if is_private(name))
 
 
-def is_private(name: str) -> bool:
-    return name.startswith("_") and not name.endswith("__") and name not in OF_NAMED_TUPLES
-
-
-def defined(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                yield node.name
-            case ast.Attribute(value=ast.Name(id="self"), ctx=ast.Store()):
-                yield node.attr
-
-
-def reached(path: Path) -> Iterator[str]:
+def reached(path: Path) -> list[str]:
     """The private names of ours that a test file uses of another object, or replaces."""
-    known = private_names() - set(defined(path))
-    for node in ast.walk(ast.parse(path.read_text())):
-        match node:
-            case ast.Attribute(value=ast.Name(id="self" | "cls")):
-                continue
-            case (
-                ast.Attribute(attr=name)
-                | ast.Call(func=ast.Attribute(attr="setattr"), args=[_, ast.Constant(value=str(name)), *_])
-            ) if name in known:
-                yield f"{node.lineno}: {name}"
-
-
-def imported(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        match node:
-            case ast.Import():
-                yield from (alias.name for alias in node.names)
-            case ast.ImportFrom(module=str(module)):
-                yield from (f"{module}.{alias.name}" for alias in node.names)
+    known = private_names() - read(path).defined
+    return [f"{line}: {name}" for line, name in read(path).private if name in known]
 
 
 @pytest.mark.parametrize("path", TESTS, ids=named)
 def test_a_test_looks_at_what_anybody_may_see(path: Path) -> None:
     if not any(fnmatchcase(named(path), pattern) for pattern in MAY_REACH_INSIDE):
-        assert [] == list(reached(path))
+        assert [] == reached(path)
 
 
 @pytest.mark.parametrize("path", TESTS, ids=named)
 def test_a_test_mocks_nothing_of_ours(path: Path) -> None:
     if named(path) not in MAY_MOCK:
-        assert [] == [name for name in imported(path) if name.startswith("unittest.mock")]
+        assert [] == [name for name in read(path).imported if name.startswith("unittest.mock")]
 
 
 @pytest.mark.parametrize("pattern", MAY_REACH_INSIDE)
 def test_an_exception_is_still_needed(pattern: str) -> None:
-    assert any(list(reached(path)) for path in TESTS if fnmatchcase(named(path), pattern))
+    assert any(reached(path) for path in TESTS if fnmatchcase(named(path), pattern))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
 import pytest
+
+from tests.tidy.reading import read
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = sorted(
@@ -41,18 +42,13 @@ def test_a_file_says_what_it_is_for_and_is_not_too_long(path: Path) -> None:
         return
     lines = text.count("\n")
 
-    assert ast.get_docstring(ast.parse(text)), "no docstring"
+    assert read(path).docstring, "no docstring"
     assert lines <= (FILE_LINES_MAX if path in OURS else TEST_LINES_MAX), lines
 
 
 @pytest.mark.parametrize("path", OURS, ids=named)
 def test_a_function_fits_in_one_look(path: Path) -> None:
-    long = [
-        (node.name, size)
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (size := (node.end_lineno or 0) - node.body[0].lineno + 1) > BODY_LINES_MAX
-    ]
+    long = [(name, size) for name, size in read(path).functions if size > BODY_LINES_MAX]
 
     assert [] == long
 
@@ -67,16 +63,7 @@ def test_a_banned_name_has_its_replacement(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [p for p in OURS if p.name != "__init__.py"], ids=named)
 def test_public_functions_and_classes_explain_themselves(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    bare = [
-        node.name
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        and not node.name.startswith("_")
-        and not ast.get_docstring(node)
-    ]
-
-    assert [] == bare
+    assert [] == list(read(path).bare)
 
 
 def test_every_record_and_api_says_what_it_is_for() -> None:
