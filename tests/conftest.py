@@ -126,8 +126,8 @@ PLAIN = "QUORATE_PLAIN_PROCESSES"
 
 @pytest.fixture(scope="module", autouse=True)
 def started_plainly(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A module with PLAIN_PROCESSES is about how processes start, and a bench measures them: theirs are not forked."""
-    if not getattr(request.module, "PLAIN_PROCESSES", False) and request.node.get_closest_marker("bench") is None:
+    """A module with PLAIN_PROCESSES is about how processes start, or measures them: its own are not forked."""
+    if not getattr(request.module, "PLAIN_PROCESSES", False):
         yield
         return
     before = launching.launch_by(launching.launch_plainly)

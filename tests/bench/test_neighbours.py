@@ -34,6 +34,7 @@ from tests.bench.neighbours import BACK_MIB, Side, clear_peaks, our_side, peaks,
 from tests.e2e.calls import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+PLAIN_PROCESSES = True  # their memory is measured
 
 ASKED: Final = 2
 """Requests of each good caller beside each family of bad ones."""
