@@ -339,4 +339,12 @@ CALLER_BUGS: Final = (
         wrong="CAST({0} AS bigint)",
         test="tests/services/observer/test_state_keeper.py::test_views_and_past_are_the_same_on_postgresql_and_sqlite",
     ),
+    Planted(
+        number="C50",
+        what="a stream that stands still keeps its messages' room",
+        file="libs/quorate/runtime/stream_room.py",
+        right="self._oldest.reschedule(next(iter(self._taken.values()), None))",
+        wrong="self._oldest.reschedule(None)",
+        test="tests/runtime/test_room.py::test_a_message_holds_its_room_no_longer_than_a_call_may_take",
+    ),
 )

@@ -15,6 +15,7 @@ from kraft.service.placer_pb2_grpc import PlacerServicer, add_PlacerServicer_to_
 from quorate.errors import ErrorCode
 from quorate.runtime.admission import CallLimits
 from quorate.runtime.client import open_channel
+from quorate.runtime.door import DEADLINE_CAP_MS
 from quorate.runtime.room import LARGE_BYTES, Room
 from quorate.runtime.server import Server
 from quorate.runtime.statuses import error_from_call
@@ -68,8 +69,8 @@ class Counting(PlacerServicer):
         return PlaceResponse()
 
 
-def server_of(placer: Counting, **limits: Any) -> Server:
-    server = Server(limits=ServerLimits(calls=CallLimits(**limits)))
+def server_of(placer: Counting, *, deadline_cap_ms: int = DEADLINE_CAP_MS, **limits: Any) -> Server:
+    server = Server(limits=ServerLimits(calls=CallLimits(**limits), deadline_cap_ms=deadline_cap_ms))
     server.add("kraft.service.Placer", add_PlacerServicer_to_server, placer)
     return server
 
@@ -111,6 +112,28 @@ async def test_messages_of_streams_take_room_until_they_are_served(stream_count:
 
     assert 2 == most
     assert 3 == placer.most
+
+
+async def test_a_message_holds_its_room_no_longer_than_a_call_may_take() -> None:
+    """Whether its handler stands still or its answers are not taken: the stream ends, and another has the room."""
+    placer = Counting()
+    server = server_of(placer, deadline_cap_ms=300, large_bytes=TWO_OF_THEM)
+    async with listening(server) as address, open_channel(address) as channel:
+        stream = channel.stream_stream(f"{PLACE}Stream")
+        stands, others = stream(timeout=10), stream(timeout=10)
+        for _ in range(3):
+            await stands.write(LARGE)
+        await placer.is_full.wait()
+        await others.write(LARGE)
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            await stands.read()
+        await asyncio.wait_for(placer.has_third.wait(), 10)
+        placer.released.set()
+        await others.read()
+        await others.done_writing()
+
+    refusal = error_from_call(ended.value)
+    assert (ErrorCode.REQUEST_TIMED_OUT, "300") == (refusal.code, refusal.metadata["held_ms"])
 
 
 async def test_who_has_waited_too_long_hears_the_limit() -> None:

@@ -175,7 +175,7 @@ class Door:
         may_send = None if self._may_send is None else partial(self._may_send, method)
         enter = entering(limit, ledger.room, may_send)
         if handler.request_streaming:
-            enter = entering_stream(limit, ledger.stream_room)
+            enter = entering_stream(limit, ledger.stream_room, self._deadline_cap_s)
         if inspect.isasyncgenfunction(behavior):
             made: object = self._stream(method, behavior, take, enter, ledger, guard, log_in)
         else:

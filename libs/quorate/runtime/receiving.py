@@ -46,11 +46,11 @@ def entering(limit: CostLimit, room: Room | None, may_send: Check | None) -> Ent
     return enter
 
 
-def entering_stream(limit: CostLimit, room: Room | None) -> Enter:
-    """Returns what a stream of requests goes through: the block in which its messages take room."""
+def entering_stream(limit: CostLimit, room: Room | None, held_s: float) -> Enter:
+    """Returns what a stream of requests goes through: the block in which its messages take room, for `held_s`."""
 
     def enter(_requests: Any, _context: Any, host: str) -> AbstractAsyncContextManager[StreamRoom | None]:
-        return StreamRoom(room, host, limit)
+        return StreamRoom(room, host, limit, held_s)
 
     return enter
 

@@ -1,16 +1,19 @@
 """The room in memory that the messages of one stream take, each from before it is decoded until it has been served.
 
 A handler that serves a message before it reads the next need not do anything. One that reads on keeps the message's
-hold, and ends it when it is done. What is still held when the stream ends is given back then.
+hold, and ends it when it is done. What is still held when the stream ends is given back then, and a stream ends that
+holds the room of a message for longer than a unary call may take: who stops reading answers keeps nobody waiting.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Final, Self
 
+from quorate.errors import ApiError, ErrorCode
 from quorate.runtime.decoded_cost import CostLimit
 from quorate.runtime.room import LARGE_BYTES, Room
 
@@ -46,20 +49,33 @@ def hold_of_message() -> Hold | None:
 
 
 class StreamRoom:
-    """The room of one stream, from an address `host`. Small messages, and those without a `room`, take none."""
+    """The room of one stream, from an address `host`. Small messages, and those without a `room`, take none.
 
-    def __init__(self, room: Room | None, host: str, limit: CostLimit) -> None:
-        self._room, self._host, self._limit = room, host, limit
-        self._taken: set[Callable[[], None]] = set()
+    Its block raises ApiError(REQUEST_TIMED_OUT) once a message has held its room for `held_s` (s).
+    """
+
+    def __init__(self, room: Room | None, host: str, limit: CostLimit, held_s: float) -> None:
+        self._room, self._host, self._limit, self._held_s = room, host, limit, held_s
+        self._taken: dict[Callable[[], None], float] = {}
+        """What gives each message's room back, the oldest first, and until when (the loop's time) it may be held."""
+        self._oldest = asyncio.timeout(None)
+        self._is_over = False
 
     async def __aenter__(self) -> Self:
+        await self._oldest.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_over = True
         while self._taken:
-            self._taken.pop()()
+            self._taken.popitem()[0]()
+        try:
+            await self._oldest.__aexit__(kind, error, trace)
+        except TimeoutError:
+            why = f"a message of this stream was not served, and its answers taken, within {self._held_s:g} s"
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, why, {"held_ms": f"{self._held_s * 1000:.0f}"}) from None
 
     async def take(self, size: int) -> Hold | None:
         """Waits for the room of a message of `size` bytes, while the stream is not read; None for a small message.
@@ -69,13 +85,22 @@ class StreamRoom:
         hold = None
         if self._room is not None and size > LARGE_BYTES:
             give_back = await self._room.take(self._host, self._limit.most(size))
-            self._taken.add(give_back)
+            if self._is_over:  # while its reader, another task, has waited
+                give_back()
+                raise asyncio.CancelledError
+            self._taken[give_back] = asyncio.get_running_loop().time() + self._held_s
 
             def end() -> None:
-                if give_back in self._taken:
-                    self._taken.remove(give_back)
+                if self._taken.pop(give_back, None) is not None:
                     give_back()
+                    self._watch()
 
             hold = Hold(end)
+            self._watch()
         _held.set(hold)
         return hold
+
+    def _watch(self) -> None:
+        """Sets the end of the block's time to that of the message that has held its room for longest."""
+        if not self._oldest.expired():
+            self._oldest.reschedule(next(iter(self._taken.values()), None))
