@@ -181,18 +181,7 @@ class ControllerService:
 
     async def list_error_reasons(self, request: ListErrorReasonsRequest, context: Any) -> ListErrorReasonsResponse:
         """Lists every error code with its gRPC status and whether it is retriable."""
-        reason = ListErrorReasonsResponse.Reason
-        return ListErrorReasonsResponse(
-            reasons=[
-                reason(
-                    error_code=code,  # type: ignore[arg-type]  # the stubs' enum type does not know ours
-                    status=status_code(code).name,
-                    retriable=is_retriable(ApiError(code, "")),
-                )
-                for code in ErrorCode
-                if code is not ErrorCode.NONE
-            ]
-        )
+        return _REASONS
 
     async def serve(self, api: Api, request: ProtobufMessage, context: Any) -> ProtobufMessage | bytes:
         """Serves an API with a handler: authorizes it and runs the handler on the active controller."""
@@ -308,6 +297,20 @@ _KINDS: Final[Mapping[tuple[bool, bool], Callable[..., Any]]] = {
     (True, True): grpc.stream_stream_rpc_method_handler,
 }
 """How gRPC makes a method, by whether its requests and its responses are streams."""
+
+
+_REASONS: Final = ListErrorReasonsResponse(
+    reasons=[
+        ListErrorReasonsResponse.Reason(
+            error_code=code,  # type: ignore[arg-type]  # the stubs' enum type does not know ours
+            status=status_code(code).name,
+            retriable=is_retriable(ApiError(code, "")),
+        )
+        for code in ErrorCode
+        if code is not ErrorCode.NONE
+    ]
+)
+"""Made once: it is the same for each caller, and took as long as the rest of the call."""
 
 
 def _served() -> Iterator[ApiVersionsStruct.ApiVersion]:

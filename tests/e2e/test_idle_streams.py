@@ -21,7 +21,7 @@ HELD = 250
 """`max.streams.per.ip`."""
 STRANGER = "127.0.0.66"
 CONNECTIONS = 20
-"""Each carries 128 streams (`grpc.max_concurrent_streams`)."""
+"""Each carries 32 streams (`grpc.max_concurrent_streams`)."""
 
 IDLE = {
     "quorum": ["/kraft.service.Quorum/FetchStream", "/kraft.service.RaftClient/Append"],

@@ -347,4 +347,12 @@ CALLER_BUGS: Final = (
         wrong="self._oldest.reschedule(None)",
         test="tests/runtime/test_room.py::test_a_message_holds_its_room_no_longer_than_a_call_may_take",
     ),
+    Planted(
+        number="C51",
+        what="each of thousands of calls beyond a limit is refused as soon as it is seen",
+        file="libs/quorate/runtime/door.py",
+        right="                await late(request)\n",
+        wrong="",
+        test="tests/runtime/test_server.py::test_refusals_beyond_the_first_wait_and_others_are_served_meanwhile",
+    ),
 )

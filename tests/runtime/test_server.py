@@ -300,6 +300,37 @@ async def test_calls_above_the_limit_are_refused_while_the_others_go_on() -> Non
     assert [PlaceResponse()] * 2 == answers
 
 
+async def test_refusals_beyond_the_first_wait_and_others_are_served_meanwhile() -> None:
+    """But large ones, and those for which there is no more room to wait, do not."""
+    opened, entered = asyncio.Event(), asyncio.Event()
+
+    async def wait(request: PlaceRequest) -> PlaceResponse:
+        entered.set()
+        await opened.wait()
+        return PlaceResponse()
+
+    limits = CallLimits(calls_per_ip=1, refused_at_once=2, refused_per_s=1e-6, refused_late_max=3)
+    async with (
+        serving(wait, limits=ServerLimits(calls=limits)) as (_, port),
+        open_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        stub = PlacerStub(channel)
+        served = stub.Place(PlaceRequest(), timeout=60)
+        await entered.wait()
+        large = PlaceRequest(topics=[PlaceRequest.Topic() for _ in range(1_000)])
+        at_once = [await ended(stub.Place(PlaceRequest(), timeout=60)) for _ in range(2)]
+        late = [stub.Place(PlaceRequest(), timeout=60) for _ in range(3)]
+        beyond = [await ended(stub.Place(large, timeout=60))]
+        await HealthStub(channel).Check(HealthCheckRequest(), timeout=60)
+        beyond.append(await ended(stub.Place(PlaceRequest(), timeout=60)))
+        waiting = [not call.done() for call in late]
+        opened.set()
+        await served
+
+    assert [grpc.StatusCode.RESOURCE_EXHAUSTED] * 4 == at_once + beyond
+    assert [True] * 3 == waiting
+
+
 async def ended(call: Awaitable[Any] | AsyncIterator[Any]) -> grpc.StatusCode:
     """How a call ends that is refused."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:

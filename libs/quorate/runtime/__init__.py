@@ -3,8 +3,8 @@
 process, loop                            a service's process: what it consists of; from its start to its exit code
 daemon_threads, memory, clock            its threads, its memory, its clocks
 config, setting_types, call_settings, stop_settings     configuration
-server, wrapped_server, door, call_bounds, peers, guard, entry_guard, process_rights, audit, claims, admission
-                                         a gRPC server, the wrapper of its handlers, who may call, limits
+server, wrapped_server, door, call_bounds, peers, guard, entry_guard, process_rights, audit, claims, admission,
+  late_refusals                          a gRPC server, the wrapper of its handlers, who may call, limits
 receiving, room, stream_room, decoding,
   decoded_cost, caps                               requests
 statuses, health, symbols                errors as statuses, health checks, reflection

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quorate.errors import ApiError, ErrorCode
+from quorate.runtime.late_refusals import LateRefusals
 from quorate.runtime.room import ROOM_BYTES, WAIT_S, Room
 
 __all__ = ["DEFAULT_LIMITS", "Admission", "CallLimits", "Ledger", "MethodLedger"]
@@ -65,6 +66,12 @@ class CallLimits:
     """The memory that large requests may take together."""
     large_wait_s: float = WAIT_S
     """How long one waits for it."""
+    refused_at_once: int = 50
+    """So many calls beyond a limit are refused as they come."""
+    refused_per_s: float = 400
+    """Of more, so many a second."""
+    refused_late_max: int = 2_000
+    """While so many wait for that, further ones are refused as they come."""
 
 
 DEFAULT_LIMITS: Final = CallLimits()
@@ -169,6 +176,10 @@ class Admission:
         self._limits = limits
         self._ledgers: dict[str, Ledger] = {}
         self._of_methods: dict[str, MethodLedger] = {}
+        self.late = LateRefusals(
+            at_once=limits.refused_at_once, per_s=limits.refused_per_s, waiting_max=limits.refused_late_max
+        )
+        """When those are refused that a ledger does not admit."""
 
     def ledger(self, method: str) -> MethodLedger:
         """Returns the count for calls of the method `pkg.Service/Method`, by its purpose."""

@@ -207,10 +207,14 @@ class Door:
         begins_trace: bool,
         is_stream: bool,
     ) -> Answer:
-        cap_s = self._deadline_cap_s
+        cap_s, late = self._deadline_cap_s, self._admission.late.turn
 
         async def admitted(request: object, context: Context) -> Message | None:
-            ip = ledger.enter(context.peer(), is_stream=is_stream)
+            try:
+                ip = ledger.enter(context.peer(), is_stream=is_stream)
+            except ApiError:
+                await late(request)
+                raise
             try:
                 self._refuse(context)
                 if log_in is not None:
@@ -255,13 +259,19 @@ class Door:
         guard: Guard | None,
         log_in: LogIn | None,
     ) -> Answer:
+        late = self._admission.late.turn
+
         # A coroutine that writes, not a generator: gRPC would write what a generator yields, and log its own traceback
         # of each write that fails because the caller has gone.
         async def answer(request: object, context: Context) -> None:
             with self._span(method, context, False) as span:
                 ip = None
                 try:
-                    ip = ledger.enter(context.peer(), is_stream=True)
+                    try:
+                        ip = ledger.enter(context.peer(), is_stream=True)
+                    except ApiError:
+                        await late(None)
+                        raise
                     self._refuse(context)
                     if log_in is not None:
                         set_login(await log_in(context))

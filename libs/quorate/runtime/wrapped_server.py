@@ -36,7 +36,7 @@ class ServerLimits:
     """The largest sent message in bytes."""
     metadata_bytes_max: int = 8 << 10
     """The largest metadata of one call, in bytes."""
-    streams_per_connection_max: int = 128
+    streams_per_connection_max: int = 32
     """The calls and streams that one connection may have open. A client that knows gRPC has further ones wait."""
     calls: CallLimits = DEFAULT_LIMITS
     """The limits on concurrent calls."""

@@ -47,6 +47,8 @@ def test_the_page_on_security_says_what_bounds_one_caller() -> None:
     page = PAGE.read_text()
     rows = [
         f"from one address and in all | {calls.calls_per_ip} and {calls.calls:,};",
+        f"| {calls.refused_at_once} at once, then {calls.refused_per_s:g} a second, "
+        f"while {calls.refused_late_max:,} wait for that",
         f"| streams among them | {calls.streams_per_ip} and {calls.streams:,} |",
         f"are open on one connection | {limits.streams_per_connection_max};",
         f"| {ADMIN_STREAM_MAX:,} of an AdminStream, {CALL_STREAM_MAX:,} of a stream of calls |",

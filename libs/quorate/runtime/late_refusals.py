@@ -1,0 +1,42 @@
+"""Calls beyond a limit are refused a few at a time, so that who makes thousands of them is not served before others.
+
+To refuse a call costs half of what it costs to serve a small one. A caller with many connections has thousands of calls
+in the queue in which gRPC has those of everybody, in the order in which they came: if each is refused as soon as it is
+seen, somebody else's call waits for all of that. A call that waits here also keeps its place among the streams that its
+connection may have open, and its caller from making the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+__all__ = ["KEPT_BYTES", "LateRefusals"]
+
+KEPT_BYTES: Final = 1 << 10
+"""A call with a larger request is refused at once: the request stays in memory until then."""
+
+
+class LateRefusals:
+    """When calls of one server are refused: `at_once` without a pause, then `per_s` (1/s) while `waiting_max` wait."""
+
+    def __init__(self, *, at_once: int, per_s: float, waiting_max: int) -> None:
+        assert per_s > 0, per_s
+        self._ahead_s, self._pause_s, self._waiting_max = at_once / per_s, 1 / per_s, waiting_max
+        self._waiting = 0
+        self._next = float("-inf")
+        """When (the loop's time) the next call would be refused if there were no `at_once`."""
+
+    async def turn(self, request: Any) -> None:
+        """Waits until a call may be refused; `request` is what gRPC gives its handler. Beyond `waiting_max` it may."""
+        if self._waiting >= self._waiting_max or (request.__class__ is bytes and len(request) > KEPT_BYTES):
+            return
+        now = asyncio.get_running_loop().time()
+        self._next = max(self._next, now - self._ahead_s) + self._pause_s
+        if self._next <= now:
+            return
+        self._waiting += 1
+        try:
+            await asyncio.sleep(self._next - now)
+        finally:
+            self._waiting -= 1
