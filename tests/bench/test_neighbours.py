@@ -39,6 +39,8 @@ PLAIN_PROCESSES = True  # their memory is measured
 ASKED: Final = 2
 """Requests of each good caller beside each family of bad ones."""
 USERS: Final = 60
+AT_ONCE: Final = 10
+"""Connections of a kind of HTTP/2: with 32 streams each, these are more than `max.streams.per.ip`."""
 SERVICES: Final = ("controller", "quorum", "heartbeat", "placer", "observer")
 BY_GRPC: Final[Mapping[str, Kind]] = {
     "nobody": every_method("controller", NOBODY, "DeleteAcls", ends=[NO_DOOR], at_once=1),
@@ -48,7 +50,7 @@ BY_GRPC: Final[Mapping[str, Kind]] = {
 }
 ELSEWHERE: Final = ("connection storm by gRPC", "rapid resets", "announced giants by gRPC", "pings")
 """What `tests.fuzz.test_storms` does to a service, and takes much CPU of whoever does it."""
-BY_HTTP2: Final = {name: kind for name, kind in http2_kinds(at_once=2, many=20).items() if name not in ELSEWHERE}
+BY_HTTP2: Final = {name: kind for name, kind in http2_kinds(at_once=AT_ONCE, many=20).items() if name not in ELSEWHERE}
 LOGINS: Final = login_kinds(logins=5, begun=20, calls=10)
 TEN: Final = (
     *("1.4 million empty quotas", "8,000 pipelined requests", "20,000 ACLs to create"),

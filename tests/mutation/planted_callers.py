@@ -355,4 +355,29 @@ CALLER_BUGS: Final = (
         wrong="",
         test="tests/runtime/test_server.py::test_refusals_beyond_the_first_wait_and_others_are_served_meanwhile",
     ),
+    Planted(
+        number="C52",
+        what="a refused call keeps its request by the traceback of its error",
+        file="libs/quorate/runtime/door.py",
+        right="            raise aborted.with_traceback(None) from None",
+        wrong="            raise",
+        test="tests/runtime/test_refused_calls.py::test_a_refused_call_leaves_neither_its_request_nor_its_error",
+    ),
+    Planted(
+        number="C53",
+        what="who passes a request on may name whom it likes, and speaks for that node",
+        file="services/controller/authorizing.py",
+        right="for who in (*caller.passed_on_by, _requester(caller)):",
+        wrong="for who in (_requester(caller),):",
+        test="tests/services/controller/test_passed_on.py::"
+        "test_the_certificate_that_sends_a_call_speaks_for_no_other_node_either",
+    ),
+    Planted(
+        number="C54",
+        what="one address may have any number of streams, which the bench of bad neighbours counts",
+        file="libs/quorate/runtime/admission.py",
+        right="if streams_of_ip >= limits.streams_per_ip:",
+        wrong="if False:",
+        test="tests/bench/test_neighbours.py::test_the_good_get_all_their_answers_beside_bad_callers",
+    ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -23,23 +24,41 @@ from services.quorum.__main__ import RECEIVE_BYTES_MAX as RAFT_BYTES_MAX
 from tests.runtime.test_decoded_cost import OTLP_EXPORT, RPCS, largest_honest
 
 PAGE: Final = Path(__file__).resolve().parents[3] / "services" / "SECURITY.md"
+BY_METHOD: Final = PAGE.with_name("LARGEST_REQUESTS.md")
+HEAD_BY_METHOD: Final = "| service | method | items | MiB on the wire | MiB beside them | at most |"
 HEAD: Final = "| service | dearest method | items | MiB on the wire | MiB beside them | at most |"
+
+
+def rows_by_method() -> Iterator[tuple[str, int, str]]:
+    """Each method as `service | method`, what its largest honest request takes in bytes, and the rest of its row."""
+    for path in RPCS:
+        service, _, name = path.rpartition("/")
+        if service.startswith("kraft.") or path == OTLP_EXPORT:
+            kind, data, times, items = largest_honest(path)
+            limit = cost_limit(path, kind.DESCRIPTOR)
+            cost = times * decoded_cost(data, limit)
+            size, memory = f"{times * len(data) / 2**20:.1f}", f"{cost / 2**20:.1f}"
+            rest = f"{items} | {size} | {memory} | {limit.bytes_max >> 20} |"
+            yield f"| {service.rpartition('.')[2]} | {name} |", cost, rest
+
+
+def rows_of(page: Path, head: str) -> list[str]:
+    """The rows of the table with this head."""
+    table = page.read_text().partition(f"{head}\n|---|---|---|---|---|---|\n")[2].partition("\n\n")[0]
+    return table.splitlines()
 
 
 def test_the_page_on_security_has_the_dearest_honest_request_of_each_service() -> None:
     dearest: dict[str, tuple[int, str]] = {}
-    for method in RPCS:
-        service, _, name = method.rpartition("/")
-        if service.startswith("kraft.") or method == OTLP_EXPORT:
-            kind, data, times, items = largest_honest(method)
-            limit = cost_limit(method, kind.DESCRIPTOR)
-            cost = times * decoded_cost(data, limit)
-            size, memory = f"{times * len(data) / 2**20:.1f}", f"{cost / 2**20:.1f}"
-            row = f"| {service.rpartition('.')[2]} | {name} | {items} | {size} | {memory} | {limit.bytes_max >> 20} |"
-            dearest[service] = max((cost, row), dearest.get(service, (0, "")))
-    table = PAGE.read_text().partition(f"{HEAD}\n|---|---|---|---|---|---|\n")[2].partition("\n\n")[0]
+    for method, cost, rest in rows_by_method():
+        service = method.split()[1]
+        dearest[service] = max((cost, f"{method} {rest}"), dearest.get(service, (0, "")))
 
-    assert {row for _, row in dearest.values()} == set(table.splitlines())
+    assert {row for _, row in dearest.values()} == set(rows_of(PAGE, HEAD))
+
+
+def test_the_page_of_the_largest_requests_has_each_method() -> None:
+    assert sorted(f"{method} {rest}" for method, _, rest in rows_by_method()) == rows_of(BY_METHOD, HEAD_BY_METHOD)
 
 
 def test_the_page_on_security_says_what_bounds_one_caller() -> None:
