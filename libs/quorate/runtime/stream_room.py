@@ -76,6 +76,8 @@ class StreamRoom:
         except TimeoutError:
             why = f"a message of this stream was not served, and its answers taken, within {self._held_s:g} s"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, why, {"held_ms": f"{self._held_s * 1000:.0f}"}) from None
+        finally:
+            self._oldest = asyncio.timeout(None)  # that one has the task, and by its context a hold, and this
 
     async def take(self, size: int) -> Hold | None:
         """Waits for the room of a message of `size` bytes, while the stream is not read; None for a small message.
