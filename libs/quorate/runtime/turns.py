@@ -1,10 +1,16 @@
-"""Long work in turns of the event loop, so that others have it in between: batches, decisions, conversions."""
+"""Long work in turns of the event loop, so that others have it in between: batches, decisions, conversions.
+
+All long works of a loop take one step together in each of its turns: with a step of each in one turn, a small call,
+which needs a few turns, would wait for a few steps of every large request that is under way.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Generator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 from google.protobuf.message import Message as ProtobufMessage
 
@@ -33,20 +39,49 @@ async def decoded(values: Sequence[bytes]) -> tuple[Message, ...]:
     return tuple(records)
 
 
+Line: TypeAlias = deque[asyncio.Future[None]]
+
+_lines: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Line]] = WeakKeyDictionary()
+"""By loop, the works that wait for their next step."""
+
+
 async def in_turns(steps: Generator[None, None, T]) -> T:
     """Runs work in steps, each in a turn of the loop of its own, and returns its result. Raises what it raises.
 
-    Work of a single step is done at once. If the caller is cancelled, the steps that are left are not run.
+    Work of a single step is done at once; works of more take their further steps one after the other, in the order in
+    which they come. If the caller is cancelled, the steps that are left are not run.
     """
     try:
         while True:
             next(steps)
-            await asyncio.sleep(0)
+            await _own_turn()
     except StopIteration as end:
         result: T = end.value
         return result
     finally:
         steps.close()
+
+
+async def _own_turn() -> None:
+    """Waits for a turn of the loop in which nobody else does a step."""
+    loop = asyncio.get_running_loop()
+    line = _lines.setdefault(loop, deque())
+    turn: asyncio.Future[None] = loop.create_future()
+    line.append(turn)
+    if len(line) == 1:
+        loop.call_soon(_give_turn, loop, line)
+    await turn
+
+
+def _give_turn(loop: asyncio.AbstractEventLoop, line: Line) -> None:
+    """Gives the next turn to the first in line who is still there."""
+    while line:
+        turn = line.popleft()
+        if not turn.done():
+            turn.set_result(None)
+            break
+    if line:
+        loop.call_soon(_give_turn, loop, line)
 
 
 async def protobuf_of(message: Message) -> ProtobufMessage:
