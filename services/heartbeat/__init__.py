@@ -2,7 +2,7 @@
 
 driver          handles heartbeats, and has the controller change broker states
 listening       how long brokers have been silent, and what counts as silence
-standing        whether this process counts, or another one does
+standing        whether this process counts, another one does, or no controller says which
 servicer        the gRPC servicer
 reading_ahead   reads a stream ahead of its answers
 config          the settings

@@ -51,7 +51,7 @@ async def main(life: ServiceLife) -> None:
     await process.serve(
         server,
         driver.run,
-        partial(ReplicaReadiness(replica, clock, serves_instead=lambda: driver.standing.other).run, server),
+        partial(ReplicaReadiness(replica, clock, refusal=lambda: driver.standing.refusal).run, server),
         closing=(reader.close, controllers.close),
     )
 

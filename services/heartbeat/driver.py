@@ -57,7 +57,12 @@ class HeartbeatDriver:
         self.sessions = sessions
         self._controllers = controllers
         self._listening = Listening(sessions, clock)
-        self.standing = Standing(controllers, claimant)
+        self.standing = Standing(
+            controllers,
+            claimant,
+            session_ms=sessions.timeout_ms,
+            is_led_elsewhere=lambda: replica.is_led_elsewhere,
+        )
 
     async def run(self) -> None:
         """Replays the log, watches the unfenced brokers, and expires sessions, until cancelled."""
@@ -73,7 +78,7 @@ class HeartbeatDriver:
         broker = self.replica.state.brokers.get(broker_id)
         if (
             self.replica.is_led_elsewhere
-            or self.standing.other is not None
+            or self.standing.refusal is not None
             or broker is None
             or broker.epoch != broker_epoch
             or not broker.is_active
@@ -88,8 +93,8 @@ class HeartbeatDriver:
 
         Returns once a state change is applied here. Raises ApiError: STALE_BROKER_EPOCH if the broker epoch is not the
         registered one; NOT_CONTROLLER while a Kafka controller is active, to which the broker then turns, or while
-        this service stands by; REQUEST_TIMED_OUT if a change is committed, and not applied here in time; or the
-        controller's refusal.
+        this service stands by or is cut from all controllers; REQUEST_TIMED_OUT if a change is committed, and not
+        applied here in time; or the controller's refusal.
         """
         if self.replica.is_led_elsewhere:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "a Kafka controller is active, and keeps the broker sessions")

@@ -148,7 +148,7 @@ class HeartbeatService(HeartbeatServicer):
     async def DescribeSessions(self, request: DescribeSessionsRequest, context: Any) -> DescribeSessionsResponse:
         """Lists the sessions of the requested brokers, or of all registered ones, by id; unknown ids are left out.
 
-        Raises ApiError: POLICY_VIOLATION for more than 10,000 ids, NOT_CONTROLLER while this service stands by.
+        Raises ApiError: POLICY_VIOLATION for more than 10,000 ids, NOT_CONTROLLER while no heartbeats are taken.
         """
         check_items(request)
         self._driver.standing.check()

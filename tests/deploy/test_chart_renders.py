@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pytest
 
+from quorate.liveness import SESSION_LEAST_MS
 from tests.deploy.chart import (
     CERT_MANAGER,
     CHART,
@@ -103,7 +104,11 @@ SHAPES: Final[dict[str, Json]] = {
         "pipeline": {"enabled": True, "logs": {"existingClaim": "logs"}, "lake": {"existingClaim": "lake"}}
     },
     "a pipeline by the Spark operator": SPARK,
-    "two heartbeat services": {"heartbeat": {"replicas": 2}, "gateway": {"enabled": True}},
+    "two heartbeat services": {
+        "heartbeat": {"replicas": 2, "settings": {"broker.session.timeout.ms": SESSION_LEAST_MS}},
+        "gateway": {"enabled": True},
+    },
+    "one heartbeat service and short sessions": {"heartbeat": {"settings": {"broker.session.timeout.ms": 1000}}},
     "certificates by cert-manager": {"tls": {"source": "certManager"}},
     "certificates by another's issuer": {
         "tls": {"source": "certManager", "certManager": {"issuerRef": {"name": "ours", "kind": "ClusterIssuer"}}}
@@ -206,6 +211,14 @@ REFUSED: Final[list[tuple[Json, str]]] = [
     ({"fullnameOverride": "x" * 41}, "/fullnameOverride'"),
     ({"observer": {"autoscaling": {"minReplicas": 3, "maxReplicas": 2}}}, "minReplicas = 3 is above maxReplicas = 2"),
     ({"heartbeat": {"replicas": 3}}, "/heartbeat/replicas'"),
+    (
+        {"heartbeat": {"replicas": 2, "settings": {"broker.session.timeout.ms": SESSION_LEAST_MS - 1}}},
+        f"broker.session.timeout.ms = 5999: with heartbeat.replicas = 2 it must be at least {SESSION_LEAST_MS}, or",
+    ),
+    (
+        {"heartbeat": {"replicas": 2, "settings": {"broker.session.timeout.ms": "900"}}},
+        "broker.session.timeout.ms = 900: with heartbeat.replicas = 2",
+    ),
     ({"heartbeat": {"terminationGracePeriodSeconds": 10}}, "/heartbeat/terminationGracePeriodSeconds'"),
     ({"networkPolicy": {"clients": [{}]}}, "/networkPolicy/clients/0'"),
     ({"clusterId": "two words"}, "/clusterId'"),

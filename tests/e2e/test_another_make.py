@@ -12,6 +12,7 @@ import pytest
 from kraft import Message, Uuid
 from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest
+from kraft.service.controller_pb2_grpc import ControllerServicer, add_ControllerServicer_to_server
 from kraft.service.heartbeat_pb2 import DescribeSessionsRequest
 from kraft.service.quorum_pb2 import AppendRequest, ListenRequest
 from kraft.service.quorum_pb2_grpc import RaftClientStub
@@ -29,6 +30,7 @@ from quorate.records import (
     UnknownRecord,
     encode_record,
 )
+from quorate.runtime.server import Server
 from tests.e2e.calls import WITHIN_S, call_with_retries, eventually
 from tests.e2e.cluster import VOTERS, Cluster
 
@@ -64,9 +66,13 @@ class Pretender:
 
 @asynccontextmanager
 async def pretending(cluster: Cluster) -> AsyncIterator[Pretender]:
-    """No controller of ours runs meanwhile."""
+    """No controller of ours runs meanwhile; in place of one there is one that knows no claims of heartbeat services."""
     for node_id in VOTERS:
         await cluster.kill(cluster.controller(node_id))
+    controller = Server()
+    controller.add("kraft.service.Controller", add_ControllerServicer_to_server, ControllerServicer())
+    controller.listen(cluster.controller(VOTERS[0]).address)
+    await controller.start()
     async with asyncio.timeout(2 * WITHIN_S):
         while True:
             leader = await cluster.leader()
@@ -79,6 +85,7 @@ async def pretending(cluster: Cluster) -> AsyncIterator[Pretender]:
             listening.cancel()
     yield Pretender(cluster, leader, led.epoch, led.next_offset, events)
     listening.cancel()
+    await controller.stop(grace_s=0)
 
 
 async def _led(events: AsyncIterator[Any]) -> Any:

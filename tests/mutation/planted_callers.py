@@ -380,4 +380,22 @@ CALLER_BUGS: Final = (
         wrong="if False:",
         test="tests/bench/test_neighbours.py::test_the_good_get_all_their_answers_beside_bad_callers",
     ),
+    Planted(
+        number="C45",
+        what="a heartbeat service that is cut from all controllers goes on taking heartbeats",
+        file="services/heartbeat/standing.py",
+        right="        self._refusal = (\n",
+        wrong="        _ = (\n",
+        test="tests/services/heartbeat/test_two_services.py::"
+        "test_one_that_is_cut_from_all_controllers_refuses_heartbeats_and_who_asked_it_is_not_fenced",
+    ),
+    Planted(
+        number="C46",
+        what="a service that stands by says nothing of sessions that are too short for two",
+        file="services/heartbeat/standing.py",
+        right="        if self._session_ms < SESSION_LEAST_MS:",
+        wrong="        if False:",
+        test="tests/services/heartbeat/test_two_services.py::"
+        "test_the_one_that_stands_by_warns_of_sessions_that_are_too_short_for_two",
+    ),
 )

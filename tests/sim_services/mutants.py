@@ -135,8 +135,12 @@ def _fences_whoever_cannot_be_heard(patch: Patch) -> None:
 
 
 def _takes_heartbeats_while_it_stands_by(patch: Patch) -> None:
-    patch.setattr(Standing, "check", lambda self: None)
-    patch.setattr(Standing, "other", property(lambda self: None))
+    patch.setattr(Standing, "refusal", property(lambda self: None))
+
+
+def _takes_heartbeats_while_it_is_cut_off(patch: Patch) -> None:
+    right: Any = Standing.refusal
+    patch.setattr(Standing, "refusal", property(lambda self: self.other and right.fget(self)))
 
 
 def _has_whoever_claims_count(patch: Patch) -> None:
@@ -213,6 +217,7 @@ MUTANTS: Final = (
     Mutant("G16", "the time in which the tracker stood still is silence of the brokers", _counts_its_own_absence),
     Mutant("G17", "brokers are fenced while nobody is heard", _fences_whoever_cannot_be_heard),
     Mutant("G19", "a heartbeat service that stands by takes heartbeats", _takes_heartbeats_while_it_stands_by, TWO),
+    Mutant("G21", "who is cut from all controllers takes heartbeats", _takes_heartbeats_while_it_is_cut_off, TWO),
     Mutant("G20", "the claim of the sessions is granted to whoever asks", _has_whoever_claims_count, TWO),
 )
 LIVING: Final = (Mutant("G3", "answers to appends that are void are heard", _hears_void_answers),)

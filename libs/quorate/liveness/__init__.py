@@ -8,7 +8,7 @@ control_state   fenced, unfenced, controlled shutdown: what a heartbeat changes 
 """
 
 from quorate.liveness.attendance import Attendance
-from quorate.liveness.claim import CLAIM_EVERY_MS, CLAIM_LAPSES_MS, Claimant, Claimed, SessionClaim
+from quorate.liveness.claim import CLAIM_EVERY_MS, CLAIM_LAPSES_MS, SESSION_LEAST_MS, Claimant, Claimed, SessionClaim
 from quorate.liveness.control_state import (
     CONTROL_STATE_NUMBERS,
     BrokerTransition,
@@ -29,6 +29,7 @@ __all__ = [
     "CLAIM_EVERY_MS",
     "CLAIM_LAPSES_MS",
     "CONTROL_STATE_NUMBERS",
+    "SESSION_LEAST_MS",
     "SESSION_TIMEOUT_MS",
     "UNKNOWN_OFFSET",
     "Attendance",

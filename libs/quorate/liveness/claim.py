@@ -11,12 +11,16 @@ from typing import Final
 from quorate.liveness.attendance import Attendance
 from quorate.nouns import Epoch
 
-__all__ = ["CLAIM_EVERY_MS", "CLAIM_LAPSES_MS", "Claimant", "Claimed", "SessionClaim"]
+__all__ = ["CLAIM_EVERY_MS", "CLAIM_LAPSES_MS", "SESSION_LEAST_MS", "Claimant", "Claimed", "SessionClaim"]
 
 CLAIM_EVERY_MS: Final = 1_000
 """How often a tracker claims the sessions."""
 CLAIM_LAPSES_MS: Final = 3 * CLAIM_EVERY_MS
 """A claim is over after three that did not come: a session of 9 s is longer than this and the next tracker's claim."""
+SESSION_LEAST_MS: Final = 2 * CLAIM_LAPSES_MS
+"""The shortest session with two trackers. The next one counts at the earliest a lapse after the last claim of one that
+is cut off, which takes heartbeats for up to 2 s more; its brokers, by default each 2 s, have to come in time.
+"""
 GAP_MS: Final = CLAIM_EVERY_MS * 3 // 2
 """The most (ms) that counts between two looks: while this process stands still, claims wait in its sockets."""
 

@@ -24,30 +24,24 @@ LOOK_AGAIN_S: Final = 0.2
 class ReplicaReadiness:
     """Tells the server's health service. Without a leader nothing moves, and what is read is as old as the outage.
 
-    `serves_instead` names who else serves while this service stands by.
+    `refusal` says why the service refuses its callers, while it does.
     """
 
-    def __init__(
-        self, replica: Replica, clock: Clock, *, serves_instead: Callable[[], str | None] = lambda: None
-    ) -> None:
+    def __init__(self, replica: Replica, clock: Clock, *, refusal: Callable[[], str | None] = lambda: None) -> None:
         self._replica = replica
         self._clock = clock
-        self._serves_instead = serves_instead
+        self._refusal = refusal
         self._led_at_ms: int | None = None
 
     def is_ready(self) -> bool:
-        """Returns whether a leader was known at most `LEADERLESS_MAX_MS` ago, and nobody else serves.
+        """Returns whether a leader was known at most `LEADERLESS_MAX_MS` ago, and callers are not refused.
 
         The replica has caught up before.
         """
         now_ms = self._clock.monotonic_ms()
         if self._replica.leader_id != NOBODY:
             self._led_at_ms = now_ms
-        return (
-            self._serves_instead() is None
-            and self._led_at_ms is not None
-            and now_ms - self._led_at_ms <= LEADERLESS_MAX_MS
-        )
+        return self._refusal() is None and self._led_at_ms is not None and now_ms - self._led_at_ms <= LEADERLESS_MAX_MS
 
     async def run(self, server: Server) -> None:
         """Looks again and again, from when the replica has caught up, until cancelled."""
@@ -56,7 +50,7 @@ class ReplicaReadiness:
         while True:
             is_ready = self.is_ready()
             if is_ready != was_ready:
-                why = "nobody that is read knows a leader" if self._serves_instead() is None else "it stands by"
+                why = self._refusal() or "nobody that is read knows a leader"
                 what = "is ready" if is_ready else f"is not ready: {why}"
                 log.info(what, leader_id=self._replica.leader_id, applied=self._replica.applied)
                 await server.set_ready(is_ready)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import pytest
@@ -19,7 +19,7 @@ from kraft.service.heartbeat_pb2_grpc import HeartbeatStub, add_HeartbeatService
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server
 from quorate.controller.engine.engine import Engine
 from quorate.errors import ApiError, ErrorCode
-from quorate.liveness import SESSION_TIMEOUT_MS, Claimant, Sessions
+from quorate.liveness import SESSION_LEAST_MS, SESSION_TIMEOUT_MS, Claimant, Sessions, claim
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST, record_version
 from quorate.nouns import NodeId
@@ -34,6 +34,7 @@ from quorate.runtime.statuses import error_from_call
 from quorate.runtime.telemetry import OFF
 from services.controller.sessions import SessionLookup
 from services.heartbeat import driver as heartbeat_driver
+from services.heartbeat import standing
 from services.heartbeat.driver import HeartbeatDriver
 from services.heartbeat.servicer import HeartbeatService
 from services.quorum.endpoints import NodeEndpoints
@@ -50,13 +51,32 @@ STEP_MS: Final = 100
 SILENT: Final = 3
 
 
+class Severable(Client[ControllerStub]):
+    """A client of controllers that can be cut from all of them."""
+
+    is_cut = False
+    refused_count = 0
+
+    async def call(self, *arguments: Any, **named: Any) -> Any:
+        if self.is_cut:
+            self.refused_count += 1
+            raise ApiError(ErrorCode.NETWORK_EXCEPTION, "cut off by the test")
+        return await super().call(*arguments, **named)
+
+
 class Two:
     """The services, the clock of their sessions, and the controller with its quorum node."""
 
     def __init__(
-        self, services: list[HeartbeatDriver], clock: MovedClock, quorum: ScriptedQuorum, active: InProcess
+        self,
+        services: list[HeartbeatDriver],
+        clients: list[Severable],
+        clock: MovedClock,
+        quorum: ScriptedQuorum,
+        active: InProcess,
     ) -> None:
         self.services = services
+        self.clients = clients
         self.clock = clock
         self.quorum = quorum
         self.active = active
@@ -73,6 +93,11 @@ class Two:
             assert refusal.code is ErrorCode.NOT_CONTROLLER, refusal
             await self.services[1 - first].heartbeat(request)
 
+    async def try_to_beat(self, broker_id: NodeId) -> None:
+        """For a moment there may be none that takes heartbeats."""
+        with suppress(ApiError):
+            await self.beat(broker_id)
+
     async def pass_ms(self, ms: int, *, silent: NodeId | None = None) -> None:
         for _ in range(ms // STEP_MS):
             self.clock.now_ms += STEP_MS
@@ -83,6 +108,14 @@ class Two:
                     await self.beat(broker_id)
             await asyncio.sleep(0)
 
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Brokers go on meanwhile; no time of their sessions passes."""
+        async with asyncio.timeout(WITHIN_S):
+            while not holds():
+                for broker_id in BROKERS:
+                    await self.try_to_beat(broker_id)
+                await asyncio.sleep(0)
+
     @property
     def changed(self) -> list[NodeId]:
         """The brokers whose state the controller has changed."""
@@ -91,7 +124,9 @@ class Two:
 
 
 @asynccontextmanager
-async def two(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Two]:
+async def two(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, *, session_ms: int = SESSION_TIMEOUT_MS
+) -> AsyncIterator[Two]:
     """Both have read a log of 20 unfenced brokers, and have been told by the controller where they stand."""
     monkeypatch.setattr(heartbeat_driver, "CHECK_S", 0)
     state, clock, records = ClusterState(), MovedClock(), list(cluster(SHAPE))
@@ -113,13 +148,13 @@ async def two(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         active = await stack.enter_async_context(controller(quorum, engine=engine))
         scripted.lead(1, epoch=5, next_offset=len(records))
         await active.until_active()
-        services = []
+        services, clients = [], []
         for name in ("a:1", "b:1"):
-            reader, controllers = LogReader([log_address], open_channel), Client([active.address], ControllerStub)
+            reader, controllers = LogReader([log_address], open_channel), Severable([active.address], ControllerStub)
             stack.push_async_callback(reader.close)
             stack.push_async_callback(controllers.close)
             replica, claimant = Replica(reader, clock, OFF), Claimant(id=name, address=name)
-            service = HeartbeatDriver(replica, Sessions(SESSION_TIMEOUT_MS), controllers, clock, claimant)
+            service = HeartbeatDriver(replica, Sessions(session_ms), controllers, clock, claimant)
             running = asyncio.ensure_future(service.run())
             stack.push_async_callback(asyncio.wait, [running])
             stack.callback(running.cancel)
@@ -127,7 +162,8 @@ async def two(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
                 await replica.reached(end)
                 await service.standing.told.wait()
             services.append(service)
-        yield Two(services, clock, scripted, active)
+            clients.append(controllers)
+        yield Two(services, clients, clock, scripted, active)
 
 
 async def test_of_two_one_counts_and_no_broker_that_beats_at_either_is_fenced(
@@ -144,6 +180,51 @@ async def test_of_two_one_counts_and_no_broker_that_beats_at_either_is_fenced(
         with pytest.raises(ApiError, match=r"this heartbeat service \(b:1\) stands by; the one at a:1 counts") as told:
             await HeartbeatService(second).DescribeSessions(DescribeSessionsRequest(), None)
         assert ErrorCode.NOT_CONTROLLER is told.value.code
+
+
+def shorten_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, names in ((standing, ("CLAIM_EVERY_MS", "CLAIM_LAPSES_MS")), (claim, ("CLAIM_LAPSES_MS",))):
+        for name in names:
+            monkeypatch.setattr(module, name, getattr(module, name) // 5)
+
+
+async def test_one_that_is_cut_from_all_controllers_refuses_heartbeats_and_who_asked_it_is_not_fenced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Half of the brokers ask it first, and the other one counts by then."""
+    async with two(tmp_path, monkeypatch) as both:
+        first, second = both.services
+        await both.pass_ms(STEP_MS)
+        shorten_claims(monkeypatch)
+        both.clients[0].is_cut = True
+        await both.until(lambda: second.standing.counts)
+        await both.until(lambda: both.clients[0].refused_count >= 6)
+        await both.pass_ms(2 * SESSION_TIMEOUT_MS)
+
+        assert [] == both.changed
+        assert set(BROKERS) == second.sessions.contacts.keys()
+        assert (True, None) == (second.standing.counts, second.standing.other)
+        with pytest.raises(ApiError, match=r"no controller .* heartbeat service \(a:1\), so another one may") as told:
+            await HeartbeatService(first).DescribeSessions(DescribeSessionsRequest(), None)
+        assert ErrorCode.NOT_CONTROLLER is told.value.code
+        assert 1 == sum("no heartbeat is taken" in each for each in caplog.messages)
+
+        both.clients[0].is_cut = False
+        await both.until(lambda: first.standing.other == "b:1")
+
+
+@pytest.mark.parametrize(("session_ms", "warned"), [(SESSION_LEAST_MS - 1, ["b:1"]), (SESSION_LEAST_MS, [])])
+async def test_the_one_that_stands_by_warns_of_sessions_that_are_too_short_for_two(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    session_ms: int,
+    warned: list[str],
+) -> None:
+    async with two(tmp_path, monkeypatch, session_ms=session_ms) as both:
+        told = [each for each in caplog.messages if "is too short for two heartbeat services" in each]
+
+        assert warned == [both.services[1].standing.claimant.address for _ in told]
 
 
 async def test_a_controller_finds_the_session_at_the_one_that_counts(

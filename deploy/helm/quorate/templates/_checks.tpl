@@ -54,6 +54,13 @@
 {{- fail (printf "%s.terminationGracePeriodSeconds = %d: a process ends by itself %d s after preStopSeconds = %d, so it must be at least %d" $component $grace $ends (int $.Values.preStopSeconds) $needed) -}}
 {{- end -}}
 {{- end -}}
+{{- if include "quorate.hasTwoHeartbeats" . -}}
+{{- /* quorate.liveness.claim has why. */ -}}
+{{- $session := index .Values.heartbeat.settings "broker.session.timeout.ms" | default 9000 -}}
+{{- if lt (int64 $session) 6000 -}}
+{{- fail (printf "heartbeat.settings: broker.session.timeout.ms = %v: with heartbeat.replicas = 2 it must be at least 6000, or brokers would be fenced when one heartbeat service takes over from the other" $session) -}}
+{{- end -}}
+{{- end -}}
 {{- if .Values.gateway.enabled -}}
 {{- include "quorate.checkListeners" . -}}
 {{- end -}}
