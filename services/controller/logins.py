@@ -80,7 +80,8 @@ class Logins:
         if login is None:
             return
         if login.expires_at_ms is not None and login.expires_at_ms <= self._wall_ms():
-            raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, "the delegation token has expired")
+            why = f"the delegation token of the login {self._ended(login.expires_at_ms)}"
+            raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, why)
         if not login.is_in_force():
             what = "the delegation token has ended" if login.is_token else "the password was changed or taken away"
             raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"{what} since the login")
@@ -126,15 +127,24 @@ class Logins:
 
     def _live(self, token_id: str) -> tuple[DelegationTokenRecord, int] | None:
         """Returns a delegation token and its expiry (ms since 1970); None for an unknown or expired one (KIP-48)."""
+        token, ends_at_ms = self._tokens.now().get(token_id), self._ends_at_ms(token_id)
+        return None if token is None or ends_at_ms is None or ends_at_ms <= self._wall_ms() else (token, ends_at_ms)
+
+    def _ended(self, ends_at_ms: int) -> str:
+        now_ms = self._wall_ms()
+        return f"ended {now_ms - ends_at_ms} ms ago by this controller's clock, which says {now_ms} ms since 1970"
+
+    def _ends_at_ms(self, token_id: str) -> int | None:
+        """Returns when a token ends or has ended (ms since 1970); None for one that is not in the log."""
         token = self._tokens.now().get(token_id) if self._settings.are_on else None
-        if token is None:
-            return None
-        ends_at_ms = min(token.expiration_timestamp, token.max_timestamp)
-        return None if ends_at_ms <= self._wall_ms() else (token, ends_at_ms)
+        return None if token is None else min(token.expiration_timestamp, token.max_timestamp)
 
     def _token(self, mechanism: int, token_id: str) -> TokenCredential | None:
+        """Raises SaslError for a token that has ended, with the clock by which it has: a client's may say otherwise."""
         found = self._live(token_id)
         if found is None:
+            if (ends_at_ms := self._ends_at_ms(token_id)) is not None:
+                raise SaslError(f"the delegation token {token_id!r} {self._ended(ends_at_ms)}")
             return None
         token, ends_at_ms = found
         return TokenCredential(

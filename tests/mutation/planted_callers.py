@@ -398,4 +398,12 @@ CALLER_BUGS: Final = (
         test="tests/services/heartbeat/test_two_services.py::"
         "test_the_one_that_stands_by_warns_of_sessions_that_are_too_short_for_two",
     ),
+    Planted(
+        number="C47",
+        what="the end of a delegation token is told as that of connections.max.reauth.ms",
+        file="libs/quorate/protocol/sasl/session.py",
+        right="if left and left[0] == min(limits) else",
+        wrong="if not limits else",
+        test="tests/protocol/test_sasl.py::test_the_log_has_what_ended_the_session_of_a_token",
+    ),
 )

@@ -174,6 +174,30 @@ def test_a_session_that_has_ended_is_closed_at_the_next_request() -> None:
     assert "has expired (connections.max.reauth.ms)" in pair.server_close.reason
 
 
+@pytest.mark.parametrize(
+    ("reauth_ms_max", "ends_ms", "why"),
+    [
+        (0, 60_000, "its delegation token has ended"),
+        (70_000, 60_000, "its delegation token has ended"),
+        (50_000, 50_000, "connections.max.reauth.ms"),
+    ],
+)
+def test_the_log_has_what_ended_the_session_of_a_token(reauth_ms_max: int, ends_ms: int, why: str) -> None:
+    password = base64.b64encode(TOKEN_HMAC).decode()
+    pair = Pair(
+        begin=lambda: ScramClient(1, "token-1", password, nonce=nonce, is_token=True),
+        mechanisms=MECHANISMS,
+        settings=ServerSettings(reauth_ms_max=reauth_ms_max),
+    )
+    pair.exchange()
+    pair.now_ms = ends_ms + 1
+    pair.client.send(DescribeClusterRequest())
+    pair.exchange()
+
+    assert pair.server_close is not None
+    assert f"the session of User:owner has expired ({why})" == pair.server_close.reason
+
+
 def test_a_renewal_within_a_second_is_out_of_place() -> None:
     pair = session()
     pair.now_ms = 900

@@ -196,7 +196,7 @@ class ServerConnection:
             self._login = self._authenticator(renewed=session)
             return self._logging_in(data, now_ms)
         if session is not None and session.has_expired(now_ms):
-            return self._close(f"the session of {session.login.principal} has expired (connections.max.reauth.ms)")
+            return self._close(f"the session of {session.login.principal} has expired ({session.ended_by})")
         if version not in self._served.get(api.key, ()):
             self._refuse_version(api, header, data)
             return None

@@ -114,7 +114,7 @@ def test_a_delegation_token_logs_its_owner_in_until_it_ends(mechanism: int) -> N
 @pytest.mark.parametrize(
     ("tokens", "now_ms", "client", "why"),
     [
-        (TOKENS, 6_000, token(), "there is no such delegation token"),
+        (TOKENS, 6_000, token(), "'t1' ended 0 ms ago by this controller's clock, which says 6000 ms"),
         (TOKENS, NOW_MS, token(token_id="t2"), "there is no such delegation token"),
         (TokenSettings(), NOW_MS, token(), "there is no such delegation token"),
         (TOKENS, NOW_MS, token(settings=TokenSettings(secret_key="another")), "the proof does not fit"),

@@ -25,6 +25,8 @@ class Session:
     began_at_ms: int
     lifetime_ms: int
     expires_at_ms: int | None
+    ended_by: str
+    """What ends it, for the log."""
 
     def has_expired(self, now_ms: int) -> bool:
         """Returns whether only a renewal may still come on this connection."""
@@ -50,4 +52,5 @@ def session_of(mechanism: str, login: Login, *, now_ms: int, wall_ms: int, reaut
         began_at_ms=now_ms,
         lifetime_ms=lifetime,
         expires_at_ms=now_ms + lifetime if limits else None,
+        ended_by="its delegation token has ended" if left and left[0] == min(limits) else "connections.max.reauth.ms",
     )
