@@ -104,6 +104,7 @@ class HeartbeatDriver:
         if broker is None or broker.epoch < broker_epoch:
             # The broker knows the epoch, so its registration is committed; this replica has not applied it yet.
             await self._catch_up(broker_epoch)
+            self.standing.check()  # who has been cut off meanwhile cannot say that there is no such registration
             broker = self.replica.state.brokers.get(broker_id)
         transition = decide(
             None if broker is None else _registration(broker),

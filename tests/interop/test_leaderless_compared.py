@@ -81,8 +81,6 @@ DIFFERENT: Final = {
     # By the raft client there. A broker that passes it on by Envelope seeks another controller for NOT_CONTROLLER.
     ".AddRaftVoter.errorCode": (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER),
     ".RemoveRaftVoter.errorCode": (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER),
-    # The heartbeat service answers, which needs no leader for it: broker 1 is not registered.
-    ".BrokerHeartbeat.errorCode": (ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH),
     # Names are looked up first there, in a state that may be behind.
     ".DeleteTopics.responses[0].errorCode": (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_CONTROLLER),
     # That the client has not logged in is seen first there, and by the leader here.
