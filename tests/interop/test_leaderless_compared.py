@@ -23,7 +23,7 @@ from kraft.api.alter_partition import AlterPartitionRequest
 from kraft.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from kraft.api.api_versions import ApiVersionsRequest
 from kraft.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
-from kraft.api.broker_heartbeat import BrokerHeartbeatRequest
+from kraft.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kraft.api.broker_registration import BrokerRegistrationRequest
 from kraft.api.controller_registration import ControllerRegistrationRequest
 from kraft.api.create_acls import CreateAclsRequest
@@ -166,7 +166,9 @@ async def ours(scratch: Path) -> AsyncIterator[Side]:
         ports = {node_id: int(plan.gateways[node_id - 1].kafka_address.rpartition(":")[2]) for node_id in VOTERS}
 
         async def is_leaderless(node_id: NodeId) -> bool:
-            return (await quorum_at(ports[node_id])).error_code != ErrorCode.NONE
+            """The heartbeat service, too: it has not been told for 4 to 5 s that it counts."""
+            is_led = (await quorum_at(ports[node_id])).error_code == ErrorCode.NONE
+            return not is_led and await heartbeat_at(ports[node_id]) == ErrorCode.NOT_CONTROLLER
 
         yield Side(ports, lambda node_id: cluster.kill(cluster.quorum(node_id)), is_leaderless)
     finally:
@@ -181,6 +183,12 @@ async def quorum_at(port: int) -> DescribeQuorumResponse.TopicData.PartitionData
     async with await connect(HOST, port) as client:
         told = await client.ask_for(DescribeQuorumResponse, QUORUM)
     return told.topics[0].partitions[0]
+
+
+async def heartbeat_at(port: int) -> int:
+    """What the heartbeat of a broker that is not registered is told at this port."""
+    async with await connect(HOST, port) as client:
+        return (await client.ask_for(BrokerHeartbeatResponse, BrokerHeartbeatRequest(1, 1))).error_code
 
 
 async def led(side: Side) -> tuple[NodeId, DescribeQuorumResponse.TopicData.PartitionData] | None:
