@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.interop.kafka.guarded import SIDES
+from tests.interop.kafka.release import OPERATIONS_POM
 from tests.run_loop import run_loop
 
 HERE: Final = Path(__file__).parent
@@ -31,22 +32,34 @@ class Client(NamedTuple):
 
     command: Sequence[str]
     needs: str = "the group dev"
+    is_new: bool = False
+    """Whether it needs brokers that are all of the newest release, at its newest metadata.version."""
 
 
+def _java(program: str) -> Client:
+    """A program of `java/`, which has jars beyond those of the servers."""
+    return Client(("java", "-cp", f"{MADE / 'java'}:{MADE / 'jvm'}/*", program), "Maven and a JDK 17", is_new=True)
+
+
+NEWEST: Final = ({101: OPERATIONS_POM, 102: OPERATIONS_POM}, "4.4-IV2")
 CLIENTS: Final[Mapping[str, Client]] = {
     "confluent-kafka 2.16.1 (librdkafka)": Client((sys.executable, "-m", "tests.clients.by_confluent_kafka")),
     "kafka-python 3.0.12": Client((sys.executable, "-m", "tests.clients.by_kafka_python")),
+    "aiokafka 0.14.0": Client((sys.executable, "-m", "tests.clients.by_aiokafka")),
     "franz-go 1.22.3, kadm 1.20.0": Client((str(MADE / "go/franz"),), "go"),
     "sarama 1.61.1": Client((str(MADE / "go/sarama"),), "go"),
     "kafka-go 0.4.51": Client((str(MADE / "go/segmentio"),), "go"),
+    "Kafka's tools 4.4.0": Client((sys.executable, "-m", "tests.clients.by_kafkas_tools")),
     "kafkajs 2.2.4": Client(("node", str(MADE / "node/main.js")), "npm"),
+    "Kafka Streams 4.4.0": _java("Streams"),
+    "share groups 4.4.0": _java("Share"),
 }
 
 
-async def lines_of(side: str, names: Sequence[str]) -> dict[str, list[str]]:
-    """Starts a side, and runs the clients on it, one after the other."""
+async def lines_of(side: str, names: Sequence[str], *, are_new: bool) -> dict[str, list[str]]:
+    """Starts a side, and runs the clients on it, one after the other; `are_new` says which brokers they need."""
     with tempfile.TemporaryDirectory() as directory:
-        async with SIDES[side](Path(directory)) as brokers:
+        async with SIDES[side](Path(directory), *(NEWEST if are_new else ())) as brokers:
             servers = ",".join(f"127.0.0.1:{port}" for port in brokers.tool_ports.values())
             return {name: await asyncio.to_thread(_said, CLIENTS[name].command, servers) for name in names}
 
@@ -73,14 +86,20 @@ def main() -> int:
     parser.add_argument("--lines", action="store_true", help="print every line, too")
     asked = parser.parse_args()
     names = [name for name, client in CLIENTS.items() if asked.only in name and _is_there(name, client)]
-    ours, theirs = (run_loop(lines_of(side, names)) for side in ("Quorate", "Kafka"))
     print("| client | calls | differences |\n|---|--:|---|")
-    found = {name: differences(ours[name], theirs[name]) for name in names}
-    for name in names:
-        print(f"| {name} | {len(theirs[name])} | {'; '.join(found[name]) or 'none'} |")
-        for line in ours[name] if asked.lines else ():
-            print(f"    {line}")
-    return 1 if any(found.values()) else 0
+    differ = False
+    for are_new in (False, True):
+        these = [name for name in names if CLIENTS[name].is_new == are_new]
+        if not these:
+            continue
+        ours, theirs = (run_loop(lines_of(side, these, are_new=are_new)) for side in ("Quorate", "Kafka"))
+        for name in these:
+            found = differences(ours[name], theirs[name])
+            differ = differ or bool(found)
+            print(f"| {name} | {len(theirs[name])} | {'; '.join(found) or 'none'} |")
+            for line in ours[name] if asked.lines else ():
+                print(f"    {line}", flush=True)
+    return 1 if differ else 0
 
 
 def _is_there(name: str, client: Client) -> bool:
@@ -91,10 +110,14 @@ def _is_there(name: str, client: Client) -> bool:
 
 
 def _said(command: Sequence[str], servers: str) -> list[str]:
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
-    ran = subprocess.run(
-        [*command, servers], capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=environment
-    )
+    environment = {**os.environ, "PYTHONPATH": f"{HERE.parents[1]}:{MADE / 'python'}"}
+    try:
+        ran = subprocess.run(
+            [*command, servers], capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=environment
+        )
+    except subprocess.TimeoutExpired as late:
+        said = late.stdout or b""
+        return [*(said if isinstance(said, str) else said.decode()).splitlines(), f"{ENDED}: not within {PATIENCE_S} s"]
     lines = ran.stdout.splitlines()
     return lines if ran.returncode == 0 else [*lines, f"{ENDED}: {ran.stderr.strip().splitlines()[-1:]}"]
 

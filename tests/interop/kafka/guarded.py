@@ -66,6 +66,9 @@ def settings_of(login_ports: Mapping[NodeId, int]) -> SettingsOf:
             "transaction.state.log.num.partitions": 1,
             "transaction.state.log.replication.factor": 2,
             "transaction.state.log.min.isr": 1,
+            "share.coordinator.state.topic.num.partitions": 1,
+            "share.coordinator.state.topic.replication.factor": 2,
+            "share.coordinator.state.topic.min.isr": 1,
         }
 
     return own
@@ -124,13 +127,15 @@ def _servers(ports: Mapping[NodeId, int]) -> str:
 
 
 @asynccontextmanager
-async def on_ours(directory: Path) -> AsyncIterator[Side]:
+async def on_ours(
+    directory: Path, releases: Mapping[NodeId, Path] = BROKERS, level: str = LEVEL
+) -> AsyncIterator[Side]:
     """The brokers on three nodes of ours, by their gateways."""
-    login_ports = dict(zip(BROKERS, free_ports(len(BROKERS)), strict=True))
+    login_ports = dict(zip(releases, free_ports(len(releases)), strict=True))
     own = settings_of(login_ports)
     async with (
         fleet_of(
-            directory, BROKERS, level=LEVEL, tools=(), controller_settings=OF_CONTROLLERS, settings_of=own
+            directory, releases, level=level, tools=(), controller_settings=OF_CONTROLLERS, settings_of=own
         ) as fleet,
         _at_work(fleet.ports, login_ports) as side,
     ):
@@ -138,21 +143,23 @@ async def on_ours(directory: Path) -> AsyncIterator[Side]:
 
 
 @asynccontextmanager
-async def on_kafkas(directory: Path) -> AsyncIterator[Side]:
+async def on_kafkas(
+    directory: Path, releases: Mapping[NodeId, Path] = BROKERS, level: str = LEVEL
+) -> AsyncIterator[Side]:
     """The same brokers on a controller of the newest release."""
-    controller_port, *ports = free_ports(1 + 2 * len(BROKERS))
-    tool_ports = dict(zip(BROKERS, ports[: len(BROKERS)], strict=True))
-    login_ports = dict(zip(BROKERS, ports[len(BROKERS) :], strict=True))
+    controller_port, *ports = free_ports(1 + 2 * len(releases))
+    tool_ports = dict(zip(releases, ports[: len(releases)], strict=True))
+    login_ports = dict(zip(releases, ports[len(releases) :], strict=True))
     own, cluster_id = settings_of(login_ports), uuid_text(random_uuid())
     voters = {"controller.quorum.voters": f"{CONTROLLER_ID}@{HOST}:{controller_port}"}
     with ExitStack() as stack:
         controller = stack.enter_context(_controller(directory, controller_port, voters))
         brokers = [
-            stack.enter_context(_broker(directory, broker_id, {**voters, **own(broker_id, port)}))
+            stack.enter_context(_broker(directory, broker_id, releases[broker_id], {**voters, **own(broker_id, port)}))
             for broker_id, port in tool_ports.items()
         ]
         for node in (controller, *brokers):
-            await asyncio.to_thread(node.format, cluster_id, "--release-version", LEVEL)
+            await asyncio.to_thread(node.format, cluster_id, "--release-version", level)
             node.start()
         for node in (controller, *brokers):
             await asyncio.to_thread(node.wait_ready)
@@ -160,7 +167,7 @@ async def on_kafkas(directory: Path) -> AsyncIterator[Side]:
             yield side
 
 
-SIDES: Final[Mapping[str, Callable[[Path], AbstractAsyncContextManager[Side]]]] = {
+SIDES: Final[Mapping[str, Callable[..., AbstractAsyncContextManager[Side]]]] = {
     "Quorate": on_ours,
     "Kafka": on_kafkas,
 }
@@ -178,10 +185,10 @@ def _controller(directory: Path, port: int, voters: Mapping[str, object]) -> Nod
     return Node(directory / "controller", {**own, **OF_CONTROLLERS, **voters}, pom=OPERATIONS_POM, heap=HEAP)
 
 
-def _broker(directory: Path, broker_id: NodeId, settings: Mapping[str, object]) -> Node:
+def _broker(directory: Path, broker_id: NodeId, pom: Path, settings: Mapping[str, object]) -> Node:
     home = directory / f"broker-{broker_id}"
     own = {"node.id": broker_id, "log.dirs": home / "data"}
-    return Node(home, {**SETTINGS, **own, **settings}, pom=BROKERS[broker_id], heap=HEAP)
+    return Node(home, {**SETTINGS, **own, **settings}, pom=pom, heap=HEAP)
 
 
 @asynccontextmanager
