@@ -41,7 +41,6 @@ public final class Share {
                 new org.apache.kafka.clients.admin.ListShareGroupOffsetsSpec())).partitionsToOffsetInfo(GROUP).get().size(),
                 said -> said.equals("2"));
         steps.read("the group without members", () -> group(steps), said -> said.contains("EMPTY"));
-        steps.read("topics of share groups", () -> steps.topics("__share"), said -> said.contains("__share"));
         steps.step("delete the group", () -> steps.admin.deleteShareGroups(List.of(GROUP)).all().get());
         steps.step("delete it again", () -> steps.admin.deleteShareGroups(List.of(GROUP)).all().get());
         steps.step("delete the topic", () -> steps.admin.deleteTopics(List.of(TOPIC)).all().get());
