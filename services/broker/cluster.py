@@ -15,11 +15,14 @@ from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import Topic
 from quorate.nouns import NodeId, uuid_text
 from quorate.partition_log.offset_checkpoints import TopicPartition
+from quorate.runtime.statuses import shortened
 from services.broker.table import Hosted, Key, Table
 
 __all__ = ["Cluster", "Endpoint"]
 
 NO_TOPIC_ID: Final = Uuid(bytes(16))
+NAME_SHOWN: Final = 60
+"""Letters of a name that somebody has sent: an error repeats it for each partition."""
 UNKNOWN: Final = (-1, -1)
 """No leader, no epoch."""
 NAMING: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
@@ -66,7 +69,9 @@ class Cluster:
         if topic is None and by_id:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic id {uuid_text(topic_id)} is of no topic")
         if topic is None or index not in topic.partitions:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {shortened(name, NAME_SHOWN)}-{index}"
+            )
         why = f"broker {self._broker_id} has no replica of {topic.name}-{index}"
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
 

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kraft.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from quorate.controller.engine.steps import Steps
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import NodeId
 from quorate.runtime.replica import Replica
@@ -26,6 +27,11 @@ TOPICS: Final[Mapping[int, str]] = MappingProxyType(
 SHARE_SINCE: Final = 6
 HAS_MANY: Final = 4
 """From this version on a request has several keys (KIP-699)."""
+KEY_MAX: Final = (1 << 15) - 1
+"""As many bytes as a name may have where Kafka stores it."""
+PER_STEP: Final = 10_000
+"""Letters of one step: each costs some 0.2 us to be hashed, and a key what these cost."""
+PER_KEY: Final = 50
 NOBODY: Final = Endpoint(-1, "", -1, None)
 
 _Coordinator = FindCoordinatorResponse.Coordinator
@@ -45,8 +51,8 @@ class Coordinators:
         self._replica = replica
         self._cluster = cluster
 
-    def answer(self, request: FindCoordinatorRequest, version: int) -> FindCoordinatorResponse:
-        """Returns the answer. Topics are not made by asking for their coordinators."""
+    def answer(self, request: FindCoordinatorRequest, version: int) -> Steps[FindCoordinatorResponse]:
+        """Returns the answer, in steps. Topics are not made by asking for their coordinators."""
         if version < HAS_MANY:
             found = self._found(request.key_type, request.key, version)
             return FindCoordinatorResponse(
@@ -56,11 +62,14 @@ class Coordinators:
                 host=found.at.host,
                 port=found.at.port,
             )
-        return FindCoordinatorResponse(
-            coordinators=tuple(
-                _named(key, self._found(request.key_type, key, version)) for key in request.coordinator_keys
-            )
-        )
+        found_by_key, letters = [], 0
+        for key in request.coordinator_keys:
+            found_by_key.append(_named(key, self._found(request.key_type, key, version)))
+            letters += PER_KEY + len(key)
+            if letters >= PER_STEP:
+                letters = 0
+                yield
+        return FindCoordinatorResponse(coordinators=tuple(found_by_key))
 
     def _found(self, key_type: int, key: str, version: int) -> _Found:
         try:
@@ -73,6 +82,8 @@ class Coordinators:
         found = self._replica.state.topics.by_name(topic)
         if found is None or not found.partitions:
             raise _not_available(f"there is no topic {topic}: a broker of Kafka's makes it when it is asked")
+        if len(key) > KEY_MAX:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"a key of {len(key)} letters; it has {KEY_MAX} at most")
         index = partition_of(key, len(found.partitions))
         leader = found.partitions[index].leader
         if leader == self._broker_id:

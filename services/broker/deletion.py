@@ -6,11 +6,13 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from kraft.api.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from quorate.controller.engine.steps import Steps
 from quorate.controller.topic_names import INTERNAL_TOPICS
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Offset
 from quorate.replication import ProduceDone, ProduceWait, deleted_outcome
 from quorate.replication.admission import leader_of
+from quorate.runtime.turns import in_turns
 from services.broker.cluster import NO_TOPIC_ID, Cluster
 from services.broker.replicas import Replicas
 from services.broker.table import Hosted, Key
@@ -19,6 +21,8 @@ __all__ = ["Deletion"]
 
 TO_HIGH_WATERMARK: Final = -1
 NO_OFFSET: Final = -1
+WAIT_MS_MAX: Final = 30_000
+"""An answer waits no longer than that for replicas, whatever its request says: Kafka's `request.timeout.ms`."""
 
 _Asked = DeleteRecordsRequest.DeleteRecordsTopic.DeleteRecordsPartition
 _Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
@@ -43,19 +47,35 @@ class Deletion:
 
     async def answer(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
         """Returns the answer once every replica that is not fenced has deleted the records, or the time is over."""
-        topics = [
-            (topic.name, [self._delete(topic.name, each) for each in topic.partitions]) for topic in request.topics
-        ]
+        topics = await in_turns(self._deleted(request))
         required = {each.hosted.key: each.start for _, deleted in topics for each in deleted if each.hosted is not None}
         outcomes: dict[Key, ErrorCode] = {}
         if required:
-            deadline_ms = self._replicas.now_ms + request.timeout_ms
+            deadline_ms = self._replicas.now_ms + min(request.timeout_ms, WAIT_MS_MAX)
             done = await self._replicas.held(partial(_wait, required, deadline_ms))
             assert isinstance(done, ProduceDone), done
             outcomes = dict(done.outcomes)
         return DeleteRecordsResponse(
             topics=tuple(_Topic(name, tuple(_result(each, outcomes) for each in deleted)) for name, deleted in topics)
         )
+
+    def _deleted(self, request: DeleteRecordsRequest) -> Steps[list[tuple[str, list[_Deleted]]]]:
+        """Deletes at this leader, each partition once, to the highest offset that is asked for, in steps."""
+        asked: dict[str, dict[int, _Asked]] = {}
+        for topic in request.topics:
+            chosen = asked.setdefault(topic.name, {})
+            for each in topic.partitions:
+                known = chosen.get(each.partition_index)
+                if known is None or TO_HIGH_WATERMARK != known.offset < each.offset or each.offset == TO_HIGH_WATERMARK:
+                    chosen[each.partition_index] = each
+        topics = []
+        for name, chosen in asked.items():
+            deleted = []
+            for each in chosen.values():
+                deleted.append(self._delete(name, each))
+                yield
+            topics.append((name, deleted))
+        return topics
 
     def _delete(self, topic: str, asked: _Asked) -> _Deleted:
         """Raises the log start at this leader, at once; its followers hear of it with their next fetch (R59)."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Final
 
 from kraft.api.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kraft.api.describe_producers import DescribeProducersRequest, DescribeProducersResponse
-from quorate.errors import ApiError, ErrorCode
+from quorate.controller.engine.steps import Steps, slices
+from quorate.errors import ApiError
 from quorate.partition_log.producers import Producer
 from quorate.replication.admission import leader_of
 from services.broker.cluster import NO_TOPIC_ID, Cluster
@@ -16,6 +18,9 @@ from services.broker.directories import LogDirectory
 from services.broker.table import Hosted, Table
 
 __all__ = ["describe_log_dirs", "describe_producers"]
+
+PER_STEP: Final = 100
+"""Partitions of one step."""
 
 _Directory = DescribeLogDirsResponse.DescribeLogDirsResult
 _Replica = _Directory.DescribeLogDirsTopic.DescribeLogDirsPartition
@@ -37,17 +42,20 @@ def describe_log_dirs(
     return DescribeLogDirsResponse(results=tuple(_described(each, replicas) for each, replicas in held.items()))
 
 
-def describe_producers(request: DescribeProducersRequest, cluster: Cluster) -> DescribeProducersResponse:
-    """Answers DescribeProducers for the partitions that this broker leads (KIP-664)."""
-    return DescribeProducersResponse(
-        topics=tuple(
-            _Writers(
-                name=topic.name,
-                partitions=tuple(_writers(cluster, topic.name, each) for each in topic.partition_indexes),
-            )
-            for topic in request.topics
-        )
-    )
+def describe_producers(request: DescribeProducersRequest, cluster: Cluster) -> Steps[DescribeProducersResponse]:
+    """Answers DescribeProducers for the partitions that this broker leads, each once, in steps (KIP-664)."""
+    asked: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    topics = []
+    for name, indexes in asked.items():
+        partitions = []
+        for index in indexes:
+            partitions.append((yield from _writers(cluster, name, index)))
+            if len(partitions) % PER_STEP == 0:
+                yield
+        topics.append(_Writers(name, tuple(partitions)))
+    return DescribeProducersResponse(topics=tuple(topics))
 
 
 def _described(directory: LogDirectory, replicas: defaultdict[str, list[_Replica]]) -> _Directory:
@@ -70,16 +78,18 @@ def _replica(hosted: Hosted) -> _Replica:
     )
 
 
-def _writers(cluster: Cluster, topic: str, index: int) -> _Partition:
+def _writers(cluster: Cluster, topic: str, index: int) -> Steps[_Partition]:
     try:
         hosted = cluster.hosted(NO_TOPIC_ID, topic, index)
         leader_of(hosted.partition, None)
     except ApiError as refusal:
-        code = refusal.code if refusal.code is not ErrorCode.UNKNOWN_TOPIC_ID else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return _Partition(partition_index=index, error_code=code, error_message=refusal.message)
-    return _Partition(
-        partition_index=index, active_producers=tuple(_writer(each, known) for each, known in hosted.log.producers)
-    )
+        return _Partition(partition_index=index, error_code=refusal.code, error_message=refusal.message)
+    known = list(hosted.log.producers)  # some may come while this one waits for its turn
+    writers: list[_Partition.ProducerState] = []
+    for some in slices(known):
+        writers += [_writer(each, producer) for each, producer in some]
+        yield
+    return _Partition(partition_index=index, active_producers=tuple(writers))
 
 
 def _writer(producer_id: int, known: Producer) -> _Partition.ProducerState:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from kraft import Uuid
 from kraft.api.fetch import FetchRequest, FetchResponse
+from quorate.controller.engine.steps import Steps
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import NodeId
 from quorate.replication import (
@@ -20,6 +21,7 @@ from quorate.replication import (
     admit_follower,
     regrant,
 )
+from quorate.runtime.turns import in_turns
 from services.broker.cluster import Cluster
 from services.broker.fetch_sessions import Asked, FetchContext, FetchSessions
 from services.broker.replicas import Replicas
@@ -35,6 +37,13 @@ HAS_LEADERS: Final = 12
 CONSUMER: Final = -1
 WAIT_MS_MAX: Final = 5 * 60_000
 """A fetch waits no longer than that, whatever it says."""
+LARGE: Final = 500
+"""From so many partitions on a fetch without a session is a large request, which has one of a few turns meanwhile."""
+LARGE_WAIT_MS_MAX: Final = 500
+WAITING_MAX: Final = 10_000
+"""A fetch of more partitions does not wait: all are looked at in one turn of the loop before it does."""
+PER_STEP: Final = 100
+"""So many partitions are looked at in one step: some 5 ms."""
 BYTES_MAX: Final = 55 * 1024 * 1024
 """Kafka's `fetch.max.bytes` of a broker."""
 HW_UNASKED: Final = (1 << 63) - 1
@@ -50,7 +59,7 @@ class _Part(NamedTuple):
     asked: _Asked
     position: FetchPosition
     hosted: Hosted | None = None
-    refusal: ApiError | None = None
+    refusal: ErrorCode | None = None
     is_due: bool = False
 
 
@@ -70,10 +79,21 @@ class Fetch:
             context = self._sessions.context(request, version, now_ms=self._replicas.now_ms, of_follower=is_follower)
         except ApiError as refusal:
             return FetchResponse(error_code=refusal.code)
-        parts = [self._part(request, each) for each in context.asked]
-        if request.max_wait_ms > 0 and parts and not any(each.refusal or each.is_due for each in parts):
-            await self._wait(request, parts)
-        return self._response(request, context, parts, version)
+        with context:
+            parts = await in_turns(self._parts(request, context))
+            is_due = any(each.refusal or each.is_due for each in parts)
+            if request.max_wait_ms > 0 and 0 < len(parts) <= WAITING_MAX and not is_due:
+                await self._wait(request, parts)
+            return await in_turns(self._response(request, context, parts, version))
+
+    def _parts(self, request: FetchRequest, context: FetchContext) -> Steps[list[_Part]]:
+        """Admits each partition's part, in steps."""
+        parts = []
+        for number, each in enumerate(context.asked, 1):
+            parts.append(self._part(request, each))
+            if number % PER_STEP == 0:
+                yield
+        return parts
 
     def _part(self, request: FetchRequest, of: Asked) -> _Part:
         """Admits one partition's part; a follower's progress counts from here on (R18)."""
@@ -83,7 +103,7 @@ class Fetch:
             hosted = self._cluster.hosted(of.topic_id, of.topic, asked.partition)
             diverges = self._admitted(request, hosted, position, asked, sender)
         except ApiError as refusal:
-            return _Part(of, asked, position, refusal=refusal)
+            return _Part(of, asked, position, refusal=refusal.code)
         return _Part(of, asked, position, hosted, is_due=diverges)
 
     def _admitted(
@@ -105,17 +125,20 @@ class Fetch:
         """Waits until there are `min_bytes`, or something else than records to tell (R48)."""
         positions = {part.hosted.key: part.position for part in parts if part.hosted is not None}
         sizes = max(part.asked.partition_max_bytes for part in parts)
-        deadline_ms = self._replicas.now_ms + min(request.max_wait_ms, WAIT_MS_MAX)
+        wait_ms_max = WAIT_MS_MAX if len(parts) <= LARGE else LARGE_WAIT_MS_MAX
+        deadline_ms = self._replicas.now_ms + min(request.max_wait_ms, wait_ms_max)
         await self._replicas.held(partial(_held, positions, request.min_bytes, sizes, deadline_ms))
 
     def _response(
         self, request: FetchRequest, context: FetchContext, parts: list[_Part], version: int
-    ) -> FetchResponse:
+    ) -> Steps[FetchResponse]:
         """Reads what each part may have by now, as far as the sizes go: the first batch of an answer whole (KIP-74)."""
         left = min(request.max_bytes, BYTES_MAX)
         topics: dict[tuple[Uuid, str], list[_Data]] = {}
         has_records = False
-        for part in parts:
+        for number, part in enumerate(parts, 1):
+            if number % PER_STEP == 0:
+                yield
             data = self._read(part, left, version, may_exceed=not has_records)
             size = len(data.records or b"")
             left -= size
@@ -132,9 +155,9 @@ class Fetch:
         )
 
     def _read(self, part: _Part, left: int, version: int, *, may_exceed: bool) -> _Data:
+        if part.refusal is not None:
+            return self._refused(part, part.refusal, version)
         try:
-            if part.refusal is not None:
-                raise part.refusal
             hosted = self._cluster.hosted(part.of.topic_id, part.of.topic, part.asked.partition)
             grant = regrant(hosted.partition, part.position)
         except ApiError as refusal:

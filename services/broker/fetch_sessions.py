@@ -73,6 +73,8 @@ class _Session:
     of_follower: bool
     used_at_ms: int
     next_epoch: int = 1
+    is_under_way: bool = False
+    """A fetch of this session is being answered."""
     partitions: OrderedDict[_Name, _Told] = field(default_factory=OrderedDict)
     """The one that was given records longest ago first: it is read first (KIP-74)."""
 
@@ -100,6 +102,15 @@ class FetchContext:
         self.asked = asked
         self._session = session
         self._is_full = is_full
+
+    def __enter__(self) -> None:
+        """The fetch is under way; meanwhile its session takes no other one."""
+        if self._session is not None:
+            self._session.is_under_way = True
+
+    def __exit__(self, *_: object) -> None:
+        if self._session is not None:
+            self._session.is_under_way = False
 
     @property
     def session_id(self) -> int:
@@ -145,6 +156,9 @@ class FetchSessions:
         session = self._sessions.get(request.session_id)
         if session is None:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {request.session_id}")
+        if session.is_under_way:
+            why = f"a fetch of fetch session {session.id} is under way; the next one follows its answer"
+            raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, why)
         if request.session_epoch != session.next_epoch:
             why = f"fetch session {session.id} goes on with epoch {session.next_epoch}, not {request.session_epoch}"
             raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, why)
@@ -155,10 +169,10 @@ class FetchSessions:
         session.next_epoch = 1 if session.next_epoch == EPOCH_MAX else session.next_epoch + 1
         session.used_at_ms = now_ms
         self._sessions.move_to_end(session.id)
-        context = FetchContext(tuple(each.asked for each in session.partitions.values()), session, is_full=False)
         if not session.partitions:
             self._end(session)
-        return context
+            return FetchContext(())
+        return FetchContext(tuple(each.asked for each in session.partitions.values()), session, is_full=False)
 
     def _change(self, session: _Session, request: FetchRequest) -> None:
         before = len(session.partitions)

@@ -54,6 +54,8 @@ class FetchingSession:
         new = {key: asked for key, asked in wanted.items() if not is_known or self._sent.get(key) != asked}
         gone = self._sent.keys() - wanted.keys() if is_known else ()
         self._sent = wanted
+        for key in gone:
+            self._told.pop(key, None)
         return msgspec.structs.replace(
             about,
             session_id=self._id,

@@ -11,7 +11,7 @@ from kraft import Message
 from kraft.api.envelope import EnvelopeRequest, EnvelopeResponse
 from kraft.protocol.default_principal_data import DefaultPrincipalData
 from quorate.errors import ApiError, ErrorCode
-from quorate.network.client import Connection, connect
+from quorate.network.client import Connection, Timeouts, connect
 from quorate.network.server import ConnectedClient
 from quorate.protocol import ClientSettings, ProtocolError, Request
 from quorate.protocol.api_versions import Versions
@@ -24,7 +24,7 @@ from quorate.runtime.repeats import ChangeFilter
 from quorate.runtime.setting_types import Endpoint
 from quorate.runtime.turns import in_turns
 from quorate.wire.codec import encode
-from quorate.wire.fitting import fitted
+from quorate.wire.fitting import fitted_in_steps
 
 __all__ = ["FORWARDED", "Forwarding"]
 
@@ -37,10 +37,14 @@ FORWARDED: Final[Versions] = {
 }
 TIMEOUT_MS: Final = 30_000
 """For a request that has no time of its own: Kafka's `request.timeout.ms`."""
+TIMEOUT_MS_MAX: Final = 120_000
+"""As long as a gateway waits for a controller."""
 PAUSE_S: Final = 0.1
 """Between two rounds over the gateways; Kafka's `retry.backoff.ms`."""
 SETTINGS: Final = ClientSettings(client_id="broker", in_flight_max=100)
-"""One request that takes long does not hold up the others'."""
+"""Answers of a connection come in the order of the requests, so one that takes long holds up those after it."""
+TIMEOUTS: Final = Timeouts(request_ms=125_000)
+"""Longer than a gateway waits for a controller: a request's own time ends it, and not all of the connection."""
 PRINCIPAL_VERSION: Final = 0
 
 
@@ -62,7 +66,7 @@ class Forwarding:
     async def answer(self, request: Request, client: ConnectedClient) -> Message:
         """Returns the controller's answer. If there is none in the request's time, it is REQUEST_TIMED_OUT."""
         version = request.header.request_api_version
-        timeout_ms = getattr(request.message, "timeout_ms", 0) or TIMEOUT_MS
+        timeout_ms = min(getattr(request.message, "timeout_ms", 0) or TIMEOUT_MS, TIMEOUT_MS_MAX)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await self._answered(request, client)
@@ -71,7 +75,8 @@ class Forwarding:
             refusal = ApiError(ErrorCode.REQUEST_TIMED_OUT, why)
         except ApiError as error:
             refusal = error
-        return fitted(await in_turns(refused(request.message, refusal, version, request.principal)), version)
+        response = await in_turns(refused(request.message, refusal, version, request.principal))
+        return await in_turns(fitted_in_steps(response, version))
 
     async def close(self) -> None:
         """Ends the connection."""
@@ -110,7 +115,7 @@ class Forwarding:
             if self._connection is None or not self._connection.is_open:
                 at = self._gateways[self._at]
                 self._connection = None
-                self._connection = await connect(at.host, at.port, settings=SETTINGS)
+                self._connection = await connect(at.host, at.port, settings=SETTINGS, timeouts=TIMEOUTS)
             return self._connection
 
     def _leave(self, connection: Connection | None, why: str) -> None:
@@ -121,8 +126,8 @@ class Forwarding:
             log.warning("a gateway does not answer for a controller", gateway=str(self._gateways[self._at]), reason=why)
         self._at = (self._at + 1) % len(self._gateways)
         self._connection = None
-        if connection is not None:
-            connection.abort()
+        if connection is not None:  # what is under way on it may still be answered
+            asyncio.get_running_loop().call_later(TIMEOUTS.request_ms / 1000, connection.abort)
 
 
 def _envelope(request: Request, client: ConnectedClient) -> EnvelopeRequest:

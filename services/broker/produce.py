@@ -25,6 +25,9 @@ __all__ = ["Produce"]
 NAMES_LEADERS: Final = 10
 """From this version on an answer names leaders (KIP-951)."""
 
+WAIT_MS_MAX: Final = 5 * 60_000
+"""An answer waits no longer than that, whatever its request says."""
+
 _Topic = ProduceResponse.TopicProduceResponse
 _Partition = _Topic.PartitionProduceResponse
 _Asked = ProduceRequest.TopicProduceData
@@ -78,7 +81,7 @@ class Produce:
         required = {each.key: each.end for each in written if each.key is not None and each.end is not None}
         if request.acks != ACKS_ALL or not required:
             return {}
-        deadline_ms = self._replicas.now_ms + request.timeout_ms
+        deadline_ms = self._replicas.now_ms + min(request.timeout_ms, WAIT_MS_MAX)
         with self._traces.waiting(span, required):
             done = await self._replicas.held(partial(_wait, required, deadline_ms))
         assert isinstance(done, ProduceDone), done

@@ -36,6 +36,9 @@ class ProducerIds:
         self._block: Iterator[int] = iter(())
         self._asking = asyncio.Lock()
         self._waiting = 0
+        self._asked = 0
+        """How often a block was asked for, and what was said the last time, if it was no block."""
+        self._refusal: ApiError | None = None
         self._told = ChangeFilter()
 
     async def answer(self, request: InitProducerIdRequest) -> InitProducerIdResponse:
@@ -53,9 +56,12 @@ class ProducerIds:
         if self._waiting >= AT_ONCE_MAX:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._waiting} producers wait for ids already")
         self._waiting += 1
+        asked = self._asked
         try:
             async with self._asking:
                 while (found := next(self._block, None)) is None:
+                    if self._refusal is not None and self._asked > asked:  # who waited hears what came of it
+                        raise ApiError(self._refusal.code, self._refusal.message)
                     self._block = iter(await self._allocated())
                 return found
         finally:
@@ -71,7 +77,11 @@ class ProducerIds:
         except ApiError as error:
             if self._told.passes("allocate", error.code.name, asyncio.get_running_loop().time()):
                 log.warning("no producer ids from the controller", code=error.code.name, reason=error.message)
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"no producer ids yet: {error}") from None
+            self._refusal = ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"no producer ids yet: {error}")
+            raise ApiError(self._refusal.code, self._refusal.message) from None
+        finally:
+            self._asked += 1
+        self._refusal = None
         self._told.settle("allocate")
         return range(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
 

@@ -116,6 +116,8 @@ class Replicas:
             return await answer
         finally:
             timer.cancel()
+            if not answer.done() or answer.cancelled():
+                self._waits.drop(wait)
 
     def expire(self) -> None:
         """Answers the requests whose time is over; of those whose callers are gone, too."""

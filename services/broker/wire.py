@@ -31,6 +31,7 @@ from quorate.runtime.logs import logger
 from quorate.runtime.loop import CannotListen
 from quorate.runtime.replica import Replica
 from quorate.runtime.setting_types import ListenerAddress
+from quorate.runtime.turns import in_turns
 from services.broker.cluster import Cluster
 from services.broker.coordinators import Coordinators
 from services.broker.deletion import Deletion
@@ -159,11 +160,11 @@ class Wire:
             case InitProducerIdRequest() as asked:
                 return await self._producer_ids.answer(asked)
             case FindCoordinatorRequest() as asked:
-                return self._coordinators.answer(asked, version)
+                return await in_turns(self._coordinators.answer(asked, version))
             case DescribeLogDirsRequest() as asked:
                 return describe_log_dirs(asked, self._directories, self._replicas.table)
             case DescribeProducersRequest() as asked:
-                return describe_producers(asked, self._cluster)
+                return await in_turns(describe_producers(asked, self._cluster))
         raise Unanswerable(f"{request.api.name} is not served")
 
 

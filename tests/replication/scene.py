@@ -14,6 +14,7 @@ from quorate.replication import (
     Grant,
     Isolation,
     Leading,
+    LowWatermarkMoved,
     Partition,
     PartitionRegistration,
     Proposal,
@@ -101,8 +102,9 @@ class Scene:
     def fetch(
         self, replica: int, offset: int, *, after_ms: int = 0, broker_epoch: int | None = None, last_epoch: int = -1
     ) -> list[Effect]:
-        """A follower fetches, so long after what was before."""
-        return self.ask(replica, offset, after_ms=after_ms, broker_epoch=broker_epoch, last_epoch=last_epoch)[1]
+        """A follower fetches, so long after what was before; what is due, but for the word of its log start."""
+        effects = self.ask(replica, offset, after_ms=after_ms, broker_epoch=broker_epoch, last_epoch=last_epoch)[1]
+        return [each for each in effects if not isinstance(each, LowWatermarkMoved)]
 
     def ask(
         self,

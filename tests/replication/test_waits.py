@@ -132,7 +132,23 @@ def test_a_deletion_waits_for_the_log_start_of_every_replica_that_is_not_fenced(
 
 
 def test_a_deletion_waits_for_a_replica_that_has_not_fetched_yet(broker: Broker) -> None:
-    broker.scenes["a"].log.start_at(0)
+    wait = ProduceWait(required={"a": 0}, deadline_ms=100, outcome_of=deleted_outcome)
+    assert broker.waits.hold(wait, now_ms=0) is None
+
+    assert LowWatermarkMoved() in broker.scenes["a"].ask(2, 0)[1]
+    assert [ProduceDone(wait, {"a": ErrorCode.NONE})] == broker.waits.touch("a")
+
+
+def test_a_wait_whose_caller_is_gone_is_let_go_of(broker: Broker) -> None:
+    kept, gone = broker.hold_produce(a=3), broker.hold_produce(a=3, b=2)
+    broker.waits.drop(gone)
+    broker.waits.drop(gone)
+
+    assert 1 == len(broker.waits)
+    assert [kept] == [done.wait for done in broker.waits.expire(100)]
+
+
+def test_a_deletion_ends_with_the_leadership(broker: Broker) -> None:
     wait = ProduceWait(required={"a": 0}, deadline_ms=100, outcome_of=deleted_outcome)
     assert broker.waits.hold(wait, now_ms=0) is None
     broker.scenes["a"].register(leader=2, epoch=6, replicas=(1, 2), isr=(1, 2), at=11)

@@ -154,7 +154,7 @@ class Leading:
         Whether it may join is decided in the step that proposes it, so nothing can change in between (R28).
         """
         progress = self.replicas[replica]
-        moved = [LowWatermarkMoved()] if (progress.log_start or 0) != log_start else []
+        moved = [LowWatermarkMoved()] if progress.log_start != log_start else []
         progress.record_fetch(
             offset=offset,
             log_start=log_start,

@@ -146,6 +146,13 @@ class Waits(Generic[P]):
         heappush(self._deadlines, (wait.deadline_ms, number))
         return None
 
+    def drop(self, wait: ProduceWait[P] | FetchWait[P]) -> None:
+        """Lets go of a request whose caller is gone; nothing if it is not held."""
+        keys = wait.required if isinstance(wait, ProduceWait) else wait.positions
+        for number in tuple(self._by_partition.get(next(iter(keys), None), ())):  # type: ignore[arg-type]  # None has none
+            if self._held[number].wait is wait:
+                self._drop(number)
+
     def touch(self, key: P) -> list[Done[P]]:
         """Returns the answers that a change of this partition completes, in the order of the requests."""
         partition, done = self._find(key), []
