@@ -209,6 +209,7 @@ async def test_the_leader_is_named_to_whoever_asks_another(cluster: Cluster, bro
         ({"acks": 2}, ErrorCode.INVALID_REQUIRED_ACKS),
         ({"index": 7}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ({"topic": "nowhere"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"topic": "n" * 30_000}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ({"batch": produced()[:-1]}, ErrorCode.CORRUPT_MESSAGE),
         ({"batch": b""}, ErrorCode.CORRUPT_MESSAGE),
         ({"batch": produced(transactional=True, producer=(7, 0, 0))}, ErrorCode.INVALID_TXN_STATE),
@@ -224,7 +225,7 @@ async def test_what_cannot_be_written_is_refused_and_changes_nothing(
         end = await connection.ask_for(ListOffsetsResponse, offsets("refused", LATEST))
 
     assert code == answer.error_code
-    assert answer.error_message
+    assert 0 < len(answer.error_message) < 300
     assert 0 == end.topics[0].partitions[0].offset
 
 
@@ -275,7 +276,7 @@ async def test_a_producer_gets_an_id_and_what_it_sends_twice_is_there_once(
         batch = produced(count=2, producer=mine)
         twice = [await produce(connection, "idempotent", batch) for _ in range(2)]
         gap = await produce(connection, "idempotent", produced(producer=(*mine[:2], 5)))
-        topics = (DescribeProducersRequest.TopicRequest("idempotent", (0, 1)),)
+        topics = (DescribeProducersRequest.TopicRequest("idempotent", (0, 1, 0)),)
         described = await connection.ask_for(DescribeProducersResponse, DescribeProducersRequest(topics=topics))
 
     assert ids[0].producer_id != ids[1].producer_id
@@ -324,7 +325,8 @@ async def test_deleted_records_are_gone_at_every_replica(cluster: Cluster, broke
         wrong = [("trimmed", 0, 7), ("trimmed", 9, 0), ("__consumer_offsets", 0, 0)]
         found = []
         for name, index, offset in [("trimmed", 0, 4), *wrong, ("trimmed", 0, -1)]:
-            request = DeleteRecordsRequest(topics=(topic(name, (partition_at(index, offset),)),), timeout_ms=TIMEOUT_MS)
+            partitions = (partition_at(index, offset), partition_at(index, 0))
+            request = DeleteRecordsRequest(topics=(topic(name, partitions),) * 2, timeout_ms=TIMEOUT_MS)
             answer = await connection.ask_for(DeleteRecordsResponse, request)
             (result,) = answer.topics[0].partitions
             found.append((result.error_code, result.low_watermark))

@@ -75,12 +75,29 @@ def test_a_session_ends_by_a_fetch_that_says_everything_and_when_nothing_is_left
     first, second, third = (context(sessions, request(0)).session_id for _ in range(3))
     assert 0 == context(sessions, request(0, session=(first, -1))).session_id
     renewed = context(sessions, request(0, session=(second, 0))).session_id
-    context(sessions, request(session=(third, 1), forgotten=(0,)))
+    assert 0 == context(sessions, request(session=(third, 1), forgotten=(0,))).session_id
 
     gone = {code_of(sessions, request(session=(each, 1))) for each in (first, second, third)}
     assert {ErrorCode.FETCH_SESSION_ID_NOT_FOUND} == gone
     assert [0] == indexes(context(sessions, request(session=(renewed, 1))))
     assert 1 == len(sessions)
+
+
+def test_a_session_takes_one_fetch_at_a_time() -> None:
+    sessions = FetchSessions()
+    session_id = context(sessions, request(0)).session_id
+    first = context(sessions, request(session=(session_id, 1)))
+    with first:
+        assert ErrorCode.INVALID_FETCH_SESSION_EPOCH == code_of(sessions, request(session=(session_id, 2)))
+    assert [0] == indexes(context(sessions, request(session=(session_id, 2))))
+
+
+def test_what_was_given_records_is_read_last_the_next_time() -> None:
+    sessions = FetchSessions()
+    first = context(sessions, request(0, 1, 2))
+    assert first.is_told(first.asked[0], Data(partition_index=0, records=b"some"))
+
+    assert [1, 2, 0] == indexes(context(sessions, request(session=(first.session_id, 1))))
 
 
 def test_without_room_there_is_no_session_but_for_followers_and_in_place_of_idle_ones() -> None:
@@ -111,7 +128,10 @@ def test_partitions_of_all_sessions_are_bounded_at_the_start_and_later() -> None
             {
                 "wanted": st.frozensets(st.sampled_from(KEYS), min_size=1),
                 "grown": st.frozensets(st.sampled_from(KEYS)),
+                "trimmed": st.frozensets(st.sampled_from(KEYS)),
                 "refused": st.frozensets(st.sampled_from(KEYS), max_size=1),
+                "with_records": st.frozensets(st.sampled_from(KEYS), max_size=2),
+                "diverging": st.frozensets(st.sampled_from(KEYS), max_size=1),
                 "fate": st.sampled_from(["taken", "taken", "taken", "lost", "forgotten"]),
             }
         ),
@@ -119,20 +139,22 @@ def test_partitions_of_all_sessions_are_bounded_at_the_start_and_later() -> None
     )
 )
 def test_a_reader_knows_what_a_fetch_without_a_session_would_tell(rounds: list[dict[str, Any]]) -> None:
-    """Answers are lost, with the connection or without, and the leader forgets sessions."""
+    """Answers are lost with their connections, and the leader forgets sessions."""
     sessions, reader = FetchSessions(), FetchingSession()
-    ends = dict.fromkeys(KEYS, 0)
+    ends, starts = dict.fromkeys(KEYS, 0), dict.fromkeys(KEYS, 0)
     about = FetchRequest(replica_state=FetchRequest.ReplicaState(2, 7))
     for each in rounds:
         for key in each["grown"]:
             ends[key] += 1
+        for key in each["trimmed"]:
+            starts[key] += 1
         if each["fate"] == "forgotten":
             sessions = FetchSessions()
         wanted = {key: Partition(partition=key.partition_id, fetch_offset=ends[key] // 2) for key in each["wanted"]}
         found = None
         while found is None:
             asked = reader.request(wanted, about)
-            found = reader.take(_answer(sessions, asked, ends, each["refused"]))
+            found = reader.take(_answer(sessions, asked, ends, starts, each))
         if each["fate"] == "lost":
             reader.end()
             continue
@@ -142,13 +164,16 @@ def test_a_reader_knows_what_a_fetch_without_a_session_would_tell(rounds: list[d
             if key in each["refused"]:
                 assert isinstance(data, Data)
                 assert ErrorCode.NOT_LEADER_OR_FOLLOWER == data.error_code
-            else:
-                known = data if isinstance(data, Bounds) else Bounds(data.high_watermark, data.log_start_offset)
-                assert Bounds(ends[key], 0) == known
+                continue
+            known = data if isinstance(data, Bounds) else Bounds(data.high_watermark, data.log_start_offset)
+            assert Bounds(ends[key], starts[key]) == known
+            told = Data() if isinstance(data, Bounds) else data
+            assert (key in each["with_records"]) == bool(told.records)
+            assert (key in each["diverging"]) == (told.diverging_epoch.end_offset >= 0)
 
 
 def _answer(
-    sessions: FetchSessions, asked: FetchRequest, ends: dict[Key, int], refused: frozenset[Key]
+    sessions: FetchSessions, asked: FetchRequest, ends: dict[Key, int], starts: dict[Key, int], drawn: dict[str, Any]
 ) -> FetchResponse:
     try:
         found = context(sessions, asked)
@@ -157,12 +182,16 @@ def _answer(
     told = []
     for each in found.asked:
         key = Key(each.topic_id, each.partition.partition)
-        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if key in refused else ErrorCode.NONE
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if key in drawn["refused"] else ErrorCode.NONE
         data = Data(
             partition_index=key.partition_id,
             error_code=code,
             high_watermark=-1 if code else ends[key],
-            log_start_offset=-1 if code else 0,
+            log_start_offset=-1 if code else starts[key],
+            records=b"some" if key in drawn["with_records"] and not code else b"",
+            diverging_epoch=Data.EpochEndOffset(1, 1)
+            if key in drawn["diverging"] and not code
+            else Data.EpochEndOffset(),
         )
         if found.is_told(each, data):
             told.append(data)
