@@ -320,10 +320,10 @@ CALLER_BUGS: Final = (
         file="libs/quorate/runtime/memory.py",
         right="        self._trim(0)\n",
         wrong="",
-        test="tests/runtime/test_memory.py::test_what_was_freed_between_what_is_in_use_goes_back_to_the_system_once",
+        test="tests/runtime/test_memory.py::test_what_was_freed_between_what_is_in_use_goes_back_to_the_system",
     ),
     Planted(
-        number="C39",
+        number="C55",
         what="a heartbeat waits for a service that stands still, though another one counts",
         file="services/gateway/heartbeats.py",
         right="timeout=PATIENCE_S, return_when",
@@ -332,7 +332,7 @@ CALLER_BUGS: Final = (
         "test_one_that_stands_still_is_not_waited_for_and_another_is_asked_until_it_counts",
     ),
     Planted(
-        number="C40",
+        number="C56",
         what="a min.insync.replicas that is no number ends each question about it on PostgreSQL",
         file="libs/quorate/sql/views.py",
         right=r"""CAST(coalesce(substring({0} from '^\s*([+-]?[0-9]{{1,18}})'), '0') AS bigint)""",

@@ -22,6 +22,8 @@ them: after 75 s of announced giants (tests/fuzz/storms.py) a placer had 565 MiB
 PERIOD_S: Final = 5.0
 GROWN_BYTES: Final = 8 << 20
 """Growth from which on there is something to give back: one or two large requests."""
+LOOKS: Final = 12
+"""How often it is given back after a growth: what is in use at the first look may be free at a later one (1 min)."""
 
 
 def tune_memory() -> None:
@@ -47,6 +49,7 @@ class FreeMemory:
     def __init__(self) -> None:
         self._trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         self._resident = _resident_bytes()
+        self._looks_left = 0
 
     @property
     def is_kept(self) -> bool:
@@ -54,9 +57,12 @@ class FreeMemory:
         return self._trim is not None and self._resident > 0
 
     def look(self) -> bool:
-        """Gives back what is free if the process has grown since it last did so; whether it has."""
-        if self._trim is None or _resident_bytes() <= self._resident + GROWN_BYTES:
+        """Gives back what is free if the process has grown, at this look or one of the last few; whether it has."""
+        if _resident_bytes() > self._resident + GROWN_BYTES:
+            self._looks_left = LOOKS
+        if self._trim is None or not self._looks_left:
             return False
+        self._looks_left -= 1
         self._trim(0)
         self._resident = _resident_bytes()
         return True
