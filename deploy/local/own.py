@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,7 @@ __all__ = ["OwnBrokers", "disks_of", "format_broker", "planned"]
 RECORDS: Final = 200
 """Written before a leader is killed, and again after it."""
 PATIENCE_S: Final = 60.0
+SLICE_S: Final = 0.5
 LISTENER: Final = "PLAINTEXT"
 
 
@@ -86,6 +88,7 @@ class OwnBrokers:
         self._running = running
         self._processes = {each: planned(plan, each, ports) for each in plan.brokers}
         self.bootstrap_servers = ",".join(each.kafka_address for each in self._processes.values())
+        self._is_over = threading.Event()
 
     async def start(self) -> None:
         """Formats and starts them; each is unfenced at the end. Raises NotReady."""
@@ -95,14 +98,15 @@ class OwnBrokers:
         await self._running.ready(self._processes.values())
 
     async def close(self) -> None:
-        """Nothing: they are ended with the processes of the plan."""
+        """Has librdkafka's calls end; the brokers are ended with the processes of the plan."""
+        self._is_over.set()
 
     async def show_records(self, console: Console, admin: Admin, topic: str) -> None:
         """Writes, shows the trace of a write, kills a leader, writes on, and reads all. Raises NotReady, ApiError."""
         console.print("librdkafka writes, with acks=all and enable.idempotence=true", markup=False)
-        writer = _Writer(self.bootstrap_servers, topic)
+        writer = _Writer(self.bootstrap_servers, topic, self._is_over)
         await asyncio.to_thread(writer.write, RECORDS)
-        struck = (await admin.describe_topic(topic)).topics[0].partitions[0].leader_id
+        struck = await self._leader(admin, topic)
         console.print(f"{len(writer.acknowledged)} records are acknowledged; of one of these requests")
         traced = await admin.latest_trace(root="Produce", span_name="replicate")
         show.trace_lines(console, await admin.trace(traced, involved=()))  # all spans are of the one leader
@@ -120,16 +124,25 @@ class OwnBrokers:
             raise NotReady(f"{len(missing)} records were acknowledged and are not read at their offsets: {missing[:5]}")
         console.print(f"broker {struck} is back; all {len(writer.acknowledged)} are read, each at its offset\n")
 
+    async def _leader(self, admin: Admin, topic: str) -> NodeId:
+        """Returns who leads the topic's first partition. Raises NotReady if nobody does."""
+        leader: NodeId = (await admin.describe_topic(topic)).topics[0].partitions[0].leader_id
+        if leader not in self._processes:
+            raise NotReady(f"nobody leads {topic}-0")
+        return leader
+
 
 class _Writer:
     """librdkafka, as anybody has it; `acknowledged` are values by partition and offset."""
 
-    def __init__(self, servers: str, topic: str) -> None:
+    def __init__(self, servers: str, topic: str, is_over: threading.Event) -> None:
+        """`is_over` ends its calls, which run in threads, within half a second."""
         import confluent_kafka  # only this part of the demonstration needs it
 
         self._kafka = confluent_kafka
         self._servers = servers
         self._topic = topic
+        self._is_over = is_over
         self.acknowledged: dict[tuple[int, int], bytes] = {}
         self._problems: list[str] = []
         self._producer = confluent_kafka.Producer(
@@ -141,7 +154,9 @@ class _Writer:
         for number in range(count):
             value = f"record {len(self.acknowledged) + number}".encode()
             self._producer.produce(self._topic, value, on_delivery=self._delivered)
-        left = self._producer.flush(PATIENCE_S)
+        ends = time.monotonic() + PATIENCE_S
+        while (left := self._producer.flush(SLICE_S)) and time.monotonic() < ends and not self._is_over.is_set():
+            pass
         if left or self._problems:
             raise NotReady(f"{left} records have no answer, {len(self._problems)} are refused: {self._problems[:3]}")
 
@@ -152,8 +167,10 @@ class _Writer:
         partitions = Counter(partition for partition, _ in self.acknowledged)
         consumer.assign([self._kafka.TopicPartition(self._topic, each, 0) for each in partitions])
         found: dict[tuple[int, int], bytes] = {}
-        while len(found) < len(self.acknowledged) and (message := consumer.poll(PATIENCE_S)) is not None:
-            if message.error() is None:
+        ends = time.monotonic() + PATIENCE_S
+        while len(found) < len(self.acknowledged) and time.monotonic() < ends and not self._is_over.is_set():
+            message = consumer.poll(SLICE_S)
+            if message is not None and message.error() is None:
                 found[message.partition() or 0, message.offset() or 0] = message.value() or b""
         consumer.close()
         return [at for at, value in self.acknowledged.items() if found.get(at) != value]

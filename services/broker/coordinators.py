@@ -6,6 +6,7 @@ a partition itself, or there is none, the answer is COORDINATOR_NOT_AVAILABLE.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -15,6 +16,7 @@ from quorate.controller.engine.steps import Steps
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import NodeId
 from quorate.runtime.replica import Replica
+from quorate.runtime.statuses import shortened
 from services.broker.cluster import Cluster, Endpoint
 
 __all__ = ["Coordinators", "partition_of"]
@@ -32,6 +34,7 @@ KEY_MAX: Final = (1 << 15) - 1
 PER_STEP: Final = 10_000
 """Letters of one step: each costs some 0.2 us to be hashed, and a key what these cost."""
 PER_KEY: Final = 50
+_SHARE_KEY: Final = re.compile(r".+:[A-Za-z0-9_-]{22}:\d+", re.DOTALL)
 NOBODY: Final = Endpoint(-1, "", -1, None)
 
 _Coordinator = FindCoordinatorResponse.Coordinator
@@ -73,6 +76,9 @@ class Coordinators:
 
     def _found(self, key_type: int, key: str, version: int) -> _Found:
         try:
+            if key_type == SHARE and not _SHARE_KEY.fullmatch(key):
+                why = f"{shortened(key, 200)!r} is no share partition's key: it is group:topicId:partition"
+                raise ApiError(ErrorCode.INVALID_REQUEST, why)
             return _Found(self._leader(_topic_of(key_type, version), key))
         except ApiError as refusal:
             return _Found(NOBODY, refusal.code, refusal.message)

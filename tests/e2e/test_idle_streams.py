@@ -20,7 +20,7 @@ STREAMS = 500
 HELD = 250
 """`max.streams.per.ip`."""
 STRANGER = "127.0.0.66"
-CONNECTIONS = 20
+CONNECTIONS = 80
 """Each carries 32 streams (`grpc.max_concurrent_streams`)."""
 
 IDLE = {

@@ -295,11 +295,7 @@ async def test_what_is_coordinated_elsewhere_is_said(cluster: Cluster, brokers: 
         InitProducerIdRequest(transactional_id=""),
         InitProducerIdRequest(transactional_id=None, producer_id=7),
     ]
-    keys = {
-        0: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        1: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        3: ErrorCode.INVALID_REQUEST,
-    }
+    keys = dict.fromkeys((0, 1), ErrorCode.COORDINATOR_NOT_AVAILABLE) | dict.fromkeys((2, 3), ErrorCode.INVALID_REQUEST)
     async with await at(brokers, IDS[0]) as connection:
         refused = [(await connection.ask_for(InitProducerIdResponse, each)).error_code for each in asked]
         found = {

@@ -53,6 +53,14 @@ asyncio.run(main())
 """A test's process: starts one that waits, and says its pid."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def interruptible() -> Iterator[None]:
+    """A shell starts what is to run in the background with SIGINT ignored, which all processes of it inherit."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(scope="module")
 def servers() -> Iterator[ForkServers]:
     servers = ForkServers(frozenset({TOLD}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import signal
 import sys
@@ -151,7 +152,8 @@ async def test_a_process_tells_which_calls_it_cuts_and_gives_them_the_time_that_
         await serving
 
     assert [True, True] == [isinstance(each, grpc.aio.AioRpcError) for each in ended]
-    (cut,) = [record for record in caplog.records if record.name == "quorate.runtime.server"]
+    warnings = [each for each in caplog.records if each.levelno == logging.WARNING]
+    (cut,) = [record for record in warnings if record.name == "quorate.runtime.server"]
     assert {
         "waited_s": 0.3, "calls": 2, "of": "Place:2", "setting": "shutdown.graceful.timeout.ms"
     } == vars(cut)["quorate_fields"]  # fmt: skip

@@ -31,7 +31,7 @@ from tests.services.nodes import write
 from tests.services.scripted import LOOPBACK, WITHIN_S, listening
 
 METHOD = "kraft.service.Observer/DescribeTopicPartitions"
-READS = 40
+READS = 20
 """How many are under way when it is asked to stop."""
 POLL_S = 0.05
 """The pause between them: together they take less than the time that calls under way are given, which is 5 s."""
