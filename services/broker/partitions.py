@@ -45,7 +45,7 @@ class Partitions:
         self._replica = replica
         self._news = news
         self._placed = placed
-        self._moved = asyncio.Event()
+        self._waiting: list[tuple[Callable[[ClusterState], bool], asyncio.Event]] = []
         self.deleted: list[Path] = []
         """The directories that are marked as deleted, for whoever removes them."""
 
@@ -57,17 +57,20 @@ class Partitions:
         async for replayed in self._replica.changes():
             if replayed > self._replica.applied:
                 continue
+            # By the state whose news are taken: what is replayed while logs are opened is not applied yet.
+            there = [event for is_there, event in self._waiting if is_there(self._replica.state)]
             await self._apply_news()
-            self._moved.set()
-            self._moved = asyncio.Event()
+            for event in there:
+                event.set()
 
     async def applied(self, is_there: Callable[[ClusterState], bool]) -> None:
         """Waits until a state is applied of which `is_there` is true."""
-        while True:
-            moved = self._moved
-            await moved.wait()
-            if is_there(self._replica.state):
-                return
+        waiting = (is_there, asyncio.Event())
+        self._waiting.append(waiting)
+        try:
+            await waiting[1].wait()
+        finally:
+            self._waiting.remove(waiting)
 
     async def _apply_news(self) -> None:
         """Applies what was heard since the last time."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +36,7 @@ from services.broker.directories import LogDirectories
 from services.broker.news import News
 from services.broker.partitions import Partitions
 from services.broker.replicas import Replicas
-from services.broker.store import PartitionStore
+from services.broker.store import Opened, PartitionStore
 from services.broker.table import Hosted
 from tests.services.broker.test_directories import IDS, formatted
 
@@ -91,7 +93,7 @@ class Followed:
 class Scene:
     """A broker's partitions on two disks, by a log."""
 
-    def __init__(self, disks: list[Path]) -> None:
+    def __init__(self, disks: list[Path], new_store: type[PartitionStore] = PartitionStore) -> None:
         self.log = Log()
         self.replicas = Replicas(ME, ReplicationSettings(), SystemClock(), _raised)
         self.replicas.fetchers = self.followed = Followed()
@@ -99,9 +101,9 @@ class Scene:
         self.directories = LogDirectories(disks, ME)
         news = News()
         self.replica = Replica(self.log, SystemClock(), OFF, news.hear)
-        store = PartitionStore(self.directories)
+        self.store = new_store(self.directories)
         self.partitions = Partitions(
-            self.replicas, store, self.replica, news, placed=lambda hosted: self.placed.append(hosted.name)
+            self.replicas, self.store, self.replica, news, placed=lambda hosted: self.placed.append(hosted.name)
         )
 
     async def applied(self, is_there: Callable[[], bool]) -> None:
@@ -126,8 +128,8 @@ def _raised(problem: BaseException) -> None:
 
 
 @asynccontextmanager
-async def running(disks: list[Path]) -> AsyncIterator[Scene]:
-    scene = Scene(disks)
+async def running(disks: list[Path], new_store: type[PartitionStore] = PartitionStore) -> AsyncIterator[Scene]:
+    scene = Scene(disks, new_store)
     tasks = [asyncio.ensure_future(each) for each in (scene.replica.run(), scene.partitions.run())]
     try:
         yield scene
@@ -182,6 +184,39 @@ async def test_leads_and_follows_what_the_log_gives_it(disks: list[Path]) -> Non
         change = PartitionChangeRecord(partition_id=1, topic_id=TOPIC, leader=ME)
         scene.log.append(change)
         await scene.applied(lambda: not scene.followed.leaders)
+
+
+class SlowStore(PartitionStore):
+    """Its first log is opened only when a test lets it."""
+
+    def __init__(self, directories: LogDirectories) -> None:
+        super().__init__(directories)
+        self.has_begun, self.may_go_on = threading.Event(), threading.Event()
+
+    def open(self, *arguments: Any) -> Opened:
+        self.has_begun.set()
+        assert self.may_go_on.wait(60)
+        return super().open(*arguments)
+
+
+async def test_a_state_is_applied_only_with_what_was_replayed_while_logs_were_opened(disks: list[Path]) -> None:
+    """Else a start would set aside, as strays, partitions that the log gives this broker."""
+    async with running(disks, SlowStore) as scene:
+        assert isinstance(scene.store, SlowStore)
+        scene.log.append(LEVELS, *BROKERS, ORDERS, partition(0))
+        await asyncio.to_thread(scene.store.has_begun.wait, 60)
+        scene.log.append(partition(1))
+        end = scene.log.end
+
+        waiting = asyncio.ensure_future(scene.partitions.applied(lambda _: scene.replica.applied == end))
+        async with asyncio.timeout(60):
+            async for replayed in scene.replica.changes():
+                if replayed == end:
+                    break
+            scene.store.may_go_on.set()
+            await waiting
+
+        assert ["orders-0", "orders-1"] == scene.names
 
 
 async def test_what_a_metadata_transaction_makes_is_there_at_its_end(disks: list[Path]) -> None:
