@@ -57,9 +57,7 @@ def planned(
         "grpc.security.protocol": "PLAINTEXT",
         **(settings or {}),
     }
-    return Process(
-        service="broker", name=f"broker-{broker_id}", port=health, settings=own | rack | dict(settings or {})
-    )
+    return Process(service="broker", name=f"broker-{broker_id}", port=health, settings=own)
 
 
 def disks_of(broker: Process) -> list[Path]:
@@ -115,14 +113,13 @@ class OwnBrokers:
         began = time.monotonic()
         await asyncio.to_thread(writer.write, RECORDS)
         waited_s = time.monotonic() - began
-        console.print(
-            f"{len(writer.acknowledged)} are acknowledged, {waited_s:.1f} s later: first its session had to end"
-        )
+        told = len(writer.acknowledged)
+        console.print(f"{told} are acknowledged, {waited_s:.1f} s later: first its session had to end")
         await self._running.spawn(self._processes[struck])
         await self._running.ready([self._processes[struck]])
         if missing := await asyncio.to_thread(writer.missing):
             raise NotReady(f"{len(missing)} records were acknowledged and are not read at their offsets: {missing[:5]}")
-        console.print(f"broker {struck} is back; all {len(writer.acknowledged)} are read, each at its offset\n")
+        console.print(f"broker {struck} is back; all {told} are read, each at its offset\n")
 
     async def _leader(self, admin: Admin, topic: str) -> NodeId:
         """Returns who leads the topic's first partition. Raises NotReady if nobody does."""

@@ -57,7 +57,7 @@ class Cluster:
     # Partitions
 
     def hosted(self, topic_id: Uuid, name: str, index: int) -> Hosted:
-        """Returns a partition of this broker by its topic's id, or without one by its name.
+        """Returns this broker's replica of a partition: by topic id, or by topic name if the request has no id.
 
         Raises ApiError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER for one of others.
         """
@@ -69,9 +69,8 @@ class Cluster:
         if topic is None and by_id:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic id {uuid_text(topic_id)} is of no topic")
         if topic is None or index not in topic.partitions:
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {shortened(name, NAME_SHOWN)}-{index}"
-            )
+            shown = shortened(name, NAME_SHOWN) if topic is None else topic.name
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {shown}-{index}")
         why = f"broker {self._broker_id} has no replica of {topic.name}-{index}"
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
 

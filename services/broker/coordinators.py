@@ -12,11 +12,11 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kraft.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from quorate.controller.engine.steps import Steps
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import NodeId
 from quorate.runtime.replica import Replica
 from quorate.runtime.statuses import shortened
+from quorate.wire.items import Steps
 from services.broker.cluster import Cluster, Endpoint
 
 __all__ = ["Coordinators", "partition_of"]
@@ -30,7 +30,7 @@ SHARE_SINCE: Final = 6
 HAS_MANY: Final = 4
 """From this version on a request has several keys (KIP-699)."""
 KEY_MAX: Final = (1 << 15) - 1
-"""As many bytes as a name may have where Kafka stores it."""
+"""The longest string of the versions before compact strings (KIP-482)."""
 PER_STEP: Final = 10_000
 """Letters of one step: each costs some 0.2 us to be hashed, and a key what these cost."""
 PER_KEY: Final = 50

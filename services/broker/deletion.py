@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from kraft.api.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
-from quorate.controller.engine.steps import Steps
 from quorate.controller.topic_names import INTERNAL_TOPICS
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Offset
-from quorate.replication import ProduceDone, ProduceWait, deleted_outcome
+from quorate.replication import deleted_outcome
 from quorate.replication.admission import leader_of
 from quorate.runtime.turns import in_turns
+from quorate.wire.items import Steps
 from services.broker.cluster import NO_TOPIC_ID, Cluster
 from services.broker.replicas import Replicas
 from services.broker.table import Hosted, Key
@@ -49,12 +49,10 @@ class Deletion:
         """Returns the answer once every replica that is not fenced has deleted the records, or the time is over."""
         topics = await in_turns(self._deleted(request))
         required = {each.hosted.key: each.start for _, deleted in topics for each in deleted if each.hosted is not None}
-        outcomes: dict[Key, ErrorCode] = {}
+        outcomes: Mapping[Key, ErrorCode] = {}
         if required:
-            deadline_ms = self._replicas.now_ms + min(request.timeout_ms, WAIT_MS_MAX)
-            done = await self._replicas.held(partial(_wait, required, deadline_ms))
-            assert isinstance(done, ProduceDone), done
-            outcomes = dict(done.outcomes)
+            timeout_ms = min(request.timeout_ms, WAIT_MS_MAX)
+            outcomes = await self._replicas.reached(required, timeout_ms=timeout_ms, outcome_of=deleted_outcome)
         return DeleteRecordsResponse(
             topics=tuple(_Topic(name, tuple(_result(each, outcomes) for each in deleted)) for name, deleted in topics)
         )
@@ -104,11 +102,7 @@ def _start(hosted: Hosted, offset: Offset) -> Offset:
     return start
 
 
-def _wait(required: dict[Key, Offset], deadline_ms: int, reply_to: object) -> ProduceWait[Key]:
-    return ProduceWait(required=required, deadline_ms=deadline_ms, reply_to=reply_to, outcome_of=deleted_outcome)
-
-
-def _result(deleted: _Deleted, outcomes: dict[Key, ErrorCode]) -> _Result:
+def _result(deleted: _Deleted, outcomes: Mapping[Key, ErrorCode]) -> _Result:
     if deleted.hosted is None:
         return _Result(deleted.partition, NO_OFFSET, deleted.code)
     code, role = outcomes[deleted.hosted.key], deleted.hosted.leading

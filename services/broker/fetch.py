@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from kraft import Uuid
 from kraft.api.fetch import FetchRequest, FetchResponse
-from quorate.controller.engine.steps import Steps
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import NodeId
 from quorate.replication import (
@@ -22,6 +21,7 @@ from quorate.replication import (
     regrant,
 )
 from quorate.runtime.turns import in_turns
+from quorate.wire.items import Steps
 from services.broker.cluster import Cluster
 from services.broker.fetch_sessions import Asked, FetchContext, FetchSessions
 from services.broker.replicas import Replicas
@@ -56,7 +56,6 @@ class _Part(NamedTuple):
     """One partition of a fetch, and where it is read; or why not. One that `is_due` is answered at once."""
 
     of: Asked
-    asked: _Asked
     position: FetchPosition
     hosted: Hosted | None = None
     refusal: ErrorCode | None = None
@@ -73,7 +72,7 @@ class Fetch:
         self._sessions = FetchSessions()
 
     async def answer(self, request: FetchRequest, version: int) -> FetchResponse:
-        """Returns the answer."""
+        """Returns the answer, once there are `min_bytes`, something else to tell, or `max_wait_ms` are over (R48)."""
         is_follower = _sender(request) != CONSUMER
         try:
             context = self._sessions.context(request, version, now_ms=self._replicas.now_ms, of_follower=is_follower)
@@ -103,8 +102,8 @@ class Fetch:
             hosted = self._cluster.hosted(of.topic_id, of.topic, asked.partition)
             diverges = self._admitted(request, hosted, position, asked, sender)
         except ApiError as refusal:
-            return _Part(of, asked, position, refusal=refusal.code)
-        return _Part(of, asked, position, hosted, is_due=diverges)
+            return _Part(of, position, refusal=refusal.code)
+        return _Part(of, position, hosted, is_due=diverges)
 
     def _admitted(
         self, request: FetchRequest, hosted: Hosted, position: FetchPosition, asked: _Asked, sender: int
@@ -124,7 +123,7 @@ class Fetch:
     async def _wait(self, request: FetchRequest, parts: list[_Part]) -> None:
         """Waits until there are `min_bytes`, or something else than records to tell (R48)."""
         positions = {part.hosted.key: part.position for part in parts if part.hosted is not None}
-        sizes = max(part.asked.partition_max_bytes for part in parts)
+        sizes = max(part.of.partition.partition_max_bytes for part in parts)
         wait_ms_max = WAIT_MS_MAX if len(parts) <= LARGE else LARGE_WAIT_MS_MAX
         deadline_ms = self._replicas.now_ms + min(request.max_wait_ms, wait_ms_max)
         await self._replicas.held(partial(_held, positions, request.min_bytes, sizes, deadline_ms))
@@ -158,20 +157,22 @@ class Fetch:
         if part.refusal is not None:
             return self._refused(part, part.refusal, version)
         try:
-            hosted = self._cluster.hosted(part.of.topic_id, part.of.topic, part.asked.partition)
+            hosted = self._cluster.hosted(part.of.topic_id, part.of.topic, part.of.partition.partition)
             grant = regrant(hosted.partition, part.position)
         except ApiError as refusal:
             return self._refused(part, refusal.code, version)
         if grant.diverging is not None:
-            return _bounds(part.asked, grant, b"")
-        size = min(left, part.asked.partition_max_bytes)
-        return _bounds(part.asked, grant, _records(hosted, part, grant, size, may_exceed=may_exceed), hosted, part)
+            return _bounds(part.of.partition, grant, b"")
+        size = min(left, part.of.partition.partition_max_bytes)
+        return _bounds(
+            part.of.partition, grant, _records(hosted, part, grant, size, may_exceed=may_exceed), hosted, part
+        )
 
     def _refused(self, part: _Part, code: ErrorCode, version: int) -> _Data:
-        leader = self._cluster.leader_named(code, part.of.topic_id, part.of.topic, part.asked.partition)
+        leader = self._cluster.leader_named(code, part.of.topic_id, part.of.topic, part.of.partition.partition)
         named = _Data.LeaderIdAndEpoch(*leader) if version >= HAS_LEADERS else _Data.LeaderIdAndEpoch()
         return _Data(
-            partition_index=part.asked.partition,
+            partition_index=part.of.partition.partition,
             error_code=code,
             high_watermark=-1,
             current_leader=named,

@@ -78,8 +78,11 @@ class _Session:
     partitions: OrderedDict[_Name, _Told] = field(default_factory=OrderedDict)
     """The one that was given records longest ago first: it is read first (KIP-74)."""
 
-    def take(self, data: FetchResponse.FetchableTopicResponse.PartitionData, told: _Told) -> bool:
-        """Notes what is found in a partition; returns whether its reader does not know that yet."""
+    def take(self, data: _Data, told: _Told) -> bool:
+        """Notes what a fetch finds in a partition; returns whether an incremental answer has it.
+
+        It has records, an error, a divergence, and a high watermark or log start that has changed (KIP-227).
+        """
         is_new = (
             bool(data.records)
             or data.error_code != ErrorCode.NONE

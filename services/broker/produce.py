@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -13,7 +12,7 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.network.server import Unanswerable
 from quorate.nouns import Offset
 from quorate.partition_log.produced import is_transactional
-from quorate.replication import ACKS_ALL, ProduceDone, ProduceWait, admit_produce
+from quorate.replication import ACKS_ALL, admit_produce
 from quorate.runtime.telemetry import Span
 from services.broker.cluster import Cluster
 from services.broker.replicas import Replicas
@@ -24,7 +23,6 @@ __all__ = ["Produce"]
 
 NAMES_LEADERS: Final = 10
 """From this version on an answer names leaders (KIP-951)."""
-
 WAIT_MS_MAX: Final = 5 * 60_000
 """An answer waits no longer than that, whatever its request says."""
 
@@ -76,16 +74,15 @@ class Produce:
         )
         return ProduceResponse(responses=responses, node_endpoints=tuple(self._leaders(responses)))
 
-    async def _acknowledged(self, request: ProduceRequest, written: list[_Written], span: Span) -> dict[Key, ErrorCode]:
+    async def _acknowledged(
+        self, request: ProduceRequest, written: list[_Written], span: Span
+    ) -> Mapping[Key, ErrorCode]:
         """Waits for the replicas in the ISR; returns how that has ended by partition."""
         required = {each.key: each.end for each in written if each.key is not None and each.end is not None}
         if request.acks != ACKS_ALL or not required:
             return {}
-        deadline_ms = self._replicas.now_ms + min(request.timeout_ms, WAIT_MS_MAX)
         with self._traces.waiting(span, required):
-            done = await self._replicas.held(partial(_wait, required, deadline_ms))
-        assert isinstance(done, ProduceDone), done
-        return dict(done.outcomes)
+            return await self._replicas.reached(required, timeout_ms=min(request.timeout_ms, WAIT_MS_MAX))
 
     def _write(self, acks: int, topic: _Asked, asked: _Asked.PartitionProduceData) -> _Written:
         try:
@@ -113,7 +110,7 @@ class Produce:
         )
         return _Written(hosted.key, answer, appended.last_offset + 1)
 
-    def _outcome(self, topic: _Asked, written: _Written, outcomes: dict[Key, ErrorCode], version: int) -> _Partition:
+    def _outcome(self, topic: _Asked, written: _Written, outcomes: Mapping[Key, ErrorCode], version: int) -> _Partition:
         """Returns one partition's answer with what came of the wait, and with its leader where that helps."""
         answer = written.answer
         code = ErrorCode.NONE if written.key is None else outcomes.get(written.key, ErrorCode.NONE)
@@ -130,10 +127,6 @@ class Produce:
         named = {each.current_leader.leader_id for topic in responses for each in topic.partition_responses}
         for broker in self._cluster.endpoints(named):
             yield ProduceResponse.NodeEndpoint(broker.node_id, broker.host, broker.port, broker.rack)
-
-
-def _wait(required: dict[Key, Offset], deadline_ms: int, reply_to: object) -> ProduceWait[Key]:
-    return ProduceWait(required=required, deadline_ms=deadline_ms, reply_to=reply_to)
 
 
 def _refused(index: int, refusal: ApiError) -> _Partition:

@@ -51,7 +51,7 @@ class Reads:
         self._clock = clock
 
     async def answer(self, request: Request) -> Message:
-        """Returns the answer."""
+        """Returns the answer, in the request's version; a refusal in the place that the API has for it."""
         version = request.header.request_api_version
         try:
             response = await self._described(request.message)

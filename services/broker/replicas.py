@@ -6,11 +6,11 @@ Everything here happens in one turn of the event loop, which is the lock of all 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from quorate.errors import Corrupt
-from quorate.nouns import NodeId
+from quorate.errors import Corrupt, ErrorCode
+from quorate.nouns import NodeId, Offset
 from quorate.partition_log.effects import carry_out
 from quorate.replication import (
     Alterations,
@@ -22,12 +22,14 @@ from quorate.replication import (
     HighWatermarkRaised,
     LowWatermarkMoved,
     Partition,
+    ProduceDone,
     ProduceWait,
     Propose,
     ReplicationSettings,
     StartFetching,
     StopFetching,
     Waits,
+    acks_outcome,
     invariants,
 )
 from quorate.replication.waits import Done
@@ -118,6 +120,23 @@ class Replicas:
             timer.cancel()
             if not answer.done() or answer.cancelled():
                 self._waits.drop(wait)
+
+    async def reached(
+        self,
+        required: Mapping[Key, Offset],
+        *,
+        timeout_ms: int,
+        outcome_of: Callable[[Partition, Offset], ErrorCode | None] = acks_outcome,
+    ) -> Mapping[Key, ErrorCode]:
+        """Returns how the wait for an offset has ended, by partition: REQUEST_TIMED_OUT after `timeout_ms` (R45)."""
+        deadline_ms = self.now_ms + timeout_ms
+        done = await self.held(
+            lambda reply_to: ProduceWait(
+                required=required, deadline_ms=deadline_ms, reply_to=reply_to, outcome_of=outcome_of
+            )
+        )
+        assert isinstance(done, ProduceDone), done
+        return done.outcomes
 
     def expire(self) -> None:
         """Answers the requests whose time is over; of those whose callers are gone, too."""

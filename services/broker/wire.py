@@ -70,7 +70,7 @@ SERVED: Final[Versions] = {
 HELD_BYTES_MAX: Final = 512 << 20
 """What all connections hold together: requests that are not whole yet, and answers that are not taken, 55 MiB each."""
 LARGE_AT_ONCE: Final = 64
-"""Requests from 16 KiB on that are under way at once. Those of producers wait for replicas, and are few items."""
+"""Requests from 16 KiB on that are under way at once, those that wait for replicas, records, a controller included."""
 KRAFT_VERSION_OF_BROKERS: Final = 0
 """Brokers list no kraft.version: it is the quorum's."""
 

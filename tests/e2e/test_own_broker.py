@@ -129,7 +129,10 @@ async def test_a_process_that_never_registered_marks_no_clean_stop_of_the_killed
 async def test_a_broker_that_stood_still_is_fenced_and_unfenced_again(cluster: Cluster, brokers: OwnBrokers) -> None:
     async with cluster.stopped(brokers[101]):
         await brokers.unfenced(102)
+        while_stopped = set(await brokers.registered())
     await brokers.unfenced(101, 102)
+
+    assert {102} == while_stopped
 
 
 async def test_a_second_process_does_not_open_the_directories(cluster: Cluster, brokers: OwnBrokers) -> None:

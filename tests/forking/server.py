@@ -105,9 +105,9 @@ def _become(asked: Asked, fds: Sequence[int], server: int) -> None:
         os.setsid()
     os.environ.clear()
     os.environ.update(asked.environ)
-    sys.stdin = sys.__stdin__ = _again(sys.stdin, 0)  # type: ignore[misc]
-    sys.stdout = sys.__stdout__ = _again(sys.stdout, 1)  # type: ignore[misc]
-    sys.stderr = sys.__stderr__ = _again(sys.stderr, 2)  # type: ignore[misc]
+    sys.stdin = sys.__stdin__ = _again(sys.stdin, 0)  # type: ignore[misc]  # __stdin__ is Final in typeshed
+    sys.stdout = sys.__stdout__ = _again(sys.stdout, 1)  # type: ignore[misc]  # likewise
+    sys.stderr = sys.__stderr__ = _again(sys.stderr, 2)  # type: ignore[misc]  # likewise
 
 
 def _again(stream: TextIO, fd: int) -> TextIO:

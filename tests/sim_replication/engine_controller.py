@@ -24,7 +24,7 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.configs import TOPIC as TOPIC_CONFIGS
 from quorate.metadata.features import supported_features
-from quorate.metadata.partitions import RECOVERED, RECOVERING
+from quorate.metadata.partitions import RECOVERED, RECOVERING, Partition
 from quorate.metadata.state import ClusterState
 from quorate.records import ConfigRecord, FeatureLevelRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
 from quorate.replication import Altered, BrokerStanding, PartitionRegistration, Proposal
@@ -70,11 +70,11 @@ class EngineController:
     @property
     def partition(self) -> PartitionRegistration:
         """As the committed state has it."""
-        return registration_of(self._state.topics.by_id(TOPIC).partitions[0])  # type: ignore[union-attr]  # it is never deleted
+        return registration_of(self._partition)
 
     @property
     def elr(self) -> frozenset[int]:
-        return frozenset(self._state.topics.by_id(TOPIC).partitions[0].elr)  # type: ignore[union-attr]
+        return frozenset(self._partition.elr)
 
     @property
     def standings(self) -> dict[int, BrokerStanding]:
@@ -159,6 +159,12 @@ class EngineController:
         )
 
     # The engine
+
+    @property
+    def _partition(self) -> Partition:
+        topic = self._state.topics.by_id(TOPIC)
+        assert topic is not None  # nobody deletes it
+        return topic.partitions[0]
 
     @property
     def _state(self) -> ClusterState:

@@ -147,9 +147,9 @@ class Waits(Generic[P]):
         return None
 
     def drop(self, wait: ProduceWait[P] | FetchWait[P]) -> None:
-        """Lets go of a request whose caller is gone; nothing if it is not held."""
-        keys = wait.required if isinstance(wait, ProduceWait) else wait.positions
-        for number in tuple(self._by_partition.get(next(iter(keys), None), ())):  # type: ignore[arg-type]  # None has none
+        """Lets go of a request whose caller is gone; nothing if it is held no more."""
+        first = next(iter(_Held(wait).keys))  # a request without partitions was never held
+        for number in tuple(self._by_partition.get(first, ())):
             if self._held[number].wait is wait:
                 self._drop(number)
 
