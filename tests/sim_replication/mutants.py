@@ -20,6 +20,7 @@ from quorate.replication.local_replica import LocalReplica
 from quorate.replication.log import read_bound
 from quorate.replication.partition import Partition
 from quorate.replication.registration import is_eligible
+from quorate.replication.waits import ProduceWait
 from tests.seeds.planting import Killed, Mutant, Patch
 from tests.seeds.planting import kill as kill_by
 from tests.sim_replication.runner import ENGINE, run
@@ -132,7 +133,11 @@ def _(patch: Patch) -> None:
 
 @bug("R45", "acks=all is answered before the high watermark is there")
 def _(patch: Patch) -> None:
-    patch.setattr("quorate.replication.waits.acks_outcome", lambda partition, required: ErrorCode.NONE)
+    _answer_acks_by(patch, lambda partition, required: ErrorCode.NONE)
+
+
+def _answer_acks_by(patch: Patch, outcome_of: Callable[[Partition, int], ErrorCode | None]) -> None:
+    patch.setitem(ProduceWait.__init__.__kwdefaults__, "outcome_of", outcome_of)
 
 
 @bug("R49", "a consumer reads to the log's end")
@@ -150,9 +155,8 @@ def _(patch: Patch) -> None:
         Partition, "_leave_role", lambda self: [each for each in right(self) if not isinstance(each, roles.EndWaits)]
     )
     outcome = admission.acks_outcome
-    patch.setattr(
-        "quorate.replication.waits.acks_outcome",
-        lambda partition, required: outcome(partition, required) if isinstance(partition.role, Leading) else None,
+    _answer_acks_by(
+        patch, lambda partition, required: outcome(partition, required) if isinstance(partition.role, Leading) else None
     )
 
 
