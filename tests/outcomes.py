@@ -4,6 +4,7 @@
     QUORATE_OUTCOMES=… QUORATE_ONCE=build/outcomes …    and leaves out what has passed in a call before it
     python -m tests.outcomes report build/outcomes      the tests that ran in none of them; exit code 1 if there are any
     python -m tests.outcomes failed build/outcomes      the tests that failed when they were run last, a line each
+    python -m tests.outcomes dearest build/outcomes     the files whose tests took longest, over all calls
 
 A test that was skipped, or left out by a marker, did not run: a green run must not hide it.
 """
@@ -28,6 +29,8 @@ ONCE: Final = "QUORATE_ONCE"
 RAN: Final = "ran"
 FAILED: Final = "failed"
 NOT_CHOSEN: Final = "left out by a marker or a name"
+DEAREST: Final = 40
+"""Files that `dearest` names."""
 
 EXCUSED: Final[Mapping[str, str]] = {
     "tests/sim/test_mutants.py::test_a_planted_bug_is_found*": "planted bugs, half an hour: `make mutants`",
@@ -47,6 +50,7 @@ class Recorder:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._outcomes: dict[str, str] = {}
+        self._seconds: Counter[str] = Counter()
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Before anything is left out."""
@@ -54,6 +58,7 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """A test has run if its body was begun, or if it failed before."""
+        self._seconds[_file(report.nodeid)] += report.duration
         if report.skipped and isinstance(report.longrepr, tuple):
             self._outcomes[report.nodeid] = report.longrepr[2].removeprefix("Skipped: ")
         elif report.failed:
@@ -64,7 +69,7 @@ class Recorder:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A file of its own for each session."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(self._outcomes, indent=0)
+        text = json.dumps({"outcomes": self._outcomes, "seconds": self._seconds}, indent=0)
         (self._directory / f"{os.getpid()}-{len(list(self._directory.iterdir()))}.json").write_text(text)
 
 
@@ -111,7 +116,15 @@ def failed(directory: Path) -> list[str]:
 def _in_order(directory: Path) -> Iterator[tuple[str, str]]:
     """Each test of each session and what became of it, the oldest session first."""
     for file in sorted(directory.rglob("*.json"), key=lambda file: file.stat().st_mtime_ns):
-        yield from json.loads(file.read_text()).items()
+        yield from json.loads(file.read_text())["outcomes"].items()
+
+
+def dearest(directory: Path) -> list[tuple[str, float]]:
+    """The files and the seconds that their tests took, set-up and tear-down counted, by the clock; the dearest first."""
+    seconds: Counter[str] = Counter()
+    for file in directory.rglob("*.json"):
+        seconds.update(json.loads(file.read_text())["seconds"])
+    return seconds.most_common(DEAREST)
 
 
 def excuse(test: str) -> str | None:
@@ -124,11 +137,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.outcomes", description="Which tests ran in no call of pytest?"
     )
-    parser.add_argument("command", choices=("report", "failed"))
+    parser.add_argument("command", choices=("report", "failed", "dearest"))
     parser.add_argument("directory", type=Path)
     arguments = parser.parse_args()
     if arguments.command == "failed":
         print("".join(f"{test}\n" for test in failed(arguments.directory)), end="")
+        return 0
+    if arguments.command == "dearest":
+        print("".join(f"{seconds:6.0f} s  {file}\n" for file, seconds in dearest(arguments.directory)), end="")
         return 0
     found = unrun(arguments.directory)
     for reason, count in Counter(found.values()).most_common():

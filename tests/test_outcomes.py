@@ -77,3 +77,16 @@ def test_what_has_passed_in_an_earlier_call_is_not_run_again(tmp_path: Path) -> 
     names = ("test_plain", "test_judged", "test_judged_too", "test_broken", "nobody")
     ran = [name for name in names if f"::{name} " in second.stdout]
     assert ["test_judged", "test_judged_too", "test_broken"] == ran
+
+
+def test_the_files_that_took_longest_are_named(tmp_path: Path) -> None:
+    (tmp_path / "test_quick.py").write_text("def test_it(): pass\n")
+    (tmp_path / "test_slow.py").write_text("import time\n\ndef test_it(): time.sleep(1.2)\n")
+    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    outcomes = tmp_path / "outcomes"
+
+    run("pytest", cwd=tmp_path, **{ENVIRONMENT: str(outcomes)})
+    lines = run("tests.outcomes", "dearest", str(outcomes), cwd=tmp_path).stdout.splitlines()
+
+    assert ["test_slow.py", "test_quick.py"] == [line.split()[-1] for line in lines]
+    assert float(lines[0].split()[0]) >= 1
