@@ -120,7 +120,7 @@ def _in_order(directory: Path) -> Iterator[tuple[str, str]]:
 
 
 def dearest(directory: Path) -> list[tuple[str, float]]:
-    """The files and the seconds that their tests took, set-up and tear-down counted, by the clock; the dearest first."""
+    """The files and the seconds by the clock that their tests took, set-up and tear-down counted; the dearest first."""
     seconds: Counter[str] = Counter()
     for file in directory.rglob("*.json"):
         seconds.update(json.loads(file.read_text())["seconds"])

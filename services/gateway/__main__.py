@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from quorate.network.buffers import Buffers
 from quorate.network.connections import ConnectionCounts
 from quorate.network.fair_turns import FairTurns
 from quorate.network.server import LARGE_AT_ONCE, ConnectedClient, KafkaServer, Listening, serving
+from quorate.nouns import Epoch, Offset
 from quorate.runtime.claims import node_ids_of, warn_of_any
 from quorate.runtime.client import open_channel
 from quorate.runtime.config import ConfigError
+from quorate.runtime.log_reader import LogReader
 from quorate.runtime.logs import logger
 from quorate.runtime.loop import CannotListen, ServiceLife, run
 from quorate.runtime.multiplexed_channel import MultiplexedChannel
@@ -31,6 +34,7 @@ from services.gateway.handler import Gateway
 from services.gateway.heartbeats import HeartbeatServices
 from services.gateway.listener_tls import watch_files
 from services.gateway.metrics import watch
+from services.gateway.reader_fetches import ReaderFetches
 from services.gateway.readiness import follow
 from services.gateway.security import ListenerSecurity
 
@@ -51,10 +55,15 @@ async def main(life: ServiceLife) -> None:
     if process.transport.is_plain:
         log.warning("speaks to the services in the clear", setting="grpc.security.protocol")
     warn_of_any(is_authorized=config.authorizer is not None, rules=config.node_rules)
-    async with process.running() as tasks, _gateway(config, process.telemetry, process.transport) as gateway:
+    readers = ReaderFetches(partial(_log, config, process.transport), node_id=config.node_id)
+    async with (
+        process.running() as tasks,
+        _gateway(config, process.telemetry, process.transport, readers) as gateway,
+    ):
         await health.start()
         of_listeners = [each.tls for each in security.values() if each.tls is not None]
-        running = [tasks.create_task(each) for each in (gateway.features.run(), watch_files(of_listeners))]
+        work = (gateway.features.run(), readers.run(), watch_files(of_listeners))
+        running = [tasks.create_task(each) for each in work]
         opening = tasks.create_task(_open(config, security, gateway, health, life))
         await life.stopping()
         await health.stop()
@@ -64,7 +73,9 @@ async def main(life: ServiceLife) -> None:
 
 
 @asynccontextmanager
-async def _gateway(config: GatewayConfig, telemetry: Telemetry, transport: Transport) -> AsyncIterator[Gateway]:
+async def _gateway(
+    config: GatewayConfig, telemetry: Telemetry, transport: Transport, readers: ReaderFetches
+) -> AsyncIterator[Gateway]:
     addresses = {
         Backend.QUORUM: config.quorum,
         Backend.CONTROLLER: config.controller,
@@ -77,7 +88,7 @@ async def _gateway(config: GatewayConfig, telemetry: Telemetry, transport: Trans
         guard = ClusterActionGuard(stubs[Backend.CONTROLLER], config.super_users) if config.authorizer else None
         at = {backend: str(address) for backend, address in addresses.items()}
         at[Backend.HEARTBEAT] = ",".join(map(str, config.heartbeats))
-        yield Gateway(stubs, config.gateways_at, telemetry, guard, node_ids_of(config.node_rules), at)
+        yield Gateway(stubs, config.gateways_at, telemetry, guard, node_ids_of(config.node_rules), at, readers)
     finally:
         for channel in (*channels.values(), *of_heartbeats):
             await channel.close()
@@ -85,6 +96,19 @@ async def _gateway(config: GatewayConfig, telemetry: Telemetry, transport: Trans
 
 def _channel(address: Endpoint, transport: Transport) -> MultiplexedChannel:
     return MultiplexedChannel(open_channel(str(address), transport))
+
+
+def _log(
+    config: GatewayConfig, transport: Transport, *, start: tuple[Offset, Epoch], on_change: Callable[[], None]
+) -> LogReader:
+    """Opens a reader of the log of the quorum node beside this gateway, leader or not."""
+    return LogReader(
+        [str(config.quorum)],
+        partial(open_channel, transport=transport),
+        from_any=True,
+        start=start,
+        on_change=on_change,
+    )
 
 
 def _transport(config: GatewayConfig) -> Transport:

@@ -13,6 +13,7 @@ from kraft.api.api_versions_pb2 import ApiVersionsRequest
 from kraft.api.describe_cluster import DescribeClusterRequest
 from kraft.api.describe_quorum import DescribeQuorumResponse
 from kraft.api.envelope import EnvelopeRequest, EnvelopeResponse
+from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.update_features import UpdateFeaturesRequest
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.server import ConnectedClient, Unanswerable
@@ -44,6 +45,7 @@ from services.gateway.features import ApiVersionsCache
 from services.gateway.guard import ClusterActionGuard
 from services.gateway.metrics import ERRORS, TIME
 from services.gateway.older import answered_in, as_newest
+from services.gateway.reader_fetches import ReaderFetches
 
 __all__ = ["Gateway"]
 
@@ -69,7 +71,7 @@ class Gateway:
     """Passes requests on. `stubs` are the services beside this gateway; without a `guard` nothing is authorized here.
 
     The controller authorizes what it is asked itself. `gateways` has where each node is reached, by listener and id,
-    `addresses` where each service is: spans name it.
+    `addresses` where each service is: spans name it. Without `readers` each Fetch is passed on.
     """
 
     def __init__(
@@ -80,11 +82,13 @@ class Gateway:
         guard: ClusterActionGuard | None = None,
         nodes: NodeIds | None = None,
         addresses: Mapping[Backend, str] = MappingProxyType({}),
+        readers: ReaderFetches | None = None,
     ) -> None:
         self._stubs = stubs
         self._guard = guard
         self._nodes = nodes
         self._addresses = addresses
+        self._readers = readers
         self._endpoints = {name: Endpoints(gateways, name) for name in gateways}
         self._telemetry = telemetry
         self.features = ApiVersionsCache(self._ask_features, SERVED, controller=addresses.get(Backend.CONTROLLER, ""))
@@ -181,6 +185,22 @@ class Gateway:
         """Returns the service's answer, with addresses at `listener`. Raises ApiError or Unanswerable."""
         if isinstance(message, DescribeClusterRequest):
             _check_endpoint_type(message, version)
+        if isinstance(message, FetchRequest) and self._readers is not None:
+            return await self._fetched(self._readers, api, message, caller, listener)
+        return await self._passed_on(api, message, caller, listener)
+
+    async def _fetched(
+        self, readers: ReaderFetches, api: ApiMessageType, fetch: FetchRequest, caller: Metadata, listener: str
+    ) -> Message:
+        """Answers from this gateway's own end of the log, or passes the fetch on."""
+        if (known := await readers.answer(fetch, listener)) is not None:
+            return known
+        response = await self._passed_on(api, fetch, caller, listener)
+        assert isinstance(response, FetchResponse), response
+        readers.passed(fetch, listener, response)
+        return response
+
+    async def _passed_on(self, api: ApiMessageType, message: Message, caller: Metadata, listener: str) -> Message:
         backend, endpoints = ROUTES[api.key], self._endpoints[listener]
         try:
             answer = await call(

@@ -22,6 +22,11 @@ TIME: Final = histogram(
     "kraft.gateway.request.duration", "s", "How long a request took, from its decoding to its answer, by API."
 )
 ERRORS: Final = counter("kraft.gateway.errors", "{error}", "Requests that were refused as a whole, by API and error.")
+FETCHES: Final = counter(
+    "kraft.gateway.fetches.answered",
+    "{fetch}",
+    "Fetches of the log's readers that the gateway answered itself, from the end of the log that it has.",
+)
 
 ROWS: Final = (
     Row[Mapping[str, Listener]](

@@ -6,9 +6,8 @@ import argparse
 import time
 from pathlib import Path
 
-from tests.mutation.planted import BUGS, verdicts
-from tests.mutation.planted_callers import CALLER_BUGS
-from tests.mutation.planted_wire import WIRE_BUGS
+from tests.mutation.planted import verdicts
+from tests.mutation.tables import ALL
 from tests.mutation.tree import ROOT, copied
 
 COUNT = 100
@@ -37,7 +36,7 @@ def _planted(arguments: argparse.Namespace) -> int:
     with copied() as tree:
         for verdict in verdicts(
             tree,
-            [bug for bug in (*BUGS, *WIRE_BUGS, *CALLER_BUGS) if bug.number in (arguments.numbers or [bug.number])],
+            [bug for bug in ALL if bug.number in (arguments.numbers or [bug.number])],
         ):
             print(verdict, flush=True)
             code |= not verdict.kills

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.mutation.planted import BUGS, Planted, verdicts
-from tests.mutation.planted_callers import CALLER_BUGS
-from tests.mutation.planted_wire import WIRE_BUGS
+from tests.mutation.planted import Planted, verdicts
+from tests.mutation.tables import ALL
 from tests.mutation.tree import ROOT, Tree, copied
 
 
-@pytest.mark.parametrize("bug", [*BUGS, *WIRE_BUGS, *CALLER_BUGS], ids=lambda bug: bug.number)
+@pytest.mark.parametrize("bug", ALL, ids=lambda bug: bug.number)
 def test_the_table_fits_the_tree(bug: Planted) -> None:
     """What is right stands there once, what is wrong can be parsed, and the test exists."""
     file, _, function = bug.test.partition("::")
@@ -30,7 +29,7 @@ def tree() -> Iterator[Tree]:
 
 @pytest.mark.mutants
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("bug", [*BUGS, *WIRE_BUGS, *CALLER_BUGS], ids=lambda bug: bug.number)
+@pytest.mark.parametrize("bug", ALL, ids=lambda bug: bug.number)
 def test_a_planted_bug_is_found(bug: Planted, tree: Tree) -> None:
     (verdict,) = verdicts(tree, [bug])
 

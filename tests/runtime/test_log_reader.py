@@ -16,7 +16,7 @@ from kraft.api.fetch_snapshot_pb2 import FetchSnapshotRequest, FetchSnapshotResp
 from kraft.service.quorum_pb2 import CreateSnapshotRequest, FindQuorumRequest, FindQuorumResponse
 from kraft.service.quorum_pb2_grpc import QuorumServicer, add_QuorumServicer_to_server
 from quorate.errors import ErrorCode
-from quorate.nouns import Offset
+from quorate.nouns import Epoch, Offset
 from quorate.raft.history import History
 from quorate.raft.voters import VoterSet
 from quorate.runtime.client import open_channel
@@ -45,9 +45,11 @@ async def node(directory: Path) -> AsyncIterator[tuple[QuorumDriver, str]]:
             yield driver, address
 
 
-async def read(servers: Sequence[str], *, until: Offset) -> tuple[list[Event], LogReader]:
+async def read(
+    servers: Sequence[str], *, until: Offset, start: tuple[Offset, Epoch] = (0, 0)
+) -> tuple[list[Event], LogReader]:
     """What a new reader is told, up to an offset."""
-    reader, found = LogReader(servers, open_channel), []
+    reader, found = LogReader(servers, open_channel, start=start), []
     async with asyncio.timeout(WITHIN_S):
         async for event in reader.events():
             found.append(event)
@@ -70,9 +72,25 @@ async def test_every_batch_comes_once_and_in_order(tmp_path: Path) -> None:
     async with node(tmp_path) as (driver, address):
         ends = [await write(driver, count=count) for count in (1, 3, 2)]
         found, reader = await read([address], until=ends[-1])
+        later, _ = await read([address], until=ends[-1], start=(2, 1))
 
     assert [(0, 1), (1, 2), (2, 5), (5, 7)] == list(map(span, found))
+    assert found[2:] == later
     assert (7, 7) == (reader.delivered, reader.high_watermark)
+
+
+async def test_what_is_not_committed_is_kept_back(tmp_path: Path) -> None:
+    async with node(tmp_path) as (driver, address):
+        both, _ = await read([address], until=await write(driver))
+    records = b"".join(event.data for event in both)
+    server = Server()
+    sent = fetched(Partition(records=records, high_watermark=1, current_leader=OF_NODE_7))
+    server.add("kraft.service.Quorum", add_QuorumServicer_to_server, Nonsense(sent, None, OF_CLUSTER_C))
+    async with listening(server) as address:
+        found, reader = await read([address], until=1)
+
+    assert [(0, 1)] == list(map(span, found))
+    assert (1, 7) == (reader.delivered, reader.leader_id)
 
 
 async def take(driver: QuorumDriver, end: Offset) -> None:

@@ -74,6 +74,8 @@ class LogReader:
     `from_any` it fetches from followers in `servers`, which takes load off the leader, and only reports to the leader
     how far it is; it fetches from the leader if no follower answers. Without, it fetches from a follower while the
     leader has no address for gRPC: such a leader is a Kafka controller, whose log is read from one of our followers.
+    `start` is an offset and the epoch of the record before it, both of which the log is known to have. `on_change`
+    hears when another leader or epoch is reported, or none.
 
     It reads the log of one cluster: of `cluster_id`, or of the first node that answers. Every request carries the
     cluster id, and a node of another cluster is skipped.
@@ -87,22 +89,32 @@ class LogReader:
         cluster_id: str | None = None,
         replica_id: NodeId = -1,
         from_any: bool = False,
+        start: tuple[Offset, Epoch] = (0, 0),
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._from_any = from_any
+        self._on_change = on_change
         self._servers = LogServers(servers, connect, from_any=from_any)
+        self.delivered, self._delivered_epoch = start
         self._position = LogPosition(
-            replica_id=replica_id, directory_id=uuid_text(random_uuid()), cluster_id=cluster_id
+            replica_id=replica_id,
+            directory_id=uuid_text(random_uuid()),
+            cluster_id=cluster_id,
+            fetched=self.delivered,
+            fetched_epoch=self._delivered_epoch,
         )
         is_unseen = from_any and replica_id >= 0
         self._reports = LeaderReports(self._servers, self._position) if is_unseen else None
         self.leader_id: NodeId = -1
         """The node id of the leader in the last answer; -1 before it, if it is unknown, or if no answer comes."""
+        self.leader_epoch: Epoch = -1
+        """Its epoch; -1 where `leader_id` is."""
+        self.voters: frozenset[NodeId] | None = None
+        """The voters by the last FindQuorum, where one was asked for; None before."""
         self._is_relayed = False
         self._relayed_leader: NodeId | None = None
         """The leader that cannot be reached by gRPC, for whose log a follower is asked; None if there is none."""
-        self._delivered_epoch: Epoch = 0
         self._waiting: deque[tuple[BatchHeader, bytes]] = deque()
-        self.delivered: Offset = 0
 
     async def events(self) -> AsyncIterator[Event]:
         """Yields committed batches and loaded snapshots in order, until cancelled. Failed fetches are retried."""
@@ -122,7 +134,7 @@ class LogReader:
                 log.warning("a fetch brought what does not fit", server=self._servers.at, reason=failure)
             if failure:
                 log.debug("fetch failed", server=self._servers.at, reason=failure)
-                self.leader_id = NOBODY  # what it said last may be long over
+                self._hear(NOBODY, -1)  # what it said last may be long over
             leader = "none" if self.leader_id == NOBODY else str(self.leader_id)
             self._servers.failed(failure or f"the leader that it knows of: {leader}")
             await asyncio.sleep(HINTED_RETRY_S if self._servers.is_next_known else RETRY_S)
@@ -175,7 +187,7 @@ class LogReader:
                 if self._is_refused(response):
                     return
                 partition = self._only(response.responses, "fetch")
-                self.leader_id = partition.current_leader.leader_id
+                self._hear(partition.current_leader.leader_id, partition.current_leader.leader_epoch)
                 if partition.error_code:
                     self._follow(response, partition)
                     return
@@ -206,7 +218,13 @@ class LogReader:
         found: FindQuorumResponse = parsed(await stub.FindQuorum(FindQuorumRequest(), timeout=DEADLINE_S))
         if self.cluster_id is None:
             self._position.cluster_id = found.cluster_id
+        self.voters = frozenset(each.id for each in found.voters)
         return found
+
+    def _hear(self, leader_id: NodeId, epoch: Epoch) -> None:
+        if (leader_id, epoch) != (self.leader_id, self.leader_epoch):
+            self.leader_id, self.leader_epoch = leader_id, epoch
+            self._on_change()
 
     def _end_of_reading(self, found: FindQuorumResponse, relayed: NodeId | None) -> Callable[[], bool]:
         """Returns a function that says whether the server just read from should be left for the next one.

@@ -62,7 +62,7 @@ CALLS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         **_SPANS,
     },
     "gateway": {
-        QUORUM: ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "Fetch", "FetchSnapshot", "UpdateRaftVoter"),
+        QUORUM: ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "UpdateRaftVoter", *_LOG),
         CONTROLLER: ("ApiVersions", "Authenticate"),
         HEARTBEAT: ("BrokerHeartbeat",),
         **_SPANS,

@@ -28,7 +28,7 @@ BY_OPERATORS: Final = ("services/quorum/resize.py", "services/observer/check.py"
 FILES: Final = {
     "quorum": ("services/quorum",),
     "controller": ("services/controller",),
-    "gateway": ("services/gateway",),
+    "gateway": ("services/gateway", *LOG_READER),
     "heartbeat": ("services/heartbeat", *LOG_READER),
     "placer": ("services/placer",),
     "observer": ("services/observer", *LOG_READER),

@@ -1,0 +1,77 @@
+"""Bugs in what a gateway answers readers of the log by itself. Each names the test that kills it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutation.planted import Planted
+
+FILE: Final = "services/gateway/reader_fetches.py"
+TESTS: Final = "tests/services/gateway/test_reader_fetches.py"
+
+READER_BUGS: Final = (
+    Planted(
+        number="F1",
+        what="a reader of an earlier or later epoch is answered, too",
+        file=FILE,
+        right="(reader.leader_id, reader.leader_epoch) == (self._node_id, epoch)",
+        wrong="reader.leader_id == self._node_id",
+        test=f"{TESTS}::test_an_answer_of_an_earlier_epoch_is_in_no_later_one",
+    ),
+    Planted(
+        number="F2",
+        what="a gateway answers while another node leads",
+        file=FILE,
+        right="(reader.leader_id, reader.leader_epoch) == (self._node_id, epoch)",
+        wrong="reader.leader_epoch == epoch",
+        test=f"{TESTS}::test_a_held_fetch_is_the_nodes_while_another_leads_in_the_same_epoch",
+    ),
+    Planted(
+        number="F3",
+        what="a log that has parted is gone on with",
+        file=FILE,
+        right="self._tail.epoch_before(offset) == partition.last_fetched_epoch",
+        wrong="self._tail.epoch_before(offset) is not None",
+        test=f"{TESTS}::test_who_is_ahead_waits_until_its_records_are_committed_and_are_the_same",
+    ),
+    Planted(
+        number="F4",
+        what="the leader never sees a reader that is answered here",
+        file=FILE,
+        right="now_s >= reader.answered_at_s + NODE_EVERY_S",
+        wrong="now_s < 0",
+        test=f"{TESTS}::test_the_node_sees_a_fetch_of_each_reader_before_a_second_is_over",
+    ),
+    Planted(
+        number="F5",
+        what="a voter's fetch is answered here, and acknowledges nothing",
+        file=FILE,
+        right="            and not self._is_voter(request.replica_state.replica_id)\n",
+        wrong="",
+        test=f"{TESTS}::test_after_a_control_batch_the_voters_are_asked_for_again",
+    ),
+    Planted(
+        number="F6",
+        what="a high watermark may fall",
+        file=FILE,
+        right=" or self._tail.end < reader.high_watermark:",
+        wrong=":",
+        test=f"{TESTS}::test_no_reader_is_told_a_lower_high_watermark_than_before",
+    ),
+    Planted(
+        number="F7",
+        what="records are served that are not committed",
+        file="libs/quorate/runtime/log_reader.py",
+        right="while self._waiting and self._waiting[0][0].next_offset <= position.high_watermark:",
+        wrong="while self._waiting:",
+        test="tests/runtime/test_log_reader.py::test_what_is_not_committed_is_kept_back",
+    ),
+    Planted(
+        number="F8",
+        what="an answer names the leader of an earlier epoch",
+        file=FILE,
+        right="            and known.epoch == epoch\n",
+        wrong="",
+        test=f"{TESTS}::test_an_answer_of_an_earlier_epoch_is_in_no_later_one",
+    ),
+)

@@ -1,0 +1,14 @@
+"""All planted bugs of the tree, put together."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutation.planted import BUGS
+from tests.mutation.planted_callers import CALLER_BUGS
+from tests.mutation.planted_readers import READER_BUGS
+from tests.mutation.planted_wire import WIRE_BUGS
+
+__all__ = ["ALL"]
+
+ALL: Final = (*BUGS, *WIRE_BUGS, *CALLER_BUGS, *READER_BUGS)
