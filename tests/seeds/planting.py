@@ -31,6 +31,8 @@ class Mutant:
     """It is met in so few that drawn seeds would take hours to find it: only its kept seed is run."""
     needs_two: bool = False
     """It shows only where two processes are compared."""
+    base: int = 0
+    """From this seed on it is soon found: a test that has to find it begins here."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tests.seeds.outcome import Outcome
 from tests.sim.faults import ROWS
 from tests.sim.runner import run
 
-SEED_COUNT = int(os.environ.get("SIM_SEEDS", "250"))
+SEED_COUNT = int(os.environ.get("SIM_SEEDS", "160"))
 """S-16, the rarest row, strikes in two of 150 seeds. No planted bug needs more than 90 (README.md)."""
 JOBS = 2
 CHUNK = 25

@@ -204,8 +204,17 @@ def _(patch: Patch) -> None:
     patch.setattr(alter_partition, "_check_epochs", lambda partition, leader, asked: None)
 
 
+SOONER_FROM: Final = {1: 100_000, 3: 100_000, 5: 100_000, 13: 100_000, 16: 200_000}
+"""The base from which a bug is found much sooner than from 0 (README.md)."""
+
 MUTANTS: Final = [
-    Mutant(f"B{number}", f"{rule}: {what}", plant, profile=ENGINE if number > OF_BROKERS else None)
+    Mutant(
+        f"B{number}",
+        f"{rule}: {what}",
+        plant,
+        profile=ENGINE if number > OF_BROKERS else None,
+        base=SOONER_FROM.get(number, 0),
+    )
     for number, (rule, what, plant) in enumerate(BUGS, 1)
 ]
 

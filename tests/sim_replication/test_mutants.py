@@ -15,6 +15,8 @@ BASES = (0, 100_000, 200_000)
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.number)
 def test_a_planted_bug_is_found(mutant: Mutant) -> None:
-    found = any(kill(mutant, base=base, limit=SEEDS_TO_KILL) for base in BASES)
+    found = any(
+        kill(mutant, base=base, limit=SEEDS_TO_KILL) for base in sorted(BASES, key=lambda base: base != mutant.base)
+    )
 
     assert found, f"{mutant.number} survived {SEEDS_TO_KILL} seeds from each of {BASES}: {mutant.what}"

@@ -206,19 +206,27 @@ MUTANTS: Final = (
     Mutant("G6", "the caller's deadline is ignored when it is handed over", _ignores_the_deadline),
     Mutant("G7", "what is appended is answered, committed or not", _answers_what_is_appended),
     Mutant("G8", "a call that may have begun is handed over again", _tries_elsewhere_whatever_befell),
-    Mutant("G9", "who is cut off from its quorum node stays active", _stays_active_when_cut_off),
+    Mutant("G9", "who is cut off from its quorum node stays active", _stays_active_when_cut_off, base=300_000),
     Mutant("G10", "a new tracker gives no broker a session", _gives_no_session),
-    Mutant("G12", "a twin takes the place of whoever the log has as fenced, session or not", _lets_twins_in),
+    Mutant(
+        "G12", "a twin takes the place of whoever the log has as fenced, session or not", _lets_twins_in, base=200_000
+    ),
     Mutant("G11", "a request that is sent again is done again", _forgets_request_ids),
     Mutant("G13", "a write slips in between two steps of a decision, and nobody notices", _lets_writes_slip_in),
     Mutant("G14", "a read sees what is applied of a write that is applied in part", _reads_what_is_there_in_part),
     Mutant("G18", "a write that a replaced leader has is handed to the next", _asks_the_next_leader_whatever_befell),
-    Mutant("G15", "a write that is applied in part is not taken back", _keeps_what_is_there_in_part),
+    Mutant("G15", "a write that is applied in part is not taken back", _keeps_what_is_there_in_part, base=100_000),
     Mutant("G16", "the time in which the tracker stood still is silence of the brokers", _counts_its_own_absence),
     Mutant("G17", "brokers are fenced while nobody is heard", _fences_whoever_cannot_be_heard),
-    Mutant("G19", "a heartbeat service that stands by takes heartbeats", _takes_heartbeats_while_it_stands_by, TWO),
+    Mutant(
+        "G19",
+        "a heartbeat service that stands by takes heartbeats",
+        _takes_heartbeats_while_it_stands_by,
+        TWO,
+        base=300_000,
+    ),
     Mutant("G21", "who is cut from all controllers takes heartbeats", _takes_heartbeats_while_it_is_cut_off, TWO),
-    Mutant("G20", "the claim of the sessions is granted to whoever asks", _has_whoever_claims_count, TWO),
+    Mutant("G20", "the claim of the sessions is granted to whoever asks", _has_whoever_claims_count, TWO, base=300_000),
 )
 LIVING: Final = (Mutant("G3", "answers to appends that are void are heard", _hears_void_answers),)
 """Bugs that no seed is known to meet: see "Open" in the README. A test of the services finds each of them."""

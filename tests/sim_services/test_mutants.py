@@ -17,7 +17,7 @@ QUICK = ("G1", "G2", "G4", "G6", "G7", "G8", "G11", "G13", "G14", "G15", "G18")
 @pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("mutant", [each for each in MUTANTS if each.number in QUICK], ids=lambda mutant: mutant.number)
 def test_a_bug_that_is_met_often_is_found(mutant: Mutant) -> None:
-    assert kill(run, mutant, base=0, limit=40) is not None, mutant.what
+    assert kill(run, mutant, base=mutant.base, limit=40) is not None, mutant.what
 
 
 @pytest.mark.parametrize("mutant", LIVING, ids=lambda mutant: mutant.number)
@@ -35,4 +35,4 @@ def test_a_bug_that_lives_here_is_found_by_a_test_of_the_services(mutant: Mutant
     "mutant", [each for each in MUTANTS if each.number not in QUICK], ids=lambda mutant: mutant.number
 )
 def test_a_planted_bug_is_found(mutant: Mutant) -> None:
-    assert kill(run, mutant, base=0, limit=SEEDS_TO_KILL) is not None, mutant.what
+    assert kill(run, mutant, base=mutant.base, limit=SEEDS_TO_KILL) is not None, mutant.what
