@@ -63,7 +63,8 @@ class _Reader:
     """The leader epoch in it."""
     high_watermark: Offset
     """What it was told last, by the node or from here. A Kafka reader ends with an error if it is told less."""
-    answered_at_s: float
+    seen_at_s: float
+    """When the node saw its fetch: when that was passed on, and then when it was answered."""
     asked_at_s: float
 
 
@@ -91,7 +92,10 @@ class ReaderFetches:
             return None
         key = (request.replica_state.replica_id, partition.replica_directory_id, listener)
         reader, now_s = self._readers.get(key), asyncio.get_running_loop().time()
-        if reader is None or now_s >= reader.answered_at_s + NODE_EVERY_S:
+        if reader is None:
+            return None
+        if now_s >= reader.seen_at_s + NODE_EVERY_S:
+            reader.seen_at_s = now_s  # others without an id, which are one reader here, need not follow it there
             return None
         if not self._may_serve(request, partition, reader):
             return None

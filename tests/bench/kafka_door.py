@@ -32,6 +32,8 @@ from tests.interop.mixed_quorum import MixedQuorum
 
 CALLERS: Final = 100
 BROKERS: Final = range(1_001, 1_001 + CALLERS)
+STREAMS: Final = 25
+"""Of one connection, which may have 32."""
 ROUNDS: Final = int(os.environ.get("DOOR_ROUNDS", "3"))
 SECONDS: Final = 2.0
 FILLED: Final = 1_000
@@ -146,8 +148,11 @@ async def _by_wire(door: Door, life: AsyncExitStack) -> Mapping[str, Ask]:
 async def _by_grpc(door: Door, life: AsyncExitStack) -> Mapping[str, Ask]:
     plan = door.quorum.plan
     tracker = HeartbeatStub(await life.enter_async_context(open_channel(plan.heartbeat.address)))
-    leader = QuorumStub(await life.enter_async_context(open_channel(door.quorum.quorum(door.leader_id).address)))
-    calls: list[Any] = [leader.FetchStream() for _ in range(CALLERS)]
+    leader = door.quorum.quorum(door.leader_id).address
+    calls: list[Any] = []
+    while len(calls) < CALLERS:
+        stub = QuorumStub(await life.enter_async_context(open_channel(leader)))
+        calls += [stub.FetchStream() for _ in range(STREAMS)]
     beats = [to_protobuf(door.heartbeat(number)) for number in range(CALLERS)]
     fetch = to_protobuf(door.fetch())
 

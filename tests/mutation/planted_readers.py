@@ -38,7 +38,7 @@ READER_BUGS: Final = (
         number="F4",
         what="the leader never sees a reader that is answered here",
         file=FILE,
-        right="now_s >= reader.answered_at_s + NODE_EVERY_S",
+        right="now_s >= reader.seen_at_s + NODE_EVERY_S",
         wrong="now_s < 0",
         test=f"{TESTS}::test_the_node_sees_a_fetch_of_each_reader_before_a_second_is_over",
     ),
