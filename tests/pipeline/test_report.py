@@ -31,6 +31,7 @@ from quorate.records import (
 )
 from quorate.wire.batch import ControlType, control_batch, data_batch
 from quorate.wire.codec import encode
+from services.pipeline.exits import FOUND
 from tests.pipeline.in_memory import InMemory
 from tests.pipeline.logs import NOON_MS, TOPIC_ID, node, segment
 
@@ -99,10 +100,9 @@ def told(lake: ParquetTables) -> Answers:
 
 
 @pytest.fixture(scope="module")
-def evil_page(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The page of two clusters, over three days, whose names are meant to be markup."""
+def evil(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> InMemory:
+    """Tables of two clusters, over three days, whose names are meant to be markup."""
     from services.pipeline import bronze, gold
-    from services.pipeline.report import report
     from services.pipeline.silver import image
 
     logs = tmp_path_factory.mktemp("evil")
@@ -114,7 +114,15 @@ def evil_page(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     assert records is not None
     image.build(records, None, tables)
     gold.build(tables)
-    return report(tables)
+    return tables
+
+
+@pytest.fixture(scope="module")
+def evil_page(evil: InMemory) -> str:
+    """Their page."""
+    from services.pipeline.report import report
+
+    return report(evil)
 
 
 def evil_log(topic: str) -> list[bytes]:
@@ -375,6 +383,33 @@ def test_several_days_and_clusters_have_a_calendar(evil_page: str) -> None:
     assert [1] == [1 for row in seen.drawn if "one, 2026-11-23: 100.0000 % offline" in row.get("title", "")]
     assert "2026-11-21" in seen.text
     assert "ill3" in {row.get("look") for row in seen.drawn}
+
+
+def test_a_cluster_whose_gold_is_of_an_earlier_silver_is_left_out_and_named(
+    spark: SparkSession, evil: InMemory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else a page would tell of two states of one log as of one."""
+    from services.pipeline import jobs
+    from services.pipeline.__main__ import parser
+    from services.pipeline.gold import of_silver
+    from services.pipeline.silver import progress
+
+    assert (["one", "two"], []) == of_silver(evil)
+    marks = progress.marks(evil)
+    grown = marks["two"]._replace(end_offset=marks["two"].end_offset + 1)
+    progress.note(spark, evil, {**marks, "two": grown})
+    place = tmp_path / "report.html"
+    try:
+        code = jobs.make_report(spark, evil, parser().parse_args(["report", "--to", "memory", "--report", str(place)]))
+    finally:
+        progress.note(spark, evil, marks)
+    told, seen = capsys.readouterr().err, Page(place.read_text())
+
+    assert FOUND == code, told
+    assert "report: cluster two is left out: its gold is not of the present silver; run gold\n" in told
+    assert "Left out, as their gold is not of the present silver: two." in seen.text
+    assert "1 cluster" in seen.text
+    assert (True, False) == (f"{EVIL}-one" in seen.text, f"{EVIL}-two" in seen.text)
 
 
 def test_stretches_join_what_is_equal_and_touches(spark: SparkSession) -> None:
