@@ -109,7 +109,7 @@ def parse_uuid(text: str) -> Uuid:
     except (binascii.Error, ValueError):
         raw = b""
     if len(text) != 22 or len(raw) != 16:
-        raise ValueError(f"{text!r} is not an id: it takes 22 characters of URL-safe base64 (16 bytes)")
+        raise ValueError(f"{text!r} is not an id: it must have 22 characters of URL-safe base64 (16 bytes)")
     return Uuid(raw)
 
 

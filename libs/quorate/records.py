@@ -185,7 +185,7 @@ CONTROL_RECORDS: Final[Mapping[int, type[Message]]] = {
 
 _KEYS: Final = {record: key for key, record in RECORDS.items()}
 _PARTITION: Final = _FRAME_VERSION + uvarint(_KEYS[PartitionRecord])
-assert layout_of(PartitionRecord).last_version < 1 << 7, "the version takes a byte"
+assert layout_of(PartitionRecord).last_version < 1 << 7, "the version fits one byte"
 
 R = TypeVar("R", bound=Message)
 

@@ -67,7 +67,7 @@ class Cluster:
             return hosted
         topic = self._topic(topic_id, name)
         if topic is None and by_id:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic id {uuid_text(topic_id)} is of no topic")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {uuid_text(topic_id)}")
         if topic is None or index not in topic.partitions:
             shown = shortened(name, NAME_SHOWN) if topic is None else topic.name
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {shown}-{index}")

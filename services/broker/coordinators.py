@@ -89,13 +89,15 @@ class Coordinators:
         if found is None or not found.partitions:
             raise _not_available(f"there is no topic {topic}: a broker of Kafka's makes it when it is asked")
         if len(key) > KEY_MAX:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"a key of {len(key)} letters; it has {KEY_MAX} at most")
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"the key has {len(key)} characters; it may have {KEY_MAX} at most"
+            )
         index = partition_of(key, len(found.partitions))
         leader = found.partitions[index].leader
         if leader == self._broker_id:
             raise _not_available(f"broker {leader} leads {topic}-{index}, and coordinates nothing; move it to Kafka's")
         if (at := self._cluster.endpoint(leader)) is None:
-            raise _not_available(f"{topic}-{index} has no leader that is reached")
+            raise _not_available(f"partition {topic}-{index} has no leader that can be reached")
         return at
 
 
@@ -112,7 +114,7 @@ def partition_of(key: str, count: int) -> int:
 def _topic_of(key_type: int, version: int) -> str:
     if key_type not in TOPICS or (key_type == SHARE and version < SHARE_SINCE):
         known = "0 (groups), 1 (transactional ids), or from version 6 on 2 (share partitions)"
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"key type {key_type} in version {version}: it is {known}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"key type {key_type} in version {version}: it must be {known}")
     return TOPICS[key_type]
 
 

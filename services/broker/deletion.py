@@ -79,7 +79,9 @@ class Deletion:
         """Raises the log start at this leader, at once; its followers hear of it with their next fetch (R59)."""
         try:
             if topic in INTERNAL_TOPICS:
-                raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the brokers' own")
+                raise ApiError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {topic} is internal; its records cannot be deleted"
+                )
             hosted = self._cluster.hosted(NO_TOPIC_ID, topic, asked.partition_index)
             start = _start(hosted, asked.offset)
         except ApiError as refusal:
@@ -94,10 +96,13 @@ def _start(hosted: Hosted, offset: Offset) -> Offset:
     """Returns where the log is to start. Raises ApiError."""
     high_watermark = leader_of(hosted.partition, None).local.high_watermark
     if not hosted.log.settings.deletes:
-        raise ApiError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {hosted.name.topic} has no delete")
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"topic {hosted.name.topic}: records can be deleted only with delete in its cleanup.policy",
+        )
     start = high_watermark if offset == TO_HIGH_WATERMARK else offset
     if not 0 <= start <= high_watermark:
-        why = f"offset {offset} of {hosted.name} lies not between 0 and the high watermark, {high_watermark}"
+        why = f"offset {offset} of {hosted.name} is not between 0 and the high watermark, {high_watermark}"
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
     return start
 

@@ -119,7 +119,7 @@ class Offsets:
 def _check_timestamp(timestamp: int, version: int) -> None:
     """Raises ApiError(UNSUPPORTED_VERSION) for a negative timestamp that says nothing in this version, as Kafka."""
     if timestamp < 0 and version < SINCE.get(timestamp, version + 1):
-        why = f"timestamp {timestamp} asks for nothing in version {version} of ListOffsets"
+        why = f"timestamp {timestamp} has no meaning in version {version} of ListOffsets"
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, why)
 
 

@@ -254,7 +254,7 @@ def _request_id(request: AdminRequest, chosen: Enveloped, caller: Caller) -> Req
     if not request.request_id:
         return None
     if len(request.request_id) != ID_BYTES:
-        raise _misfit("request_id", f"it has {len(request.request_id)} bytes, and takes {ID_BYTES}")
+        raise _misfit("request_id", f"it has {len(request.request_id)} bytes, and must have {ID_BYTES}")
     if request.validate_only:
         return None
     asked = type(getattr(request, chosen.field))()

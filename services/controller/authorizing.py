@@ -182,12 +182,12 @@ class Authorizing:
         tokens DELEGATION_TOKEN_REQUEST_NOT_ALLOWED to who has logged in with one (Kafka's `allowTokenRequests`).
         """
         if caller.is_token and api.name in ABOUT_TOKENS:
-            why = f"{api.name} is not for those who have logged in with a delegation token"
+            why = f"{api.name} is not allowed to a caller that has logged in with a delegation token"
             raise self._of_now(ApiError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, why))
         if api.right is not None and not self._is_allowed(caller, api.right, api.name):
             raise self._of_now(_refusal(_requester(caller), api.right, api.name))
         if api.needs_authorizer and self._authorizer is None:
-            why = "authorizer.class.name is not set on this controller: there are no entries"
+            why = "authorizer.class.name is not set on this controller: there are no ACLs"
             raise self._of_now(ApiError(ErrorCode.SECURITY_DISABLED, why))
 
     def check_early(self, api: Api, caller: Caller) -> None:

@@ -96,14 +96,14 @@ class CallLogins:
             raise self._refusal(host, "this controller takes no logins: sasl.enabled.mechanisms is empty")
         self._logins.check_loaded()
         if len(given) > 1:
-            raise self._refusal(host, f"{AUTHORIZATION} is there {len(given)} times")
+            raise self._refusal(host, f"{AUTHORIZATION} is there {len(given)} times; it may be there once")
         scheme, _, credentials = str(given[0]).partition(" ")
         if scheme.lower() == BASIC:
             login, user = await self._by_password(host, credentials.strip())
         elif scheme.lower() == TOKEN:
             login, user = self._by_token(credentials.strip()), None
         else:
-            raise self._refusal(host, f"{AUTHORIZATION} takes Basic or DelegationToken before the credentials")
+            raise self._refusal(host, f"{AUTHORIZATION} must have Basic or DelegationToken before the credentials")
         if login is None:
             await self._sleep(refused_at_s - self._now_s())
             raise self._refusal(host, "the credentials are those of no user and no delegation token", user)

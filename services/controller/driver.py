@@ -320,7 +320,7 @@ class ControllerDriver:
             if header.next_offset <= self.engine.next_offset:
                 continue
             if header.base_offset > self.engine.next_offset:
-                raise EventsBehind(f"offset {self.engine.next_offset} is wanted, {header.base_offset} came")
+                raise EventsBehind(f"a batch at {header.base_offset} came, where {self.engine.next_offset} follows")
             started = self._clock.wall_ns()
             try:
                 records = () if header.is_control else await decoded(data_values(data, position, header))

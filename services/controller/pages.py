@@ -40,7 +40,9 @@ def parse(token: str) -> Page:
         return Page(int(offset), Cursor(name, int(partition)))
     except ValueError:
         raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"page_token: {token!r} is none of ours", {"field": "page_token"}
+            ErrorCode.INVALID_REQUEST,
+            f"page_token: {token!r} is not one that this service has given",
+            {"field": "page_token"},
         ) from None
 
 

@@ -130,7 +130,7 @@ class QuorumNode:
         if answer.error_code:
             raise ApiError(
                 ErrorCode.NOT_CONTROLLER,
-                f"the quorum node beside leads no more in epoch {epoch}: {error_name(answer.error_code)}",
+                f"the quorum node beside this one no longer leads epoch {epoch}: {error_name(answer.error_code)}",
                 {UNTOUCHED: "true"},
             )
 

@@ -132,7 +132,7 @@ class Gateway:
             await self._guard.check(request.api.name, request.principal, caller)
         except ApiError as refusal:
             raise _gone_or(
-                refusal, f"{request.api.name}: the controller does not say whether it may be asked"
+                refusal, f"{request.api.name}: the controller has not answered whether the caller may send it"
             ) from None
 
     def _check_node(self, request: Request, newest: Message, client: ConnectedClient) -> None:
@@ -273,7 +273,7 @@ def _check_token_request(api: ApiMessageType, *, is_token: bool) -> None:
     """Raises ApiError if who has logged in with a delegation token asks for tokens. Kafka's `allowTokenRequests`."""
     if is_token and api.name in ABOUT_TOKENS:
         code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-        raise ApiError(code, f"{api.name} is not for those who have logged in with a delegation token")
+        raise ApiError(code, f"{api.name} is not allowed to a caller that has logged in with a delegation token")
 
 
 def _check_endpoint_type(request: DescribeClusterRequest, version: int) -> None:

@@ -151,7 +151,7 @@ class ListenerSettings:
         if security.with_sasl and PLAIN in self.sasl_mechanisms and not self.plain_jaas:
             yield f"{listener_prefix(name)}plain.sasl.jaas.config: is missing; {PLAIN} is enabled"
         if security.with_tls and self.client_auth != "none" and self.truststore is None:
-            what = f"ssl.client.auth = {self.client_auth}: takes ssl.truststore.location"
+            what = f"ssl.client.auth = {self.client_auth}: needs ssl.truststore.location"
             yield f"{what}, which is missing for the listener {name}"
 
 

@@ -61,7 +61,7 @@ class HeartbeatService(HeartbeatServicer):
             return PLAIN
         check_items(request)
         if request.current_metadata_offset < UNKNOWN_OFFSET:
-            why = f"current_metadata_offset {request.current_metadata_offset} is none; one is from {UNKNOWN_OFFSET} on"
+            why = f"current_metadata_offset is {request.current_metadata_offset}; it must be {UNKNOWN_OFFSET} or above"
             raise ApiError(ErrorCode.INVALID_REQUEST, why, {"field": "current_metadata_offset"})
         return to_protobuf(await self._driver.heartbeat(to_struct(request)))  # type: ignore[return-value]
 

@@ -69,7 +69,7 @@ def _parts(answer: Answer, next_offset: int) -> Iterator[QueryResponse]:
     for row in answer.rows:
         length = sum(len(value) if isinstance(value, str | bytes) else NUMBER_BYTES for value in row)
         if length > ROW_CHARACTERS_MAX:
-            raise QueryRefused(f"a row has more than {ROW_CHARACTERS_MAX:,} characters, the cap: substr takes a part")
+            raise QueryRefused(f"a row has more than {ROW_CHARACTERS_MAX:,} characters, the cap: substr returns a part")
         size += length
         part.rows.append(QueryResponse.Row(values=map(_value, row)))
         if size >= PART_CHARACTERS or len(part.rows) >= PART_ROWS:

@@ -152,7 +152,7 @@ class SpanStore:
             message = f"trace_id {trace_id!r} is not 32 lower-case hexadecimal digits"
             raise ApiError(ErrorCode.INVALID_REQUEST, message, {"field": "trace_id", "trace_id": trace_id})
         if skip < 0:
-            message = f"skip {skip} is negative; it takes the number of spans to leave out"
+            message = f"skip {skip} is negative; it is the number of spans to leave out"
             raise ApiError(ErrorCode.INVALID_REQUEST, message, {"field": "skip", "skip": str(skip)})
         found = sa.select(SPANS).where(SPANS.c.trace_id == trace_id).order_by(SPANS.c.start_ns, SPANS.c.seq)
         page = found.offset(skip).limit(TRACE_MAX)
@@ -169,7 +169,7 @@ class SpanStore:
         At most `limit` of them: 0 means 20, and 1,000 is the maximum. Raises ApiError for a negative `limit`.
         """
         if limit < 0:
-            message = f"limit {limit} is negative; it takes the number of traces to list, or 0 for {LIST_DEFAULT}"
+            message = f"limit {limit} is negative; it is the number of traces to list, or 0 for {LIST_DEFAULT}"
             raise ApiError(ErrorCode.INVALID_REQUEST, message, {"field": "limit", "limit": str(limit)})
         return await self._read(lambda: self._summaries(span_name, min(limit or LIST_DEFAULT, LIST_MAX)))
 

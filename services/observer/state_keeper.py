@@ -192,7 +192,7 @@ class StateKeeper:
         except sa.exc.DBAPIError as error:
             if not self._is_taken and is_refused(error, self._url):
                 raise refusal(SETTING, self._url, reason_of(error)) from None
-            log.warning("the state's database takes nothing; it is tried again", reason=reason_of(error))
+            log.warning("the state's database cannot be written; it is tried again", reason=reason_of(error))
             return default
         except OSError as error:
             raise refusal(SETTING, self._url, f"{error.filename}: {error.strerror}") from None

@@ -280,7 +280,7 @@ class RaftClientService(RaftClientServicer):
         is_written = error is ErrorCode.NONE and not request.validate_only
         if is_written and not await self._is_committed(end_offset, epoch):
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            message = f"this node leads epoch {epoch} no more, and had not committed all records below {end_offset}"
+            message = f"this node no longer leads epoch {epoch}, and had not committed all records below {end_offset}"
         return UpgradeKRaftVersionResponse(
             error_code=error,  # type: ignore[arg-type]  # as in `Append`
             error_message=message,
@@ -327,4 +327,6 @@ def _check_replica(request: FetchRequest, replica: NodeId) -> None:
 def _check_offset(field: str, offset: int) -> None:
     """Raises ApiError(INVALID_REQUEST) for an offset below 0 or above 2^62."""
     if not 0 <= offset <= OFFSET_MAX:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{field} {offset} is none; one is from 0 to 2^62", {"field": field})
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"{field} {offset} is not possible; it must be from 0 to 2^62", {"field": field}
+        )

@@ -128,6 +128,6 @@ def test_sees_what_in_a_file_no_broker_could_read() -> None:
 
     assert [] == file_faults(good)
     assert [
-        "broker.id='one': it takes a whole number from -2147483648 to 2147483647",
-        "log.cleaner.io.buffer.load.factor='x': it takes a number",
+        "broker.id='one': it must be a whole number from -2147483648 to 2147483647",
+        "log.cleaner.io.buffer.load.factor='x': it must be a number",
     ] == file_faults(bad)

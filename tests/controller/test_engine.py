@@ -218,7 +218,7 @@ def test_brokers_and_chores_have_room_when_admins_have_none() -> None:
         quorum.write(f"{number}", put("a", "1"), lane=QueueLimit.CLUSTER)
 
     for lane in QueueLimit:
-        with pytest.raises(ApiError, match=f"{lane.value} requests wait already"):
+        with pytest.raises(ApiError, match=f"{lane.value} requests wait already, the limit"):
             quorum.write("one more", put("a", "1"), lane=lane)
 
 

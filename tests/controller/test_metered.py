@@ -190,8 +190,9 @@ def test_a_topic_that_could_be_because_another_was_refused_is_refused_too() -> N
 def test_a_refusal_says_who_is_meant_and_what_it_may() -> None:
     (refused,) = Client(-2.5).ask("CreateTopics", CreateTopicsRequest((new("x", 1),))).response.topics
 
-    assert "the client's quota of 1 partitions a second, made or removed, is used up; the next one is in 2500 ms" == (
-        refused.error_message
+    assert (
+        "the client's quota controller_mutation_rate of 1 partitions a second is used up; "
+        "the next one may be created or deleted in 2500 ms" == (refused.error_message)
     )
     assert (ZERO_UUID, -1, ()) == (refused.topic_id, refused.num_partitions, refused.configs or ())
 

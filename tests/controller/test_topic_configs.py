@@ -61,7 +61,7 @@ def test_finds_the_value_that_counts_where_kafka_finds_it(told: dict[str, Any]) 
 
 
 def test_says_what_is_wrong() -> None:
-    assert ["segment.bytes='7': it takes a whole number from 1048576 to 2147483647"] == faults(
+    assert ["segment.bytes='7': it must be a whole number from 1048576 to 2147483647"] == faults(
         {"segment.bytes": "7"}, **NOTHING
     )
 

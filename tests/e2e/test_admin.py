@@ -100,7 +100,7 @@ async def test_a_transfer_without_time_is_refused_in_words(cluster: Cluster, tim
 async def test_voters_of_another_cluster_are_refused_in_words(cluster: Cluster) -> None:
     add = AddRaftVoterRequest(cluster_id="another", timeout_ms=1_000, voter_id=9)
     remove = RemoveRaftVoterRequest(cluster_id="another", voter_id=9)
-    stub, words = cluster.controller_stub(1), "cluster 'another' was meant; this is a node of cluster '"
+    stub, words = cluster.controller_stub(1), "the request is for cluster 'another'; this node is of cluster '"
     for call, request in ((stub.AddRaftVoter, add), (stub.RemoveRaftVoter, remove)):
         with pytest.raises(ApiError, match=words) as refused:
             await call_with_retries(call, request)

@@ -123,7 +123,7 @@ async def test_an_id_belongs_to_one_request(cluster: Cluster) -> None:
         (AdminRequest(), "request: one of the admin APIs must be asked for"),
         (
             AdminRequest(describe_cluster=DescribeClusterRequest(), request_id=b"short"),
-            "request_id: it has 5 bytes, and takes 16",
+            "request_id: it has 5 bytes, and must have 16",
         ),
         (
             AdminRequest(describe_cluster=DescribeClusterRequest(), page_token="any"),

@@ -116,7 +116,7 @@ async def test_a_target_for_another_cluster_is_refused_and_changes_nothing(nodes
     await nodes.heard_of(1, 2)
     request = nodes.target((1, 2))
     request.cluster_id = NOBODYS
-    says = f"cluster {NOBODYS!r} was meant; this is a node of cluster {nodes.plan.cluster_id!r}"
+    says = f"the request is for cluster {NOBODYS!r}; this node is of cluster {nodes.plan.cluster_id!r}"
     answered = await nodes.stub(1).SetTargetVoters(request, timeout=WITHIN_S)
     for door in (1, 2):
         with pytest.raises(grpc.aio.AioRpcError) as caught:

@@ -99,9 +99,15 @@ def test_what_needs_no_change_is_answered_at_once(leader: Node, request_: Reques
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (replace(ADD, cluster_id="other"), "cluster 'other' was meant; this is a node of cluster 'simulated'"),
-        (replace(REMOVE, cluster_id="other"), "cluster 'other' was meant; this is a node of cluster 'simulated'"),
-        (replace(TRANSFER, cluster_id="other"), "cluster 'other' was meant; this is a node of cluster 'simulated'"),
+        (replace(ADD, cluster_id="other"), "the request is for cluster 'other'; this node is of cluster 'simulated'"),
+        (
+            replace(REMOVE, cluster_id="other"),
+            "the request is for cluster 'other'; this node is of cluster 'simulated'",
+        ),
+        (
+            replace(TRANSFER, cluster_id="other"),
+            "the request is for cluster 'other'; this node is of cluster 'simulated'",
+        ),
         (replace(ADD, voter=replace(TWO, key=ReplicaKey(-1, TWO.key.directory_id))), "voter id -1 is not possible"),
         (replace(REMOVE, voter=ReplicaKey(-1)), "voter id -1 is not possible"),
         (replace(TRANSFER, timeout_ms=-1), "the timeout is -1 ms; it must be at least 1 ms"),
@@ -117,7 +123,10 @@ def test_an_administrator_is_told_why_nothing_was_heard(leader: Node, request_: 
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (replace(ADD, cluster_id="other"), "AddRaftVoterRequest: INCONSISTENT_CLUSTER_ID: cluster 'other' was meant"),
+        (
+            replace(ADD, cluster_id="other"),
+            "AddRaftVoterRequest: INCONSISTENT_CLUSTER_ID: the request is for cluster 'other'",
+        ),
         (replace(ADD, voter=voter_on("1b")), "AddRaftVoterRequest: DUPLICATE_VOTER: voter 1"),
         (replace(ADD, voter=replace(TWO, key=ReplicaKey(2))), "AddRaftVoterRequest: INVALID_REQUEST: voter 2"),
     ],

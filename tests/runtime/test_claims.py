@@ -164,7 +164,7 @@ def test_in_the_clear_nobody_has_a_name_to_check(cls: type) -> None:
     problems = loaded(cls, [*own, "listeners=PLAINTEXT://:9093", f"{CLAIM_RULES}={RULES}"])
 
     assert [
-        f"{CLAIM_RULES} = {RULES}: takes a listener with certificates; in the clear every caller is ANONYMOUS"
+        f"{CLAIM_RULES} = {RULES}: needs a listener with certificates; in the clear every caller is ANONYMOUS"
     ] == problems
 
 

@@ -115,15 +115,15 @@ def test_what_is_kept_elsewhere_is_read_when_it_is_asked_for(running: Metrics) -
     [
         (
             {"OTEL_METRICS_EXPORTER": "statsd"},
-            "OTEL_METRICS_EXPORTER = 'statsd': a list of none, otlp, prometheus is wanted",
+            "OTEL_METRICS_EXPORTER = 'statsd': must be a list of none, otlp, prometheus",
         ),
         (
             {"OTEL_METRICS_EXPORTER": "prometheus", "OTEL_EXPORTER_PROMETHEUS_PORT": "http"},
-            "OTEL_EXPORTER_PROMETHEUS_PORT = 'http': a number is wanted",
+            "OTEL_EXPORTER_PROMETHEUS_PORT = 'http': must be a number",
         ),
         (
             {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": "0.5"},
-            "OTEL_METRIC_EXPORT_INTERVAL = '0.5': a number is wanted",
+            "OTEL_METRIC_EXPORT_INTERVAL = '0.5': must be a number",
         ),
     ],
 )

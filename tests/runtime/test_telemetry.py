@@ -232,7 +232,7 @@ async def test_spans_go_through_a_proxy_only_if_it_is_named_for_them(monkeypatch
 @pytest.mark.parametrize(
     ("variable", "value", "says"),
     [
-        ("QUORATE_OTLP_PROXY", "proxy:3128", "QUORATE_OTLP_PROXY = 'proxy:3128': a URL http://host:port is wanted"),
+        ("QUORATE_OTLP_PROXY", "proxy:3128", "QUORATE_OTLP_PROXY = 'proxy:3128': must be a URL http://host:port"),
         ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon", "OTEL_EXPORTER_OTLP_TIMEOUT): could not convert string to float"),
         ("OTEL_EXPORTER_OTLP_COMPRESSION", "x", 'Invalid value "x" for compression envvar OTEL_EXPORTER_OTLP_COMPRESS'),
         (

@@ -131,7 +131,7 @@ def test_json_of_another_shape_is_refused(tmp_path: Path, text: str) -> None:
 def test_what_cannot_be_read_at_all_is_refused(tmp_path: Path) -> None:
     (tmp_path / QUORUM_STATE).mkdir()
 
-    with pytest.raises(Corrupt, match="the disk does not give it back"):
+    with pytest.raises(Corrupt, match="it cannot be read from the disk"):
         ElectionFile(tmp_path).read()
 
 

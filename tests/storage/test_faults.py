@@ -387,7 +387,7 @@ def test_room_is_asked_for_beforehand_and_found_when_there_is_some(tmp_path: Pat
     log = DiskLog(tmp_path)
     with failpoint("log.reserve", error(errno.ENOSPC)), pytest.raises(NoSpace, match="No space left"):
         log.reserve(1)
-    with pytest.raises(NoSpace, match=r"No space left on device: \d+ bytes are wanted, \d+ left"):
+    with pytest.raises(NoSpace, match=r"No space left on device: \d+ bytes are needed, \d+ are free"):
         log.reserve(1 << 60)
 
     log.reserve(1)
@@ -425,7 +425,7 @@ def test_what_the_disk_does_not_give_back_at_the_start_is_damage(tmp_path: Path,
 
     with (
         failpoint("file.before_read", at_count(count, error(errno.EIO))),
-        pytest.raises(Corrupt, match="the disk does not give it back") as damage,
+        pytest.raises(Corrupt, match="it cannot be read from the disk") as damage,
     ):
         DiskLog(tmp_path)
 

@@ -68,7 +68,7 @@ def test_reads_the_version_before_kraft(tmp_path: Path) -> None:
         ({"cluster_id": None}, "cluster.id is missing"),
         ({"cluster_id": ""}, "cluster.id is missing"),
         ({"node_id": "three"}, "node.id is 'three', not a number"),
-        ({"node_id": "-1"}, "node.id is -1; it is not negative"),
+        ({"node_id": "-1"}, "node.id is -1; it must not be negative"),
         ({"directory_id": "short"}, "directory.id: "),
         ({"directory_id": "AAAAAAAAAAAAAAAAAAAAAQ"}, "the first hundred ids are reserved"),
     ],

@@ -26,6 +26,8 @@ class Read:
     private: tuple[tuple[int, str], ...]
     """(line, name) of each private name that is used of another object than `self`, or replaced by `setattr`."""
     imported: tuple[str, ...]
+    texts: tuple[tuple[int, str], ...]
+    """(line, text) of what is in quotation marks, without docstrings; of an f-string its parts between values."""
 
 
 @cache
@@ -33,8 +35,13 @@ def read(path: Path) -> Read:
     """Raises SyntaxError."""
     tree = ast.parse(path.read_text())
     functions, defined, private, imported = [], set(), [], []
+    texts, docs = [], set()
     for node in ast.walk(tree):
         match node:
+            case ast.Expr(value=ast.Constant() as doc):
+                docs.add(doc)
+            case ast.Constant(value=str(text)) if node not in docs:  # the walk comes to statements before their parts
+                texts.append((node.lineno, text))
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 functions.append((node.name, (node.end_lineno or 0) - node.body[0].lineno + 1))
                 defined.add(node.name)
@@ -59,6 +66,7 @@ def read(path: Path) -> Read:
         defined=frozenset(defined),
         private=tuple(private),
         imported=tuple(imported),
+        texts=tuple(texts),
     )
 
 

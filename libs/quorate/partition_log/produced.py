@@ -59,12 +59,12 @@ def check_produced(records: bytes | bytearray | memoryview, limits: Limits, *, n
     except Corrupt as damage:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(damage)) from None
     if header.is_control:
-        raise ApiError(ErrorCode.INVALID_RECORD, "a client sends a control batch, which only brokers write")
+        raise ApiError(ErrorCode.INVALID_RECORD, "the batch is a control batch, which a client must not send")
     if header.count != header.last_offset_delta + 1:
         why = f"a batch of {header.count} records whose last offset delta is {header.last_offset_delta}"
         raise ApiError(ErrorCode.INVALID_RECORD, why)
     if header.producer_id != NONE and header.base_sequence < 0:
-        why = f"producer {header.producer_id} sends sequence {header.base_sequence}; it is 0 or more"
+        why = f"producer {header.producer_id} sends sequence {header.base_sequence}; it must be 0 or more"
         raise ApiError(ErrorCode.INVALID_RECORD, why)
     if limits.timestamp_type is TimestampType.CREATE_TIME:
         _check_time(header, limits, now_ms)
@@ -95,7 +95,7 @@ def stamped(
 
 def _check_sizes(header: BatchHeader, size: int, limits: Limits) -> None:
     if header.size != size:
-        why = f"a batch of {header.size} bytes in records of {size}; a request has one batch a partition"
+        why = f"a batch of {header.size} bytes in records of {size} bytes; a partition must have one batch"
         raise ApiError(ErrorCode.INVALID_RECORD, why)
     if size > limits.max_message_bytes:
         why = f"a batch of {size} bytes; max.message.bytes is {limits.max_message_bytes}"
@@ -109,5 +109,5 @@ def _check_time(header: BatchHeader, limits: Limits, now_ms: int) -> None:
     earliest, latest = now_ms - limits.timestamp_before_max_ms, now_ms + limits.timestamp_after_max_ms
     for timestamp in (header.base_timestamp, header.max_timestamp):
         if timestamp != NONE and not earliest <= timestamp <= latest:
-            why = f"a record of timestamp {timestamp} at {now_ms}; the topic takes {earliest} to {latest}"
+            why = f"a record has the timestamp {timestamp}; the topic allows {earliest} to {latest} now"
             raise ApiError(ErrorCode.INVALID_TIMESTAMP, why)

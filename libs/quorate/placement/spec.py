@@ -71,11 +71,11 @@ class PlacementSpec:
             raise ApiError(
                 ErrorCode.INVALID_PARTITIONS,
                 f"{self.partition_count} partitions from id {self.start_partition} on cannot be placed: "
-                "it takes at least one partition, and ids start at 0",
+                "there must be at least one partition, and ids start at 0",
             )
         if self.replication_factor < 1:
             raise _too_few(
-                f"a replication factor of {self.replication_factor} is not possible: it is at least 1",
+                f"a replication factor of {self.replication_factor} is not possible: it must be at least 1",
                 replication_factor=self.replication_factor,
             )
         broker_count = unfenced_count + fenced_count

@@ -242,7 +242,7 @@ class Raft:
         turn = self._turn(now_ms)
         role = self._role
         if not isinstance(role, Leader) or role.epoch != epoch:
-            message = f"this node is {type(role).__name__} of epoch {role.epoch}; epoch {epoch} was meant"
+            message = f"this node is {type(role).__name__} of epoch {role.epoch}; the request is for epoch {epoch}"
             return Upgrade(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, message=message, end_offset=self._log.leo)
         upgrade = membership.upgrade(turn, role, version, validate_only=validate_only)
         self._pursue(turn)

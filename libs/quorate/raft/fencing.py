@@ -56,7 +56,7 @@ def refusal(turn: StepContext, role: Role, request: Request) -> Refused | None:
     changes nothing.
     """
     if request.cluster_id not in (None, turn.cluster_id):
-        message = f"cluster {request.cluster_id!r} was meant; this is a node of cluster {turn.cluster_id!r}"
+        message = f"the request is for cluster {request.cluster_id!r}; this node is of cluster {turn.cluster_id!r}"
         return Refused(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
     if (broken := flaw(request)) is not None:
         return Refused(ErrorCode.INVALID_REQUEST, broken)
@@ -64,7 +64,9 @@ def refusal(turn: StepContext, role: Role, request: Request) -> Refused | None:
         return Refused(ErrorCode.INVALID_REQUEST, "its epoch cannot be followed by another one")
     if claims_id(request, turn.node.id):
         # Another process runs with this node's id. Kafka throws an IllegalStateException for its Vote and its Fetch.
-        return Refused(ErrorCode.INVALID_REQUEST, f"node id {turn.node.id} is ours")
+        return Refused(
+            ErrorCode.INVALID_REQUEST, f"node id {turn.node.id} is this node's own; another process must not have it"
+        )
     if isinstance(request, EpochlessRequest):
         return None
     if is_far_ahead(role, request):
@@ -180,4 +182,4 @@ def misaddressed(turn: StepContext, request: Request) -> Refused | None:
         return None
     if is_same(request.voter, turn.node):
         return None
-    return Refused(ErrorCode.INVALID_VOTER_KEY, f"voter {request.voter} was meant; this is {turn.node}")
+    return Refused(ErrorCode.INVALID_VOTER_KEY, f"the request is for voter {request.voter}; this is {turn.node}")

@@ -57,7 +57,9 @@ def _hindrance(turn: StepContext, role: Leader, transfer: LeadershipTransfer, en
         message = f"voter {transfer.to} was not elected; node {turn.node.id} leads again"
         return Refused(ErrorCode.REQUEST_TIMED_OUT, message)
     if transfer.to not in turn.voters.keys:
-        return Refused(ErrorCode.VOTER_NOT_FOUND, f"voter {transfer.to} votes no more; node {turn.node.id} leads on")
+        return Refused(
+            ErrorCode.VOTER_NOT_FOUND, f"voter {transfer.to} is no longer a voter; node {turn.node.id} leads on"
+        )
     if end == turn.log.leo or not turn.wait_until(transfer.deadline_ms):
         return None
     reach = "was not heard" if end is None else f"is at offset {end} of {turn.log.leo}"
@@ -93,7 +95,8 @@ def _fault(
     """Returns why a transfer cannot be started; None if it can."""
     if request.epoch not in (EPOCH_UNKNOWN, role.epoch):
         return Refused(
-            _epoch_error(request.epoch, role.epoch), f"epoch {request.epoch} was meant; this is {role.epoch}"
+            _epoch_error(request.epoch, role.epoch),
+            f"the request is for epoch {request.epoch}; this node is in epoch {role.epoch}",
         )
     if turn.handover.transfer is not None:
         return Refused(ErrorCode.REQUEST_TIMED_OUT, f"a transfer to voter {turn.handover.transfer.to} is under way")

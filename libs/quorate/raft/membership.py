@@ -193,7 +193,7 @@ def release_change(turn: StepContext, role: Leader, after: Role) -> None:
     """Refuses the change under way because this node no longer leads; only the next leader knows its outcome."""
     pending, role.pending = role.pending, None
     if pending is not None and not pending.is_answered and not pending.is_of_walk:
-        message = f"{change_name(pending)}: this node leads no more; the next leader knows what has become of it"
+        message = f"{change_name(pending)}: this node no longer leads; the next leader knows what has become of it"
         answer(turn, after, pending.request, Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, message))
 
 

@@ -71,7 +71,9 @@ def leader_of(partition: Partition, leader_epoch: Epoch | None) -> Leading:
             f"leader epoch {leader_epoch} is later than {partition.leader_epoch}, the last that was heard of",
         )
     if not isinstance(partition.role, Leading):
-        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {partition.local.broker_id} does not lead it")
+        raise ApiError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {partition.local.broker_id} does not lead the partition"
+        )
     return partition.role
 
 
@@ -163,7 +165,7 @@ def _check_sender(role: Leading, position: FetchPosition, sender: FollowerFetch)
         assigned = list(role.registration.replicas)
         # With an epoch: the follower knows an assignment that this leader has not applied yet, and shall ask again.
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if position.leader_epoch is None else ErrorCode.UNKNOWN_LEADER_EPOCH
-        raise ApiError(code, f"broker {sender.replica_id} is none of the replicas {assigned}")
+        raise ApiError(code, f"broker {sender.replica_id} is not among the replicas {assigned}")
     if is_stale(role.brokers, sender.replica_id, sender.broker_epoch):
         known = role.brokers[sender.replica_id].epoch
         raise ApiError(

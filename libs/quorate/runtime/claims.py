@@ -126,7 +126,7 @@ def claims_of(settings: NodeSettings, transport: Transport, *, node_id: NodeId |
 def claim_problems(rules: str | None, *, protocol: str | None) -> Iterator[str]:
     """Yields an error for rules on a listener on which nobody has a name."""
     if rules is not None and protocol == "PLAINTEXT":
-        yield f"{CLAIM_RULES} = {rules}: takes a listener with certificates; in the clear every caller is ANONYMOUS"
+        yield f"{CLAIM_RULES} = {rules}: needs a listener with certificates; in the clear every caller is ANONYMOUS"
 
 
 def warn_of_any(*, is_authorized: bool, rules: str | None) -> None:

@@ -268,7 +268,7 @@ async def _scrape_server(running: Metrics, host: str, port: int) -> asyncio.Serv
     except OSError as error:
         why = f"OTEL_EXPORTER_PROMETHEUS_HOST = {host}, OTEL_EXPORTER_PROMETHEUS_PORT = {port}: {error.strerror}"
         raise CannotListen(why) from None
-    log.info("metrics are to be had", host=host, port=port)
+    log.info("serves metrics", host=host, port=port)
     return server
 
 
@@ -277,7 +277,7 @@ def _exporters(environ: Mapping[str, str]) -> frozenset[str]:
     found = frozenset(name.strip() for name in text.split(","))
     if not found <= EXPORTERS:
         known = ", ".join(sorted(EXPORTERS))
-        raise ConfigError([f"OTEL_METRICS_EXPORTER = {text!r}: a list of {known} is wanted"])
+        raise ConfigError([f"OTEL_METRICS_EXPORTER = {text!r}: must be a list of {known}"])
     is_off = environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
     return frozenset() if is_off else found - {"none"}
 
@@ -285,7 +285,7 @@ def _exporters(environ: Mapping[str, str]) -> frozenset[str]:
 def _number(environ: Mapping[str, str], name: str, default: int) -> int:
     text = environ.get(name, "")
     if text and not text.isdecimal():
-        raise ConfigError([f"{name} = {text!r}: a number is wanted"])
+        raise ConfigError([f"{name} = {text!r}: must be a number"])
     return int(text or default)
 
 

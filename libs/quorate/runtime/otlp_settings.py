@@ -22,7 +22,7 @@ def channel_options(environ: Mapping[str, str]) -> Options:
     if not proxy:
         return WITHOUT_PROXY
     if not re.fullmatch(r"http://[^/\s]+:[0-9]{1,5}/?", proxy):
-        raise ConfigError([f"{PROXY} = {proxy!r}: a URL http://host:port is wanted, as HTTP CONNECT is spoken to it"])
+        raise ConfigError([f"{PROXY} = {proxy!r}: must be a URL http://host:port, as HTTP CONNECT is spoken to it"])
     return (("grpc.http_proxy", proxy),)
 
 

@@ -187,7 +187,7 @@ def _why_not(address: str) -> str:
     if not _is_address(address):
         return f"cannot listen on {address}: an address is host:port with a port from 0 to 65535, or unix:/path"
     if address.startswith("unix:"):
-        return f"cannot listen on {address}: the path takes a directory that can be written to, and at most 107 bytes"
+        return f"cannot listen on {address}: its directory must be writable, and the path at most 107 bytes long"
     host, _, port = address.rpartition(":")
     try:
         family, kind, protocol, _, target = socket.getaddrinfo(

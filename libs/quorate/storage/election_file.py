@@ -81,7 +81,7 @@ class ElectionFile:
                 raise Corrupt(f"it was written and is missing; {_AGAIN}", path=self.path) from None
             return None
         except OSError as problem:
-            raise Corrupt(f"the disk does not give it back ({problem}); {_AGAIN}", path=self.path) from None
+            raise Corrupt(f"it cannot be read from the disk ({problem}); {_AGAIN}", path=self.path) from None
         try:
             state: dict[str, Any] = json.loads(_checked(data))
             _parse(state)

@@ -85,7 +85,7 @@ def read_at(descriptor: int, size: int, position: int, *, path: Path) -> bytes:
     except OSError as error:
         if error.errno != errno.EIO:
             raise
-        raise Corrupt(f"the disk does not give it back: {error}", path=path, position=position) from error
+        raise Corrupt(f"it cannot be read from the disk: {error}", path=path, position=position) from error
 
 
 def free_bytes(directory: Path) -> int:
@@ -99,7 +99,7 @@ def room_for(size: int, directory: Path) -> int:
     room = free_bytes(directory)
     if size > room:
         raise NoSpace(
-            errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {size} bytes are wanted, {room} left", str(directory)
+            errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {size} bytes are needed, {room} are free", str(directory)
         )
     return room
 

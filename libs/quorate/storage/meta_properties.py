@@ -121,7 +121,7 @@ def _number(path: Path, found: dict[str, str], key: str) -> int:
     except (KeyError, ValueError):
         raise Corrupt(f"{key} is {found.get(key)!r}, not a number", path=path) from None
     if value < 0:
-        raise Corrupt(f"{key} is {value}; it is not negative", path=path)
+        raise Corrupt(f"{key} is {value}; it must not be negative", path=path)
     return value
 
 

@@ -97,10 +97,12 @@ def listeners_of(field: str, listeners: Collection[Any]) -> tuple[ListenerEndpoi
         for what, text in (("name", endpoint.name), ("host", endpoint.host)):
             if not 0 < len(text) <= TEXT_MAX:
                 raise _misfit(
-                    f"{field}[{place}].{what}", f"it has {len(text)} characters; from 1 to {TEXT_MAX} it takes"
+                    f"{field}[{place}].{what}", f"it has {len(text)} characters; it must have 1 to {TEXT_MAX}"
                 )
         if not _is_host(endpoint.host):
-            why = f"{endpoint.host!r} is no host: it takes 1 to {LABEL_MAX} characters between dots, none of them NUL"
+            why = (
+                f"{endpoint.host!r} is no host: it must have 1 to {LABEL_MAX} characters between dots, none of them NUL"
+            )
             raise _misfit(f"{field}[{place}].host", why)
         if not 0 < endpoint.port <= PORT_MAX:
             raise _misfit(f"{field}[{place}].port", f"{endpoint.port} is no port; one is from 1 to {PORT_MAX}")

@@ -14,12 +14,12 @@ from tests.controller.words import words
 @pytest.mark.parametrize(
     ("case", "says"),
     [
-        ("an entity without parts", "an entity without parts"),
+        ("an entity without parts", "the entity is empty"),
         ("a type that there is not", "there is no entity type 'group'"),
-        ("an empty name", "a name is not empty"),
-        ("a type twice", "a part of an entity is there once"),
-        ("an address of a user", "goes with no user"),
-        ("every address of every client", "goes with no user"),
+        ("an empty name", "a name must not be empty"),
+        ("a type twice", "an entity has each type at most once"),
+        ("an address of a user", "ip cannot be combined with user or client-id"),
+        ("every address of every client", "ip cannot be combined with user or client-id"),
         ("what looks like an address", "'10.0.0.256' is no address"),
         ("a host that cannot be looked up", "'a.example' is no address"),
         ("a quota of addresses for a user", "user 'alice' has no quota 'connection_creation_rate'"),

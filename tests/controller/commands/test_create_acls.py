@@ -11,7 +11,7 @@ from tests.controller.words import words
 @pytest.mark.parametrize(
     ("case", "says"),
     [
-        ("an unknown resource type", "resource type 0 (UNKNOWN) cannot be in an entry"),
+        ("an unknown resource type", "resource type 0 (UNKNOWN) is for filters only"),
         ("any resource type", "resource type 1 (ANY)"),
         ("a resource type without a name", "resource type 8 (UNKNOWN)"),
         ("any pattern", "pattern type 1 (ANY)"),
@@ -20,7 +20,7 @@ from tests.controller.words import words
         ("an operation without a name", "operation 16 (UNKNOWN)"),
         ("any permission", "permission type 1 (ANY)"),
         ("a permission without a name", "permission type -1 (UNKNOWN)"),
-        ("a resource without a name", "the resource has no name"),
+        ("a resource without a name", "the resource name is empty"),
         ("another cluster", "the only name of the CLUSTER resource is 'kafka-cluster'"),
         ("every cluster", "the only name of the CLUSTER resource"),
         ("a principal without a type", "principal 'alice' has no type"),
@@ -32,7 +32,7 @@ from tests.controller.words import words
         ("bits in very many digits", "no network in CIDR notation"),
         ("a network of IPv4 inside IPv6", "no network in CIDR notation"),
         ("a network of a name", "no network in CIDR notation"),
-        ("a network that is none, which some broker may not know", "which takes metadata.version 4.4-IV1"),
+        ("a network that is none, which some broker may not know", "which needs metadata.version 4.4-IV1"),
     ],
 )
 def test_says_why(case: str, says: str) -> None:

@@ -53,7 +53,7 @@ def test_the_length_of_a_value_is_looked_at_before_its_list(change: Callable[[st
     request = IncrementalAlterConfigsRequest(resources=(asked(ORDERS, change("retention.ms", "5," * 300_000)),))
     response = cluster.write(incremental_alter_configs(request, settings=cluster.settings))
 
-    assert ["topic 'orders': retention.ms has a value of more than 32767 characters, the most there can be"] == [
+    assert ["topic 'orders': retention.ms has a value of more than 32767 characters, which is the limit"] == [
         each.error_message for each in response.responses
     ]
 
@@ -90,7 +90,7 @@ def test_says_what_is_wrong() -> None:
     request = IncrementalAlterConfigsRequest(resources=(asked(ORDERS, append("retention.ms", "5")),))
     response = cluster.write(incremental_alter_configs(request, settings=cluster.settings))
 
-    assert ["topic 'orders': APPEND retention.ms, which is no list"] == [
+    assert ["topic 'orders': APPEND is for lists only, and retention.ms is not a list"] == [
         each.error_message for each in response.responses
     ]
 

@@ -141,7 +141,7 @@ def test_each_controller_finds_the_active_one_while_their_listener_is_renamed(tm
             {"kafka.listener.security.protocol.map": "SECURE:SSL"},
             "listeners = SECURE://127.0.0.1:0: this",
         ),
-        (QuorumConfig, {"principal.node.id.mapping.rules": "RULE:^a$/1/"}, "takes a listener with certificates"),
+        (QuorumConfig, {"principal.node.id.mapping.rules": "RULE:^a$/1/"}, "needs a listener with certificates"),
         (ControllerConfig, CONTROLLER | {"sasl.enabled.mechanisms": "SCRAM-SHA-512"}, "all listeners must speak SSL"),
         (ControllerConfig, CONTROLLER | {"controller.listener.names": "OTHER"}, "must be among listeners"),
         (

@@ -116,7 +116,7 @@ async def test_a_refusal_comes_at_one_time_however_long_the_hash_takes(
 async def test_another_scheme_and_two_at_once_are_refused() -> None:
     by = asked(active(credential(1)))
 
-    assert "takes Basic or DelegationToken" in str(await login(by, "Bearer abc"))
+    assert "must have Basic or DelegationToken" in str(await login(by, "Bearer abc"))
     assert "is there 2 times" in str(await login(by, basic(), basic()))
     assert None is await login(by)
 

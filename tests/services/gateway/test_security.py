@@ -95,7 +95,7 @@ def test_a_setting_of_the_listener_counts_more_than_that_of_all() -> None:
         ({**SSL, "ssl.keystore.type": "JKS"}, "ssl.keystore.type = 'JKS' (--set): must be one of PEM"),
         (
             {**SSL, "ssl.client.auth": "required"},
-            "ssl.client.auth = required: takes ssl.truststore.location, which is missing for the listener CONTROLLER",
+            "ssl.client.auth = required: needs ssl.truststore.location, which is missing for the listener CONTROLLER",
         ),
         ({**SSL, "ssl.client.auth": "yes"}, "must be one of none, requested, required"),
         ({**SSL, "ssl.enabled.protocols": "TLSv1.1"}, "each one of TLSv1.2, TLSv1.3"),
@@ -264,7 +264,7 @@ def test_what_is_in_force_is_described_so_that_it_can_be_read_again() -> None:
         ),
         (
             {"listener.name.secure.ssl.client.auth": "required"},
-            "ssl.client.auth = required: takes ssl.truststore.location, which is missing for the listener SECURE",
+            "ssl.client.auth = required: needs ssl.truststore.location, which is missing for the listener SECURE",
         ),
         (
             {"listener.name.secure.sasl.enabled.mechanisms": ""},
@@ -280,7 +280,7 @@ def test_what_is_in_force_is_described_so_that_it_can_be_read_again() -> None:
         ),
         (
             {"principal.node.id.mapping.rules": "RULE:^a$/1/"},
-            "principal.node.id.mapping.rules = RULE:^a$/1/: takes a listener with certificates",
+            "principal.node.id.mapping.rules = RULE:^a$/1/: needs a listener with certificates",
         ),
         (
             {"controller.quorum.voters": "1@127.0.0.1:9093"},

@@ -158,7 +158,7 @@ async def test_to_skip_fewer_than_none_is_refused(store: SpanStore) -> None:
     refused: ApiError = error_from_call(caught.value)
 
     assert ErrorCode.INVALID_REQUEST is refused.code
-    assert "skip -1 is negative; it takes the number of spans to leave out" == refused.message
+    assert "skip -1 is negative; it is the number of spans to leave out" == refused.message
 
 
 @pytest.mark.parametrize("count", [LIST_MAX + 1, 200_000])

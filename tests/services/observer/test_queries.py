@@ -161,7 +161,7 @@ def test_a_query_that_would_do_more_than_read_or_take_too_much_is_refused(state:
 def test_a_row_that_fits_no_message_is_refused(state: tuple[Path, Kept]) -> None:
     *_, (kind, content) = frames(str(state[0]), "SELECT hex(zeroblob(300000))")
 
-    assert (Kind.REFUSED, b"a row has more than 524,288 characters, the cap: substr takes a part") == (kind, content)
+    assert (Kind.REFUSED, b"a row has more than 524,288 characters, the cap: substr returns a part") == (kind, content)
 
 
 async def test_refusals_name_the_reason_and_endless_queries_hold_nobody_up(state: tuple[Path, Kept]) -> None:

@@ -292,9 +292,9 @@ async def test_what_the_disk_does_not_give_back_is_not_answered_over(tmp_path: P
         made = await snapshot(driver, end)
 
         with failpoint("file.before_read", fail):
-            with pytest.raises(Corrupt, match=r"\.log: the disk does not give it back") as of_log:
+            with pytest.raises(Corrupt, match=r"\.log: it cannot be read from the disk") as of_log:
                 driver.disk.read(1, 100)
-            with pytest.raises(Corrupt, match=r"\.checkpoint: the disk does not give it back"):
+            with pytest.raises(Corrupt, match=r"\.checkpoint: it cannot be read from the disk"):
                 driver.disk.snapshot_bytes(made)
 
         assert of_log.value.position is not None

@@ -67,7 +67,7 @@ def check_authenticated(principal: Principal) -> None:
     if principal == ANONYMOUS:
         raise ApiError(
             ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-            f"{principal} asks; delegation tokens are for principals that have authenticated themselves",
+            f"{principal} is not authenticated; delegation tokens are for authenticated principals",
         )
 
 
@@ -76,7 +76,7 @@ def check_on(settings: TokenSettings) -> None:
     if not settings.are_on:
         raise ApiError(
             ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
-            "there are no delegation tokens: delegation.token.secret.key is not set on this controller",
+            "delegation tokens are disabled: delegation.token.secret.key is not set on this controller",
         )
 
 
@@ -86,7 +86,8 @@ def check_version(state: ClusterState) -> None:
     if level < DELEGATION_TOKENS:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"delegation tokens need metadata.version {release_of(DELEGATION_TOKENS)}, this is {release_of(level)}",
+            f"delegation tokens need metadata.version {release_of(DELEGATION_TOKENS)}; "
+            f"this cluster is at {release_of(level)}",
         )
 
 
@@ -123,7 +124,8 @@ def check_may_change(token: DelegationTokenRecord, principal: Principal) -> None
     if str(principal) not in (token.owner, *token.renewers):
         raise ApiError(
             ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH,
-            f"token {token.token_id} is {token.owner}'s; {principal} is not among those who may renew it",
+            f"token {token.token_id} is owned by {token.owner}; "
+            f"{principal} is neither its owner nor one of its renewers",
         )
 
 
@@ -132,8 +134,8 @@ def check_not_expired(token: DelegationTokenRecord, now_ms: int) -> None:
     if is_expired(token, now_ms):
         raise ApiError(
             ErrorCode.DELEGATION_TOKEN_EXPIRED,
-            f"token {token.token_id} expired at {min(token.expiration_timestamp, token.max_timestamp)}, it is {now_ms} "
-            "(ms since the epoch)",
+            f"token {token.token_id} expired at {min(token.expiration_timestamp, token.max_timestamp)}; "
+            f"now is {now_ms} (ms since the epoch)",
         )
 
 

@@ -106,16 +106,16 @@ def _alter(
 def _check_entity(entity: Entity, asked: _Asked, known_hosts: Collection[str]) -> None:
     types = [part.entity_type for part in asked.entity]
     if not types:
-        raise _invalid("an entity without parts; a quota is for a user, a client id, both, or an address")
+        raise _invalid("the entity is empty; a quota is for a user, a client-id, both, or an ip")
     for kind, name in entity:
         if kind not in TYPES:
             raise _invalid(f"there is no entity type {kind!r}; there are {', '.join(sorted(TYPES))}")
         if name == "":
-            raise _invalid(f"{_text(entity)}: a name is not empty; the default has none at all")
+            raise _invalid(f"{_text(entity)}: a name must not be empty; that of the default is null")
     if len(types) > len(entity):
-        raise _invalid(f"{_text(entity)}: a part of an entity is there once, and these are {', '.join(types)}")
+        raise _invalid(f"{_text(entity)}: an entity has each type at most once, and this one has {', '.join(types)}")
     if IP in types and len(types) > 1:
-        raise _invalid(f"{_text(entity)}: an address goes with no {USER} and no {CLIENT_ID}")
+        raise _invalid(f"{_text(entity)}: {IP} cannot be combined with {USER} or {CLIENT_ID}")
     if IP in types:
         _check_address(entity[0][1], known_hosts)
 

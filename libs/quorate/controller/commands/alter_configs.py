@@ -51,7 +51,7 @@ def _changes(resource: ConfigResource, configs: tuple[_Config, ...], before: Map
     if without:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"{said(resource)}: no value for {', '.join(without)}; what shall go is left out",
+            f"{said(resource)}: no value for {', '.join(without)}; leave out a config that is to be removed",
         )
     listed = {each.name: each.value for each in configs}
     return {**listed, **{name: None for name in sorted(before) if name not in listed}}

@@ -109,20 +109,25 @@ def _away(partition: Partition, target: Replicas) -> PartitionTarget:
 def _back(name: str, partition_id: int, partition: Partition, book: Rulebook, rules: Rules) -> PartitionTarget:
     """Returns the change that cancels a reassignment: without the adding replicas, with the removing ones."""
     if not partition.is_reassigning:
-        raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"partition {name}-{partition_id} is not being moved")
+        raise ApiError(
+            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"partition {name}-{partition_id} has no reassignment in progress"
+        )
     coming = set(partition.adding_replicas)
     replicas = tuple(replica for replica in partition.replicas if replica not in coming)
     isr = tuple(replica for replica in partition.isr if replica not in coming)
     election = book.election(name)
     if not replicas:
-        raise bad_assignment(name, f"partition {partition_id} would have no replicas: all of them are to come")
+        raise bad_assignment(
+            name,
+            f"the reassignment of partition {partition_id} cannot be cancelled: all its replicas are being added",
+        )
     if not isr:
         # Only adding replicas are in sync. Going back without them loses records, which the topic must allow.
         if election is not Election.UNCLEAN:
             raise bad_assignment(
                 name,
-                f"partition {partition_id} cannot go back: of {list(replicas)} none is in sync, "
-                "and the topic does not allow unclean elections",
+                f"the reassignment of partition {partition_id} cannot be cancelled: "
+                f"none of {list(replicas)} is in the ISR, and unclean.leader.election.enable is false",
             )
         # The new leader has to recover; in Kafka the first replica counts as in sync, and leads as if it lacked
         # nothing. Only if no replica can lead, and the ISR may not be empty, the first replica is the ISR here, too.
@@ -145,5 +150,5 @@ def _check_factor(name: str, partition_id: int, partition: Partition, target: Re
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"partition {name}-{partition_id} has {present} replicas and would have {len(target)}; "
-            "the request does not allow that",
+            "allow_replication_factor_change is false",
         )

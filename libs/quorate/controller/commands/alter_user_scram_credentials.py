@@ -67,7 +67,7 @@ def _check_once(user: str, count: int) -> None:
     if count > 1:
         raise ApiError(
             ErrorCode.DUPLICATE_RESOURCE,
-            f"user {user!r} is in the request {count} times; one request changes a user once",
+            f"user {user!r} is in the request {count} times; it may be there once",
         )
 
 
@@ -76,10 +76,12 @@ def _record(state: ClusterState, asked: _Deletion | _Upsertion) -> Message:
     if level < SCRAM:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"SCRAM credentials need metadata.version {release_of(SCRAM)}, this is {release_of(level)}",
+            f"SCRAM credentials need metadata.version {release_of(SCRAM)}; this cluster is at {release_of(level)}",
         )
     if not asked.name:
-        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "a user without a name; a credential belongs to a user")
+        raise ApiError(
+            ErrorCode.UNACCEPTABLE_CREDENTIAL, "the name of the user is empty; a credential belongs to a user"
+        )
     if asked.mechanism not in MECHANISMS:
         known = ", ".join(f"{number} ({name})" for number, name in MECHANISMS.items())
         raise ApiError(
@@ -103,7 +105,7 @@ def _set(asked: _Upsertion) -> Message:
         raise ApiError(
             ErrorCode.UNACCEPTABLE_CREDENTIAL,
             f"user {asked.name!r} has {asked.iterations} iterations; "
-            f"they are from {ITERATIONS_MIN} to {ITERATIONS_MAX}",
+            f"they must be from {ITERATIONS_MIN} to {ITERATIONS_MAX}",
         )
     if not asked.salted_password:
         # Kafka's crypto library throws here, and clients get UNKNOWN_SERVER_ERROR.

@@ -82,20 +82,20 @@ def _check_resource(asked: _Asked) -> None:
     if asked.resource_type == ResourceType.CLUSTER and asked.resource_name != CLUSTER_NAME:
         raise _invalid(f"cluster {asked.resource_name!r}: the only name of the CLUSTER resource is {CLUSTER_NAME!r}")
     if not asked.resource_name:
-        raise _invalid("the resource has no name; '*' stands for all of a type")
+        raise _invalid("the resource name is empty; '*' stands for all resources of a type")
 
 
 def _check_number(thing: str, numbers: type[IntEnum], number: int) -> None:
     name = code_name(numbers, number)
     if name in _FOR_FILTERS:
-        raise _invalid(f"{thing} {number} ({name}) cannot be in an entry")
+        raise _invalid(f"{thing} {number} ({name}) is for filters only; an ACL cannot have it")
 
 
 def _check_host(state: ClusterState, host: str) -> None:
     if is_network(host) and state.features.record_level < NETWORKS:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"host {host!r} is a network, which takes metadata.version {RELEASES[NETWORKS]}; "
+            f"host {host!r} is a network, which needs metadata.version {RELEASES[NETWORKS]}; "
             f"the cluster is at {RELEASES[state.features.record_level]}",
         )
     fault = fault_of_host(host)

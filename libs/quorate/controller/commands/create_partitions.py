@@ -108,7 +108,8 @@ def _grown(state: ClusterState, asked: _Asked) -> Topic:
     if asked.count <= present:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
-            f"topic {asked.name!r} has {present} partitions; a count of {asked.count} adds none, and none is taken",
+            f"topic {asked.name!r} has {present} partitions; a count of {asked.count} adds none, "
+            "and partitions cannot be removed",
         )
     return topic
 
@@ -140,7 +141,8 @@ def _assigned(state: ClusterState, asked: _Asked, spec: PlacementSpec) -> tuple[
     replicas = tuple(assignment.broker_ids for assignment in asked.assignments)
     if len(replicas) != spec.partition_count:
         raise bad_assignment(
-            asked.name, f"{spec.partition_count} partitions are to come, and {len(replicas)} are assigned"
+            asked.name,
+            f"{spec.partition_count} partitions are to be added, and replicas are assigned to {len(replicas)}",
         )
     for partition_id, brokers in zip(spec.partition_ids, replicas, strict=True):
         check_assigned(state, asked.name, partition_id, brokers)
@@ -148,7 +150,7 @@ def _assigned(state: ClusterState, asked: _Asked, spec: PlacementSpec) -> tuple[
             raise bad_assignment(
                 asked.name,
                 f"partition {partition_id} has {len(brokers)} replicas and others have {spec.replication_factor}; "
-                "all partitions have equally many",
+                "all partitions must have equally many",
             )
     return replicas
 

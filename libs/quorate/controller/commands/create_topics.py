@@ -179,7 +179,7 @@ def _check_configs(state: ClusterState, topic: _Topic, settings: ControllerSetti
     if without:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            f"topic {topic.name!r}: no value for {', '.join(without)}; a new topic takes no null",
+            f"topic {topic.name!r}: no value for {', '.join(without)}; a config of a new topic cannot be null",
         )
     too_long = [config.name for config in topic.configs if config.value is not None and is_too_long(config.value)]
     if too_long:
@@ -197,13 +197,13 @@ def _check_counts(topic: _Topic) -> None:
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"topic {topic.name!r}: a replication factor of {topic.replication_factor} is not possible; "
-            "it is above 0, or -1 for the default",
+            "it must be above 0, or -1 for the default",
         )
     if topic.num_partitions == 0 or topic.num_partitions < -1:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
             f"topic {topic.name!r}: {topic.num_partitions} partitions are not possible; "
-            "there is at least one, or -1 for the default",
+            "there must be at least one, or -1 for the default",
         )
 
 
@@ -224,12 +224,12 @@ def _check_assignments(state: ClusterState, topic: _Topic) -> None:
             raise bad_assignment(
                 topic.name,
                 f"partition {assignment.partition_index} has {len(assignment.broker_ids)} replicas and others have "
-                f"{len(first)}; all partitions have equally many",
+                f"{len(first)}; all partitions must have equally many",
             )
         seen[assignment.partition_index] = assignment.broker_ids
     if sorted(seen) != list(range(len(seen))):
         raise bad_assignment(
-            topic.name, f"the partitions are {sorted(seen)}; their numbers run from 0 upward without a gap"
+            topic.name, f"the partitions are {sorted(seen)}; they must be numbered from 0 on, without a gap"
         )
 
 
@@ -325,7 +325,10 @@ def _refused_twice(twice: Mapping[str, int]) -> Iterator[_Result]:
     """Yields an error for each name that is in the request more than once, after the other results, as in Kafka."""
     for name, count in twice.items():
         yield _refusal(
-            name, ApiError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is in the request {count} times; once is right")
+            name,
+            ApiError(
+                ErrorCode.INVALID_REQUEST, f"topic {name!r} is in the request {count} times; it may be there once"
+            ),
         )
 
 

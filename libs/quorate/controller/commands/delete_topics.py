@@ -77,7 +77,8 @@ def _find(state: ClusterState, asked: _Asked) -> Topic:
     by_id = asked.topic_id != ZERO_UUID
     if by_id and asked.name is not None:
         raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"topic {asked.name!r}: it has an id, too; one of both names the topic"
+            ErrorCode.INVALID_REQUEST,
+            f"topic {asked.name!r}: the request names it by its id, too; it must have one of the two",
         )
     if by_id:
         topic = state.topics.by_id(asked.topic_id)
@@ -85,7 +86,7 @@ def _find(state: ClusterState, asked: _Asked) -> Topic:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {uuid_text(asked.topic_id)}")
         return topic
     if asked.name is None:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "a topic with neither name nor id; one of both names the topic")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a topic has neither name nor id; it must have one of the two")
     topic = state.topics.by_name(asked.name)
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name!r}")

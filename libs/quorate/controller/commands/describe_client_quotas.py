@@ -60,7 +60,7 @@ def _check(components: Iterable[_Component]) -> None:
         _check_match(component)
         types.add(kind)
     if IP in types and len(types) > 1:
-        raise _invalid(f"an address goes with no {USER} and no {CLIENT_ID}")
+        raise _invalid(f"{IP} cannot be combined with {USER} or {CLIENT_ID}")
 
 
 def _check_match(component: _Component) -> None:
@@ -69,9 +69,9 @@ def _check_match(component: _Component) -> None:
         raise _invalid(f"{kind}: there is no match type {component.match_type}")
     match_type = MatchType(component.match_type)
     if match_type is MatchType.EXACT and match is None:
-        raise _invalid(f"{kind}: match type {match_type.name} takes a name")
+        raise _invalid(f"{kind}: match type {match_type.name} needs a name")
     if match_type is not MatchType.EXACT and match is not None:
-        raise _invalid(f"{kind}: match type {match_type.name} takes no name, and there is {match!r}")
+        raise _invalid(f"{kind}: match type {match_type.name} must have no name, and has {match!r}")
 
 
 def _matching(state: ClusterState, request: DescribeClientQuotasRequest) -> Iterator[Entity]:

@@ -93,7 +93,9 @@ def _elect(
 ) -> tuple[PartitionChangeRecord, ...]:
     topic, partition = _find(state, name, partition_id)
     if _is_content(partition, election):
-        raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads {name}-{partition_id} already")
+        raise ApiError(
+            ErrorCode.ELECTION_NOT_NEEDED, f"partition {name}-{partition_id}: broker {partition.leader} leads already"
+        )
     rules = book.rules(name, partition)
     change = partition_change(partition, topic.id, partition_id, PartitionTarget(election=election), rules)
     if change is None:
@@ -122,9 +124,10 @@ def _nobody(name: str, partition_id: int, partition: Partition, election: Electi
     if election is Election.PREFERRED:
         return ApiError(
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-            f"broker {partition.preferred_leader} is preferred for {name}-{partition_id}, but not in sync or not there",
+            f"partition {name}-{partition_id}: the preferred leader, broker {partition.preferred_leader}, "
+            "is not in the ISR or not online",
         )
     return ApiError(
         ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-        f"no replica of {name}-{partition_id} is there: {list(partition.replicas)} are all fenced, gone or offline",
+        f"partition {name}-{partition_id}: none of the replicas {list(partition.replicas)} is online and may lead",
     )

@@ -89,7 +89,10 @@ def _list(resource: ConfigResource, config: _Config, before: str | None) -> str:
     default = kind_of(resource).list_default(config.name)
     if default is None:
         operation = ConfigOperation(config.config_operation).name
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"{said(resource)}: {operation} {config.name}, which is no list")
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"{said(resource)}: {operation} is for lists only, and {config.name} is not a list",
+        )
     parts = [part for part in split(default if before is None else before) if part]
     named = Counter(split(config.value))
     if config.config_operation == ConfigOperation.APPEND:

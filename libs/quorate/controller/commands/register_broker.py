@@ -183,8 +183,8 @@ def _check_identity(
     if existing and existing.incarnation_id != request.incarnation_id and session_epoch == existing.epoch:
         raise ApiError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            f"broker {request.broker_id} is already there as another process, {uuid_text(existing.incarnation_id)}, "
-            f"whose session of broker epoch {existing.epoch} is still valid",
+            f"broker {request.broker_id} is already registered by another process, "
+            f"{uuid_text(existing.incarnation_id)}, whose session of broker epoch {existing.epoch} is still valid",
         )
     if request.is_migrating_zk_broker:
         # This is Kafka's error code for it.
@@ -217,7 +217,7 @@ def _check_listeners(request: BrokerRegistrationRequest) -> None:
     if not names:
         raise _invalid(request, "names no listener")
     if "" in names or len(set(names)) != len(names):
-        raise _invalid(request, f"names the listeners {names}; each has a name of its own")
+        raise _invalid(request, f"names the listeners {names}; each must have its own name")
 
 
 def _check_features(state: ClusterState, request: BrokerRegistrationRequest, kraft_version: int) -> None:

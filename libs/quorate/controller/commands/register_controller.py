@@ -37,7 +37,8 @@ def _check(state: ClusterState, request: ControllerRegistrationRequest) -> None:
     if not names or "" in names or len(set(names)) != len(names):
         raise ApiError(
             ErrorCode.INVALID_REGISTRATION,
-            f"controller {request.controller_id} names the listeners {names}; it takes one or more, each named apart",
+            f"controller {request.controller_id} names the listeners {names}; "
+            "it must have at least one, each with its own name",
         )
 
 

@@ -81,7 +81,7 @@ def _check(
     if update.upgrade_type not in tuple(UpgradeType):
         raise _refusal(update, f"upgrade_type {update.upgrade_type} is none of {[each.value for each in UpgradeType]}")
     if level < 0:
-        raise _refusal(update, "a level is not below 0")
+        raise _refusal(update, "a level must not be below 0")
     if name not in supported_features():
         raise _refusal(update, f"no feature {name} is known; known are {', '.join(sorted(supported_features()))}")
     for node, lowest, highest in _ranges(state, name):
@@ -90,11 +90,13 @@ def _check(
     for node_id in _unregistered(state, voters):
         raise _refusal(update, f"controller {node_id} has not registered, and may not support it")
     if level < present and update.upgrade_type == UpgradeType.UPGRADE:
-        raise _refusal(update, f"it is at {present}, and upgrade_type UPGRADE lowers nothing")
+        raise _refusal(
+            update, f"it is at {present}; a lower level needs upgrade_type SAFE_DOWNGRADE or UNSAFE_DOWNGRADE"
+        )
     if level > present and update.upgrade_type != UpgradeType.UPGRADE:
-        raise _refusal(update, f"it is at {present}, and a downgrade raises nothing")
+        raise _refusal(update, f"it is at {present}; a higher level needs upgrade_type UPGRADE")
     if name == KRAFT_VERSION and level < present:
-        raise _refusal(update, f"it is at {present}, and the quorum cannot go back")
+        raise _refusal(update, f"it is at {present}; {KRAFT_VERSION} cannot be lowered")
     if name == METADATA_VERSION and level < present:
         _check_downgrade(update, present)
     for needed, least in _needs(name, level):

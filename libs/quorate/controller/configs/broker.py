@@ -169,7 +169,7 @@ def file_faults(values: Mapping[str, str]) -> list[str]:
         config = config_of(name)
         if config is not None and not _OF_TYPE[config.values.type].takes(value):
             shown = name if config.values.is_sensitive else f"{name}={value!r}"
-            found.append(f"{shown}: it takes {_OF_TYPE[config.values.type].rule}")
+            found.append(f"{shown}: it must be {_OF_TYPE[config.values.type].rule}")
     return found
 
 
@@ -186,15 +186,15 @@ def unprefixed(name: str) -> str:
 
 def _fault(name: str, value: str, *, one_broker: bool) -> str | None:
     if name in FILE_ONLY:
-        return f"{name} cannot be set at run time; it is in a broker's file"
+        return f"{name} cannot be changed at run time; a broker reads it from its file when it starts"
     if name.startswith("ssl.") and name in DYNAMIC:
-        return f"{name} is set for a listener: listener.name.<listener>.{name}"
+        return f"{name} can only be set for one listener, as listener.name.<listener>.{name}"
     config = DYNAMIC.get(OF_LISTENER.sub(r"\1", name))
     if config is not None and not config.values.takes(value):
         shown = name if config.values.is_sensitive else f"{name}={value!r}"
-        return f"{shown}: it takes {config.values.rule}"
+        return f"{shown}: it must be {config.values.rule}"
     if not one_broker and _is_for_one(name):
-        return f"{name} is set for one broker, not for all"
+        return f"{name} can only be set for one broker, not as the default of all"
     return None
 
 

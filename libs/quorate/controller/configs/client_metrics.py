@@ -45,18 +45,18 @@ def check(values: Mapping[str, str]) -> None:
         )
     for name, value in values.items():
         if not CONFIGS[name].values.takes(value):
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"{name}={value!r}: it takes {CONFIGS[name].values.rule}")
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"{name}={value!r}: it must be {CONFIGS[name].values.rule}")
     interval = values.get("interval.ms")
     if interval is not None and whole(interval) not in INTERVAL_MS:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"interval.ms={interval!r}: it takes a whole number from {INTERVAL_MS[0]} to {INTERVAL_MS[-1]}",
+            f"interval.ms={interval!r}: it must be a whole number from {INTERVAL_MS[0]} to {INTERVAL_MS[-1]}",
         )
     for criterion in items(values.get("match", "")):
         if not _is_criterion(criterion):
             raise ApiError(
                 ErrorCode.INVALID_CONFIG,
-                f"match with {criterion!r}: it takes parameter=pattern, with one of {', '.join(PARAMETERS)} and a "
+                f"match with {criterion!r}: it must be parameter=pattern, with one of {', '.join(PARAMETERS)} and a "
                 f"regular expression of at most {PATTERN_CHARS_MAX} characters",
             )
 

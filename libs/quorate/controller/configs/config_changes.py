@@ -21,7 +21,7 @@ from quorate.controller.policies import ConfigChange
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER, TOPIC, ConfigResource
 from quorate.metadata.state import ClusterState
-from quorate.metadata.versions import CORDONED_DIRECTORIES
+from quorate.metadata.versions import CORDONED_DIRECTORIES, release_of
 from quorate.records import ClearElrRecord, ConfigRecord
 from quorate.wire.items import Items, each_in_steps
 
@@ -96,7 +96,9 @@ def alter(
 
 def _check_once(resource: ConfigResource, count: int) -> None:
     if count > 1:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{said(resource)} is in the request {count} times; once is right")
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"{said(resource)} is in the request {count} times; it may be there once"
+        )
 
 
 def _records(state: ClusterState, asked: ConfigRequest, settings: ControllerSettings) -> Iterator[ConfigRecord]:
@@ -133,7 +135,7 @@ def _check_names(asked: ConfigRequest) -> None:
     twice = [name for name, count in Counter(asked.names).items() if count > 1]
     if twice:
         raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"{said(asked.resource)}: {', '.join(twice)} is more than once among its configs"
+            ErrorCode.INVALID_REQUEST, f"{said(asked.resource)}: {', '.join(twice)} is in its configs more than once"
         )
 
 
@@ -153,7 +155,7 @@ def check_length(resource: ConfigResource, name: str, value: str) -> None:
     if is_too_long(value):
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            f"{said(resource)}: {name} has a value of more than {VALUE_CHARS_MAX} characters, the most there can be",
+            f"{said(resource)}: {name} has a value of more than {VALUE_CHARS_MAX} characters, which is the limit",
         )
 
 
@@ -165,12 +167,13 @@ def _check_min_insync_replicas(resource: ConfigResource, value: str | None) -> N
     if resource.name:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            f"{said(resource)}: {MIN_INSYNC_REPLICAS} is for all brokers alike while eligible leader replicas are on",
+            f"{said(resource)}: {MIN_INSYNC_REPLICAS} cannot be set for one broker "
+            "while eligible leader replicas are enabled",
         )
     if value is None:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            f"{said(resource)}: {MIN_INSYNC_REPLICAS} cannot be deleted while eligible leader replicas are on",
+            f"{said(resource)}: {MIN_INSYNC_REPLICAS} cannot be deleted while eligible leader replicas are enabled",
         )
 
 
@@ -179,15 +182,15 @@ def _check_cordoned(state: ClusterState, resource: ConfigResource, value: str | 
     if state.features.record_level < CORDONED_DIRECTORIES:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            f"{said(resource)}: {CORDONED_LOG_DIRS} is from metadata.version {CORDONED_DIRECTORIES} on; "
-            f"this is {state.features.record_level}",
+            f"{said(resource)}: {CORDONED_LOG_DIRS} needs metadata.version {release_of(CORDONED_DIRECTORIES)}; "
+            f"this cluster is at {release_of(state.features.record_level)}",
         )
     present = set(items(state.configs.of(*resource).get(CORDONED_LOG_DIRS, "")))
     added = [each for each in items(value or "") if each not in present]
     if added:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            f"{said(resource)}: only its broker adds {', '.join(added)} to {CORDONED_LOG_DIRS}",
+            f"{said(resource)}: {', '.join(added)} can be added to {CORDONED_LOG_DIRS} by the broker itself only",
         )
 
 

@@ -62,7 +62,7 @@ def faults(values: Mapping[str, str], *, static: Mapping[str, str]) -> list[str]
         if config is None:
             found.append(f"{name!r} is no group config")
         elif not config.values.takes(value):
-            found.append(f"{name}={value!r}: it takes {config.values.rule}")
+            found.append(f"{name}={value!r}: it must be {config.values.rule}")
     return found or [*_limits(values, static), *_sessions(values, static)]
 
 

@@ -153,7 +153,7 @@ def _faults(topic: Items, cluster: Items, static: Items, before: Items) -> tuple
         if config is None:
             found.append(f"{name!r} is no topic config")
         elif not config.values.takes(value):
-            found.append(f"{name}={value!r}: it takes {config.values.rule}")
+            found.append(f"{name}={value!r}: it must be {config.values.rule}")
     if found:
         return tuple(found)
 
@@ -186,7 +186,7 @@ def _tiered(counts: _Counts, before: Mapping[str, str], static: Mapping[str, str
             )
         return
     if not is_true(static.get(REMOTE_STORAGE_SYSTEM, "")):
-        yield f"remote.storage.enable=true: the brokers have no tiered storage, {REMOTE_STORAGE_SYSTEM} is not true"
+        yield f"remote.storage.enable=true: the brokers have no tiered storage: {REMOTE_STORAGE_SYSTEM} is not true"
     if items(counts("cleanup.policy")) not in ([], ["delete"]):
         yield f"remote.storage.enable=true: cleanup.policy={counts('cleanup.policy')!r} is not delete, and not empty"
     for unit, unlimited in (("bytes", _AT_MOST_MINUS_ONE), ("ms", _MINUS_ONE)):

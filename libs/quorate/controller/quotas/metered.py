@@ -88,8 +88,8 @@ def _without(meter: Meter, state: ClusterState, asked: Any, names: Collection[st
 
 def _why(rate: float, wait_ms: int) -> str:
     return (
-        f"the client's quota of {rate:g} partitions a second, made or removed, is used up; the next one is in "
-        f"{wait_ms} ms"
+        f"the client's quota controller_mutation_rate of {rate:g} partitions a second is used up; the next one may be "
+        f"created or deleted in {wait_ms} ms"
     )
 
 
