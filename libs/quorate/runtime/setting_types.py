@@ -198,7 +198,7 @@ def listeners() -> SettingType[tuple[ListenerAddress, ...]]:
             raise ValueError
         return found
 
-    rule = f"{kind.rule}; names differ, and so do ports, except 0 and those of one IPv4 and one IPv6 address"
+    rule = f"{kind.rule}; names must differ, and so must ports, except 0 and those of one IPv4 and one IPv6 address"
     return replace(kind, rule=rule, parse=parse)
 
 

@@ -250,9 +250,9 @@ def test_what_is_in_force_is_described_so_that_it_can_be_read_again() -> None:
             {"listeners": "CONTROLLER://127.0.0.1:9093,SECURE://localhost:9093"},
             "listeners = 'CONTROLLER://127.0.0.1:9093,SECURE://localhost:9093' (--set): must be "
             "a comma-separated list, each NAME://host:port with a port from 0 to 65535, none twice, at least 1; "
-            "names differ, and so do ports, except 0 and those of one IPv4 and one IPv6 address",
+            "names must differ, and so must ports, except 0 and those of one IPv4 and one IPv6 address",
         ),
-        ({"listeners": "SECURE://127.0.0.1:9093,Secure://127.0.0.1:19093"}, "names differ"),
+        ({"listeners": "SECURE://127.0.0.1:9093,Secure://127.0.0.1:19093"}, "names must differ"),
         ({"listeners": ""}, "listeners = '' (--set): must be a comma-separated list"),
         (
             {"listener.security.protocol.map": "CONTROLLER:PLAINTEXT"},
