@@ -105,7 +105,7 @@ class Upkeep:
 
     async def _forget_idle_producers(self) -> None:
         before_ms = self._replicas.wall_ms - PRODUCER_EXPIRATION_MS
-        await self._each(lambda hosted: hosted.log.producers.forget_idle(before_ms=before_ms))
+        await self._each(lambda hosted: hosted.log.forget_idle_producers(before_ms=before_ms))
 
     async def _remove_deleted(self) -> None:
         due, self._partitions.deleted = self._partitions.deleted, []

@@ -10,8 +10,8 @@ from crc32c import crc32c
 
 from kraft import Uuid
 from quorate.nouns import Offset
-from quorate.partition_log import Limits, LogSettings, PartitionLog
-from quorate.wire.batch import CHECKED_FROM, CRC_POSITION, ControlType, control_batch, data_batch
+from quorate.partition_log import Appended, Limits, LogSettings, Marker, PartitionLog, TransactionEnd
+from quorate.wire.batch import CHECKED_FROM, CRC_POSITION, data_batch
 
 TOPIC_ID = Uuid(bytes(range(16)))
 NOW_MS = 1_700_000_000_000
@@ -40,14 +40,26 @@ def produced_of(value: int) -> bytes:
     return data_batch(base_offset=0, epoch=-1, timestamp_ms=NOW_MS, values=[b"%d" % value])
 
 
-def marker(offset: Offset, *, epoch: int, producer: tuple[int, int], aborts: bool, coordinator_epoch: int = 3) -> bytes:
-    """The marker by which a coordinator ends a transaction."""
-    kind = ControlType.ABORT if aborts else ControlType.COMMIT
-    value = struct.pack(">hi", 0, coordinator_epoch)
-    batch = bytearray(control_batch(base_offset=offset, epoch=epoch, timestamp_ms=NOW_MS, records=[(kind, value)]))
-    _PRODUCER.pack_into(batch, 43, *producer, -1)
-    batch[22] |= _TRANSACTIONAL
-    return summed(batch)
+def written(
+    log: PartitionLog, batch: bytes, *, epoch: int = 1, bumps_epochs: bool = False, now_ms: int = NOW_MS
+) -> Appended:
+    """A batch of a transaction as a leader appends it whose coordinator has said yes."""
+    verification = log.begin_verification(batch, bumps_epochs=bumps_epochs, now_ms=now_ms)
+    return log.append_as_leader(batch, epoch=epoch, now_ms=now_ms, verification=verification)
+
+
+def ended(
+    log: PartitionLog,
+    producer: tuple[int, int],
+    *,
+    epoch: int = 1,
+    aborts: bool = False,
+    coordinator_epoch: int = 3,
+    transaction_version: int = 0,
+) -> Appended:
+    """The marker by which a coordinator ends a transaction, in the log."""
+    end = TransactionEnd(*producer, Marker(aborts, coordinator_epoch), transaction_version)
+    return log.append_marker(end, epoch=epoch, now_ms=NOW_MS)
 
 
 def placed(batch: bytes, *, offset: Offset, epoch: int) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.interop.kafka import release
 from tests.interop.kafka.release import java
-from tests.partition_log.batches import NOW_MS, marker, opened, produced
+from tests.partition_log.batches import NOW_MS, ended, opened, produced, written
 
 pytestmark = [
     pytest.mark.interop,
@@ -32,8 +32,8 @@ def write(directory: Path) -> None:
             log.append_as_leader(batch, epoch=at // 50, now_ms=NOW_MS)
         if at % 4 == 0:
             batch = produced(producer=(7, 0, at // 4), transactional=True, timestamp_ms=timestamp_ms)
-            log.append_as_leader(batch, epoch=at // 50, now_ms=NOW_MS)
-            log.append_marker(marker(log.leo, epoch=at // 50, producer=(7, 0), aborts=at % 8 == 0), now_ms=NOW_MS)
+            written(log, batch, epoch=at // 50)
+            ended(log, (7, 0), epoch=at // 50, aborts=at % 8 == 0)
     log.truncate(log.leo - 3)
     log.close()
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from quorate.errors import ApiError, ErrorCode
-from quorate.partition_log import Limits, TimestampType
+from quorate.partition_log import Limits, Marker, TimestampType, TransactionEnd
 from quorate.wire.batch import check_batch, records
-from tests.partition_log.batches import NOW_MS, marker, opened, produced, summed
+from tests.partition_log.batches import NOW_MS, opened, produced, summed
 
 HOUR_MS = 3_600_000
 
@@ -28,7 +28,10 @@ REFUSED = {
     "nothing": (b"", ErrorCode.CORRUPT_MESSAGE),
     "an older format": (changed(16, 1, ">b"), ErrorCode.CORRUPT_MESSAGE),
     "two batches": (produced() + produced(), ErrorCode.INVALID_RECORD),
-    "a control batch": (marker(0, epoch=0, producer=(5, 0), aborts=True), ErrorCode.INVALID_RECORD),
+    "a control batch": (
+        TransactionEnd(5, 0, Marker(True, 3)).batch(base_offset=0, epoch=0, now_ms=NOW_MS),
+        ErrorCode.INVALID_RECORD,
+    ),
     "more offsets than records": (changed(23, 7), ErrorCode.INVALID_RECORD),
     "a producer without a sequence": (produced(producer=(5, 0, -1)), ErrorCode.INVALID_RECORD),
     "larger than max.message.bytes": (produced(size=2000), ErrorCode.MESSAGE_TOO_LARGE),

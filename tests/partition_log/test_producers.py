@@ -11,18 +11,14 @@ from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.partition_log import Appended, PartitionLog
 from quorate.partition_log.aborted import Aborted
 from quorate.wire.batch import ControlType, control_batch
-from tests.partition_log.batches import NOW_MS, marker, opened, produced
+from tests.partition_log.batches import NOW_MS, ended, opened, produced, written
 
 SEQUENCE_MAX = (1 << 31) - 1
 
 
 def send(log: PartitionLog, *, producer: tuple[int, int, int], count: int = 1, transactional: bool = False) -> Appended:
     batch = produced(count=count, producer=producer, transactional=transactional)
-    return log.append_as_leader(batch, epoch=1, now_ms=NOW_MS)
-
-
-def end(log: PartitionLog, *, producer: tuple[int, int], aborts: bool) -> None:
-    log.append_marker(marker(log.leo, epoch=1, producer=producer, aborts=aborts), now_ms=NOW_MS)
+    return written(log, batch) if transactional else log.append_as_leader(batch, epoch=1, now_ms=NOW_MS)
 
 
 def started_again(log: PartitionLog, directory: Path, how: str) -> PartitionLog:
@@ -103,12 +99,12 @@ def test_a_transaction_is_open_until_its_marker_is_committed(tmp_path: Path, how
     if how:
         log = started_again(log, tmp_path, how)
     assert 1 == log.first_open_offset
-    end(log, producer=(7, 0), aborts=True)
+    ended(log, (7, 0), aborts=True)
     log.commit(3)
     assert 1 == log.first_open_offset, "the marker at offset 3 is not committed yet"
     log.commit(4)
     assert 2 == log.first_open_offset
-    end(log, producer=(8, 0), aborts=False)
+    ended(log, (8, 0))
     log.commit(log.leo)
 
     assert log.first_open_offset is None
@@ -120,7 +116,7 @@ def test_aborted_transactions_are_told_of_to_whoever_reads_their_records(tmp_pat
     log = opened(tmp_path, segment_bytes=400)
     for first in (0, 1, 2):
         send(log, producer=(7, 0, first * 2), count=2, transactional=True)
-        end(log, producer=(7, 0), aborts=first != 1)
+        ended(log, (7, 0), aborts=first != 1)
     if how:
         log = started_again(log, tmp_path, how)
     first, third = Aborted(7, 0, 2, 3), Aborted(7, 6, 8, 9)
@@ -141,7 +137,7 @@ def test_an_index_of_aborted_transactions_that_a_crash_has_spoiled_is_made_anew(
     log = opened(tmp_path, segment_bytes=400)
     for first in range(3):
         send(log, producer=(7, 0, first * 2), count=2, transactional=True)
-        end(log, producer=(7, 0), aborts=True)
+        ended(log, (7, 0), aborts=True)
     before = log.aborted(0, 9)
     indexes = sorted((tmp_path / "t-0").glob("*.txnindex"))
     for index in indexes[1:]:

@@ -5,6 +5,7 @@ effects             what the core decides, done to a log
 produced            what a leader checks of a producer's batch, and what it writes into it
 producers           sequences and transactions of producers (KIP-98)
 markers             the control record that ends a transaction
+verifications       transactions whose coordinator is being asked about them (KIP-890)
 producer_files      producer snapshots, and which transactions were aborted
 aborted             the file `.txnindex`
 segment             one segment: a file of batches
@@ -19,7 +20,19 @@ names               the names of the files
 
 from quorate.partition_log.effects import carry_out
 from quorate.partition_log.log import Appended, PartitionLog
+from quorate.partition_log.markers import Marker, TransactionEnd
 from quorate.partition_log.produced import Limits, TimestampType
 from quorate.partition_log.settings import LogSettings
+from quorate.partition_log.verifications import Verification
 
-__all__ = ["Appended", "Limits", "LogSettings", "PartitionLog", "TimestampType", "carry_out"]
+__all__ = [
+    "Appended",
+    "Limits",
+    "LogSettings",
+    "Marker",
+    "PartitionLog",
+    "TimestampType",
+    "TransactionEnd",
+    "Verification",
+    "carry_out",
+]

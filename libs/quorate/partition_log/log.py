@@ -15,15 +15,16 @@ from kraft import Uuid
 from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset, OffsetAndEpoch
 from quorate.partition_log.aborted import Aborted, cut_aborted
-from quorate.partition_log.markers import marker_in
+from quorate.partition_log.markers import TransactionEnd, marker_in
 from quorate.partition_log.names import ABORTED
-from quorate.partition_log.produced import LOG_APPEND_TIME, check_produced, stamped
+from quorate.partition_log.produced import LOG_APPEND_TIME, check_produced, header_of, stamped
 from quorate.partition_log.producer_files import ProducerFiles
 from quorate.partition_log.producers import Producers
 from quorate.partition_log.recovery import recover
 from quorate.partition_log.retention import old_segments
 from quorate.partition_log.segment import Segment, Slice
 from quorate.partition_log.settings import LogSettings
+from quorate.partition_log.verifications import Verification, Verifications
 from quorate.replication.log import NO_EPOCH, cut_epochs, new_epochs
 from quorate.storage.epochs_file import EpochsFile
 from quorate.storage.files import make_directory, sync_directory
@@ -85,6 +86,8 @@ class PartitionLog:
         self._written_epoch: Epoch = NO_EPOCH
         self.leo: Offset = self._active.next_offset
         self.recovery_point: Offset = self.leo if clean else min(recovery_point, self.leo)
+        self._verifications = Verifications()
+        self._committed: Offset = 0
         self._producer_files = ProducerFiles(directory)
         self._producer_files.load(self._segments, start=self.start, leo=self.leo)
         self._write_epochs(self.leo)
@@ -101,13 +104,22 @@ class PartitionLog:
 
     @property
     def first_open_offset(self) -> Offset | None:
-        """The first offset of a transaction that is open, or whose marker is not committed; None if there is none."""
-        return self._producer_files.state.first_open_offset
+        """The first offset of a transaction that is open, or whose marker is not committed; None if there is none.
+
+        Not below the log's start, though a transaction's first records may be deleted while it is open.
+        """
+        opened = self._producer_files.state.first_open_offset
+        return None if opened is None else max(opened, self.start)
 
     @property
     def producers(self) -> Producers:
-        """The producers' states, for DescribeProducers, and for what forgets the idle ones."""
+        """The producers' states, for DescribeProducers."""
         return self._producer_files.state
+
+    def forget_idle_producers(self, *, before_ms: int) -> None:
+        """Forgets the producers that have sent nothing since `before_ms`, and questions about them."""
+        self._producer_files.state.forget_idle(before_ms=before_ms)
+        self._verifications.forget_idle(before_ms=before_ms)
 
     def size_between(self, start: Offset, end: Offset) -> int:
         """Returns how many bytes the batches from `start` to `end` (exclusive) have."""
@@ -121,22 +133,40 @@ class PartitionLog:
         """Returns whether the segment that is appended to holds `offset`."""
         return offset >= self._active.base_offset
 
-    def append_as_leader(self, records: bytes | memoryview, *, epoch: Epoch, now_ms: int) -> Appended:
+    def begin_verification(
+        self, records: bytes | memoryview, *, bumps_epochs: bool, now_ms: int
+    ) -> Verification | None:
+        """Returns what a batch of a transaction is appended with, once its coordinator has said yes (KIP-890).
+
+        None if the transaction has records here already. Raises ApiError: CORRUPT_MESSAGE, INVALID_PRODUCER_EPOCH.
+        """
+        header = header_of(records)
+        return self._verifications.begin(self._producer_files.state, header, bumps_epochs=bumps_epochs, now_ms=now_ms)
+
+    def append_as_leader(
+        self, records: bytes | memoryview, *, epoch: Epoch, now_ms: int, verification: Verification | None = None
+    ) -> Appended:
         """Appends a producer's batch; it gets the next offsets and the leader's epoch. Raises ApiError (R41, R44).
 
-        A batch that the log has already is not appended again, and its first offsets are returned.
+        A batch that the log has already is not appended again, and its first offsets are returned. The first one of a
+        transaction needs its `verification`.
         """
         limits = self.settings.limits
         header = check_produced(records, limits, now_ms=now_ms)
         if (sent := self._producer_files.state.repeated(header)) is not None:
             return Appended(base_offset=sent.base_offset, last_offset=sent.last_offset, was_there=True)
+        self._verifications.check(self._producer_files.state, header, verification)
         self._producer_files.state.check(header)
         batch = stamped(records, base_offset=self.leo, epoch=epoch, limits=limits, now_ms=now_ms)
         return self._appended(batch, now_ms=now_ms)
 
-    def append_marker(self, batch: bytes, *, now_ms: int) -> Appended:
-        """Appends a batch that a broker made: a transaction's marker. Its offset and epoch are right already."""
-        return self._appended(batch, now_ms=now_ms)
+    def append_marker(self, end: TransactionEnd, *, epoch: Epoch, now_ms: int) -> Appended:
+        """Appends the marker by which a coordinator ends a transaction. Raises ApiError.
+
+        INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        self._producer_files.state.check_end(end)
+        return self._appended(end.batch(base_offset=self.leo, epoch=epoch, now_ms=now_ms), now_ms=now_ms)
 
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> None:
         """Appends the whole batches of a leader's answer at the offsets that they have. Raises Corrupt, and then keeps
@@ -176,6 +206,7 @@ class PartitionLog:
 
     def commit(self, high_watermark: Offset) -> None:
         """Notes what is committed: transactions whose markers are below count as decided."""
+        self._committed = high_watermark
         self._producer_files.state.commit(high_watermark)
 
     def truncate(self, to: Offset) -> None:
@@ -308,6 +339,7 @@ class PartitionLog:
         self._active.append(batch, header)
         self.leo = header.next_offset
         self._producer_files.count(header, marker, self._active)
+        self._verifications.end(header)
 
     def _must_roll(self, header: BatchHeader, now_ms: int) -> bool:
         active = self._active
@@ -329,6 +361,7 @@ class PartitionLog:
         self.recovery_point = min(self.recovery_point, leo)
         self._producer_files.forget_above(leo)
         self._producer_files.load(self._segments, start=self.start, leo=leo)
+        self.commit(min(self._committed, leo))  # what is read anew has the markers that are committed, too
         self._write_epochs(leo)
         sync_directory(self.directory)
 

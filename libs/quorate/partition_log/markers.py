@@ -1,4 +1,4 @@
-"""A transaction's marker: the control record by which a coordinator ends it in a partition. KIP-98."""
+"""A transaction's marker: the control record by which a coordinator ends it in a partition. KIP-98, KIP-890."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import struct
 from typing import Final, NamedTuple
 
 from quorate.errors import Corrupt
-from quorate.wire.batch import BatchHeader, Buffer, ControlType, records
+from quorate.nouns import Epoch, Offset
+from quorate.wire.batch import BatchHeader, Buffer, ControlType, control_batch, records
 
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
+_VALUE_VERSION: Final = 0
+BUMPS_EPOCHS: Final = 2
+"""The `transaction.version` from which on each transaction has a producer epoch of its own (KIP-890)."""
 
 
 class Marker(NamedTuple):
@@ -17,6 +21,30 @@ class Marker(NamedTuple):
 
     aborts: bool
     coordinator_epoch: int
+
+
+class TransactionEnd(NamedTuple):
+    """What a coordinator has decided of a producer's transaction.
+
+    `transaction_version` is the feature level by which it has (KIP-1228). From 2 on the marker's epoch is above that
+    of the records that it ends.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    marker: Marker
+    transaction_version: int = 0
+
+    def batch(self, *, base_offset: Offset, epoch: Epoch, now_ms: int) -> bytes:
+        """Returns the control batch for a log, at its offset and in its leader's epoch."""
+        kind = ControlType.ABORT if self.marker.aborts else ControlType.COMMIT
+        return control_batch(
+            base_offset=base_offset,
+            epoch=epoch,
+            timestamp_ms=now_ms,
+            records=[(kind, _VALUE.pack(_VALUE_VERSION, self.marker.coordinator_epoch))],
+            producer=(self.producer_id, self.producer_epoch),
+        )
 
 
 def marker_in(header: BatchHeader, batch: Buffer, position: int = 0) -> Marker | None:

@@ -15,10 +15,18 @@ from crc32c import crc32c
 
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.nouns import Epoch, Offset
-from quorate.wire.batch import CHECKED_FROM, CRC_POSITION, HEADER_BYTES, NONE, BatchHeader, check_batch, read_header
+from quorate.wire.batch import (
+    CHECKED_FROM,
+    CRC_POSITION,
+    HEADER_BYTES,
+    NONE,
+    TRANSACTIONAL,
+    BatchHeader,
+    check_batch,
+    read_header,
+)
 
 LOG_APPEND_TIME: Final = 0x08
-TRANSACTIONAL: Final = 0x10
 MAX_TIMESTAMP_POSITION: Final = 35
 ATTRIBUTES_POSITION: Final = 21
 _OFFSET: Final = struct.Struct(">q")
@@ -49,10 +57,7 @@ def check_produced(records: bytes | bytearray | memoryview, limits: Limits, *, n
 
     CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP.
     """
-    try:
-        header = read_header(records)
-    except Corrupt as damage:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(damage)) from None
+    header = header_of(records)
     _check_sizes(header, len(records), limits)
     try:
         check_batch(records)
@@ -69,6 +74,14 @@ def check_produced(records: bytes | bytearray | memoryview, limits: Limits, *, n
     if limits.timestamp_type is TimestampType.CREATE_TIME:
         _check_time(header, limits, now_ms)
     return header
+
+
+def header_of(records: bytes | bytearray | memoryview) -> BatchHeader:
+    """Returns the header of a batch, of which nothing else is checked. Raises ApiError(CORRUPT_MESSAGE)."""
+    try:
+        return read_header(records)
+    except Corrupt as damage:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(damage)) from None
 
 
 def is_transactional(records: bytes | bytearray | memoryview) -> bool:

@@ -17,12 +17,13 @@ from crc32c import crc32c
 
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.nouns import Offset
-from quorate.partition_log.produced import TRANSACTIONAL
-from quorate.wire.batch import NONE, BatchHeader
+from quorate.partition_log.markers import BUMPS_EPOCHS, TransactionEnd
+from quorate.wire.batch import NONE, TRANSACTIONAL, BatchHeader
 
 BATCHES_KEPT: Final = 5
 """A producer has at most five requests in flight (`max.in.flight.requests.per.connection` with idempotence)."""
 SEQUENCE_MAX: Final = (1 << 31) - 1
+EPOCH_MAX: Final = (1 << 15) - 1
 
 _HEAD: Final = struct.Struct(">hI")
 _COUNT: Final = struct.Struct(">i")
@@ -100,21 +101,62 @@ class Producers:
         """Checks a batch that a client sends: its epoch, and that its sequence follows. Raises ApiError.
 
         INVALID_PRODUCER_EPOCH for an epoch below the last one, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap. A producer that
-        this partition does not know may begin anywhere (KIP-360).
+        this partition does not know may begin anywhere (KIP-360). INVALID_TXN_STATE for a batch of no transaction
+        while one is open.
         """
         known = self._producers.get(header.producer_id)
         if header.producer_id == NONE or known is None or known.epoch == NONE:
             return
+        self.check_epoch(header)
         who = f"producer {header.producer_id}"
-        if header.producer_epoch < known.epoch:
-            why = f"{who} sends in epoch {header.producer_epoch}, and is in epoch {known.epoch}"
-            raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, why)
+        if known.opened_at is not None and not header.attributes & TRANSACTIONAL:
+            why = f"{who} sends a batch of no transaction while its transaction from offset {known.opened_at} is open"
+            raise ApiError(ErrorCode.INVALID_TXN_STATE, why)
         last = known.last_sequence if header.producer_epoch == known.epoch else NONE
         expected = 0 if last == SEQUENCE_MAX else last + 1
         if header.base_sequence != expected:
             sent = f"sequence {header.base_sequence} in epoch {header.producer_epoch}"
             why = f"{who} sends {sent}, where {expected} follows"
             raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
+
+    def check_epoch(self, header: BatchHeader) -> None:
+        """Raises ApiError(INVALID_PRODUCER_EPOCH) for a producer that another one of its id has replaced."""
+        known = self._producers.get(header.producer_id)
+        if known is not None and header.producer_epoch < known.epoch:
+            sent = f"producer {header.producer_id} sends in epoch {header.producer_epoch}"
+            raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, f"{sent}, and is in epoch {known.epoch}")
+
+    def is_open(self, header: BatchHeader) -> bool:
+        """Returns whether the batch goes on with a transaction that has records here already."""
+        known = self._producers.get(header.producer_id)
+        return known is not None and known.opened_at is not None and known.epoch == header.producer_epoch
+
+    def has_batches(self, producer_id: int) -> bool:
+        """Returns whether a batch of this producer's epoch is known."""
+        known = self._producers.get(producer_id)
+        return known is not None and bool(known.batches)
+
+    def check_end(self, end: TransactionEnd) -> None:
+        """Checks what a coordinator has decided, as Kafka. Raises ApiError.
+
+        INVALID_PRODUCER_EPOCH: the producer is in a later transaction. TRANSACTION_COORDINATOR_FENCED: another broker
+        coordinates by now. From transaction.version 2 on the epoch must be a new one, but for a marker that is sent
+        again (KIP-890).
+        """
+        known = self._producers.get(end.producer_id)
+        if known is None:
+            return
+        is_old = end.producer_epoch < known.epoch
+        if end.transaction_version >= BUMPS_EPOCHS and end.producer_epoch == known.epoch:
+            is_old = known.opened_at is not None and end.producer_epoch != EPOCH_MAX
+        if is_old:
+            sent = f"a marker of producer {end.producer_id} in epoch {end.producer_epoch}"
+            why = f"{sent} by transaction.version {end.transaction_version}, and it is in epoch {known.epoch}"
+            raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, why)
+        if end.marker.coordinator_epoch < known.coordinator_epoch:
+            sent = f"a marker of producer {end.producer_id} by coordinator epoch {end.marker.coordinator_epoch}"
+            why = f"{sent}, and the last one was by {known.coordinator_epoch}"
+            raise ApiError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, why)
 
     def note(self, header: BatchHeader) -> None:
         """Counts a data batch of the log."""

@@ -32,6 +32,7 @@ CHECKED_FROM: Final = 21
 MAGIC: Final = 2
 NONE: Final = -1
 
+TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 COMPRESSION: Final = 0x07
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -285,18 +286,35 @@ def data_batch(*, base_offset: Offset, epoch: Epoch, timestamp_ms: int, values: 
 
 
 def control_batch(
-    *, base_offset: Offset, epoch: Epoch, timestamp_ms: int, records: Sequence[tuple[ControlType, bytes]]
+    *,
+    base_offset: Offset,
+    epoch: Epoch,
+    timestamp_ms: int,
+    records: Sequence[tuple[ControlType, bytes]],
+    producer: tuple[int, int] | None = None,
 ) -> bytes:
-    """Returns a batch of control records, given their types and encoded values."""
+    """Returns a batch of control records, given their types and encoded values.
+
+    With the id and the epoch of a `producer` it is part of its transaction (KIP-98).
+    """
     parts = []
     for index, (kind, value) in enumerate(records):
         key = struct.pack(">hh", 0, kind)
         record = b"".join((b"\0\0", varint(index), varint(len(key)), key, varint(len(value)), value, b"\0"))
         parts += [varint(len(record)), record]
-    return _batch(base_offset, epoch, timestamp_ms, CONTROL, len(records), b"".join(parts))
+    attributes = CONTROL if producer is None else CONTROL | TRANSACTIONAL
+    return _batch(base_offset, epoch, timestamp_ms, attributes, len(records), b"".join(parts), producer or (NONE, NONE))
 
 
-def _batch(base_offset: Offset, epoch: Epoch, timestamp_ms: int, attributes: int, count: int, body: bytes) -> bytes:
+def _batch(
+    base_offset: Offset,
+    epoch: Epoch,
+    timestamp_ms: int,
+    attributes: int,
+    count: int,
+    body: bytes,
+    producer: tuple[int, int] = (NONE, NONE),
+) -> bytes:
     assert count > 0, "a batch has at least one record"
     header = bytearray(
         _HEADER.pack(
@@ -309,8 +327,7 @@ def _batch(base_offset: Offset, epoch: Epoch, timestamp_ms: int, attributes: int
             count - 1,
             timestamp_ms,
             timestamp_ms,
-            NONE,
-            NONE,
+            *producer,
             NONE,
             count,
         )

@@ -1,0 +1,84 @@
+"""Transactions whose coordinator is being asked about them, before a partition takes their first record. KIP-890.
+
+A batch that was on its way when its transaction ended would else open one that nobody ends. So the first batch of a
+transaction is appended only with the verification that was begun before the question, and that no marker has ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from quorate.errors import ApiError, ErrorCode
+from quorate.partition_log.producers import Producers
+from quorate.wire.batch import TRANSACTIONAL, BatchHeader
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Verification:
+    """A question about one producer. Each is itself alone: one with the same content is another.
+
+    `bumps_epochs`: the producer has an epoch for each transaction, and so begins each with sequence number 0.
+    """
+
+    began_ms: int
+    epoch: int
+    lowest_sequence: int
+    bumps_epochs: bool
+
+
+class Verifications:
+    """Those of one partition, by producer id."""
+
+    def __init__(self) -> None:
+        self._by_producer: dict[int, Verification] = {}
+
+    def begin(
+        self, producers: Producers, header: BatchHeader, *, bumps_epochs: bool, now_ms: int
+    ) -> Verification | None:
+        """Returns what the append of this batch needs; None if its transaction has records here. Raises ApiError."""
+        producers.check_epoch(header)
+        if producers.is_open(header):
+            return None
+        found = self._by_producer.get(header.producer_id)
+        if found is None:
+            found = self._by_producer[header.producer_id] = Verification(
+                began_ms=now_ms,
+                epoch=header.producer_epoch,
+                lowest_sequence=header.base_sequence,
+                bumps_epochs=bumps_epochs,
+            )
+        if header.producer_epoch > found.epoch:
+            found.epoch, found.lowest_sequence = header.producer_epoch, header.base_sequence
+        elif header.producer_epoch == found.epoch:
+            found.lowest_sequence = min(found.lowest_sequence, header.base_sequence)
+        return found
+
+    def check(self, producers: Producers, header: BatchHeader, verification: Verification | None) -> None:
+        """Raises ApiError unless the batch may be appended with this verification.
+
+        INVALID_TXN_STATE: it would begin a transaction that was not asked for, or that has ended since.
+        OUT_OF_ORDER_SEQUENCE_NUMBER: a batch before it has not come yet.
+        """
+        begun = self._by_producer.get(header.producer_id)
+        if header.attributes & TRANSACTIONAL and not producers.is_open(header):
+            producers.check_epoch(header)
+            if verification is None or verification is not begun:
+                why = f"the batch of producer {header.producer_id} is part of no transaction that is open here"
+                raise ApiError(ErrorCode.INVALID_TXN_STATE, why)
+        if begun is None:
+            return
+        first = 0 if begun.bumps_epochs and not producers.has_batches(header.producer_id) else begun.lowest_sequence
+        if header.base_sequence > first:
+            sent = f"producer {header.producer_id} sends sequence {header.base_sequence}"
+            raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"{sent} where {first} is to come first")
+
+    def end(self, header: BatchHeader) -> None:
+        """Forgets the producer's: its transaction has a first record here, or its marker."""
+        if header.attributes & TRANSACTIONAL:
+            self._by_producer.pop(header.producer_id, None)
+
+    def forget_idle(self, *, before_ms: int) -> None:
+        """Forgets those of producers that have not come back since `before_ms`."""
+        for producer_id, each in list(self._by_producer.items()):
+            if each.began_ms < before_ms:
+                del self._by_producer[producer_id]
