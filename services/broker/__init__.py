@@ -14,12 +14,15 @@ placements      AssignReplicasToDirs
 wire            Kafka's protocol at its listener
 produce, fetch  the APIs of records
 fetch_sessions  what readers need not say again (KIP-227); fetching_session: a follower's end of one
+verification    whether a batch of a transaction may be appended (KIP-890)
+transaction_coordinators  AddPartitionsToTxn, as a leader asks it
+transaction_markers  WriteTxnMarkers
 producer_ids    InitProducerId
 coordinators    FindCoordinator
 deletion        DeleteRecords
 reads           DescribeCluster, DescribeTopicPartitions, DescribeConfigs
 forwarding      what controllers answer, by way of a gateway (KIP-590)
-descriptions    DescribeLogDirs, DescribeProducers
+descriptions    DescribeLogDirs, DescribeProducers, ListTransactions
 offsets         ListOffsets, OffsetForLeaderEpoch
 cluster         Metadata, and who leads what where
 tracing         the spans of a produced record

@@ -80,7 +80,9 @@ async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirect
         controllers=controllers,
     )
     about = {"cluster_id": directories.cluster_id, "previous_broker_epoch": directories.previous_broker_epoch}
-    async with process.running(reader.close, controllers.close, heartbeats.close, forwarding.close, **about) as tasks:
+    async with process.running(
+        reader.close, controllers.close, heartbeats.close, forwarding.close, parts.wire.close, **about
+    ) as tasks:
         async with parts.wire.serving(config.listens) as wire:
             lifecycle = Lifecycle(
                 _registration(config, directories, wire.port),

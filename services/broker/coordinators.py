@@ -21,9 +21,10 @@ from services.broker.cluster import Cluster, Endpoint
 
 __all__ = ["Coordinators", "partition_of"]
 
+TRANSACTION: Final = 1
 SHARE: Final = 2
 TOPICS: Final[Mapping[int, str]] = MappingProxyType(
-    {0: "__consumer_offsets", 1: "__transaction_state", SHARE: "__share_group_state"}
+    {0: "__consumer_offsets", TRANSACTION: "__transaction_state", SHARE: "__share_group_state"}
 )
 """By the type of key, the topic whose leaders coordinate (KIP-98, KIP-932)."""
 SHARE_SINCE: Final = 6
@@ -73,6 +74,10 @@ class Coordinators:
                 letters = 0
                 yield
         return FindCoordinatorResponse(coordinators=tuple(found_by_key))
+
+    def of_transaction(self, transactional_id: str) -> Endpoint:
+        """Returns where the coordinator of a transactional id is. Raises ApiError: COORDINATOR_NOT_AVAILABLE."""
+        return self._leader(TOPICS[TRANSACTION], transactional_id)
 
     def _found(self, key_type: int, key: str, version: int) -> _Found:
         try:

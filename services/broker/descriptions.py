@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35) and DescribeProducers (61): what is on this broker's disks, and who writes to what it leads."""
+"""DescribeLogDirs (35), DescribeProducers (61), ListTransactions (66): what is on the disks, and who writes to it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 
 from kraft.api.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kraft.api.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from kraft.api.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from quorate.controller.engine.steps import Steps, slices
 from quorate.errors import ApiError
 from quorate.partition_log.producers import Producer
@@ -17,7 +18,7 @@ from services.broker.cluster import NO_TOPIC_ID, Cluster
 from services.broker.directories import LogDirectory
 from services.broker.table import Hosted, Table
 
-__all__ = ["describe_log_dirs", "describe_producers"]
+__all__ = ["describe_log_dirs", "describe_producers", "list_transactions"]
 
 PER_STEP: Final = 100
 """Partitions of one step."""
@@ -56,6 +57,11 @@ def describe_producers(request: DescribeProducersRequest, cluster: Cluster) -> S
                 yield
         topics.append(_Writers(name, tuple(partitions)))
     return DescribeProducersResponse(topics=tuple(topics))
+
+
+def list_transactions(_request: ListTransactionsRequest) -> ListTransactionsResponse:
+    """Answers ListTransactions: this broker coordinates none. Admin clients ask every broker (KIP-664)."""
+    return ListTransactionsResponse()
 
 
 def _described(directory: LogDirectory, replicas: defaultdict[str, list[_Replica]]) -> _Directory:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from kraft import Uuid
 from kraft.api.fetch import FetchRequest, FetchResponse
 from quorate.errors import ApiError, ErrorCode
-from quorate.nouns import NodeId
+from quorate.nouns import NodeId, Offset
 from quorate.replication import (
     FetchPosition,
     FetchWait,
@@ -21,6 +21,7 @@ from quorate.replication import (
     regrant,
 )
 from quorate.runtime.turns import in_turns
+from quorate.wire.batch import fetched_batches
 from quorate.wire.items import Steps
 from services.broker.cluster import Cluster
 from services.broker.fetch_sessions import Asked, FetchContext, FetchSessions
@@ -230,8 +231,7 @@ def _bounds(
     """Returns a partition's part of the answer; with read_committed the aborted transactions among its records."""
     aborted: tuple[_Data.AbortedTransaction, ...] | None = None
     if hosted is not None and part is not None and part.position.isolation is Isolation.READ_COMMITTED:
-        found = hosted.log.aborted(part.position.offset, grant.end) if records else []
-        aborted = tuple(_Data.AbortedTransaction(each.producer_id, each.first_offset) for each in found)
+        aborted = tuple(_aborted(hosted, part.position.offset, records))
     diverging = _Data.EpochEndOffset()
     if grant.diverging is not None:
         diverging = _Data.EpochEndOffset(grant.diverging.epoch, grant.diverging.offset)
@@ -244,3 +244,10 @@ def _bounds(
         aborted_transactions=aborted,
         records=records,
     )
+
+
+def _aborted(hosted: Hosted, start: Offset, records: bytes) -> Iterator[_Data.AbortedTransaction]:
+    """Yields the aborted transactions with records among those that are sent: not those up to the bound."""
+    end = max((header.next_offset for _, header in fetched_batches(records)), default=start)
+    for each in hosted.log.aborted(start, end):
+        yield _Data.AbortedTransaction(each.producer_id, each.first_offset)

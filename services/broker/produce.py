@@ -11,13 +11,13 @@ from kraft.api.produce import ProduceRequest, ProduceResponse
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.server import Unanswerable
 from quorate.nouns import Offset
-from quorate.partition_log.produced import is_transactional
 from quorate.replication import ACKS_ALL, admit_produce
 from quorate.runtime.telemetry import Span
 from services.broker.cluster import Cluster
 from services.broker.replicas import Replicas
 from services.broker.table import Hosted, Key
 from services.broker.tracing import ProduceTraces
+from services.broker.verification import Verified, Verifier, transaction_of
 
 __all__ = ["Produce"]
 
@@ -42,10 +42,11 @@ class _Written(NamedTuple):
 class Produce:
     """Answers Produce."""
 
-    def __init__(self, replicas: Replicas, cluster: Cluster, traces: ProduceTraces) -> None:
+    def __init__(self, replicas: Replicas, cluster: Cluster, traces: ProduceTraces, verifier: Verifier) -> None:
         self._replicas = replicas
         self._cluster = cluster
         self._traces = traces
+        self._verifier = verifier
 
     async def answer(self, request: ProduceRequest, version: int) -> ProduceResponse | None:
         """Returns the answer; None with acks=0. Raises Unanswerable if what needs no answer has failed, as Kafka."""
@@ -53,10 +54,7 @@ class Produce:
             return await self._answered(request, version, span)
 
     async def _answered(self, request: ProduceRequest, version: int, span: Span) -> ProduceResponse | None:
-        written = [
-            (topic, [self._write(request.acks, topic, each) for each in topic.partition_data])
-            for topic in request.topic_data
-        ]
+        written = await self._written(request, version)
         every = [each for _, partitions in written for each in partitions]
         if request.acks == 0:
             if refused := [each for each in every if each.end is None]:
@@ -74,6 +72,26 @@ class Produce:
         )
         return ProduceResponse(responses=responses, node_endpoints=tuple(self._leaders(responses)))
 
+    async def _written(self, request: ProduceRequest, version: int) -> list[tuple[_Asked, list[_Written]]]:
+        """Appends all batches; of a transaction once its coordinator has said yes (KIP-890)."""
+        try:
+            transaction = transaction_of(request, version)
+        except ApiError as refusal:
+            return [
+                (topic, [_Written(None, _refused(each.index, refusal), None) for each in topic.partition_data])
+                for topic in request.topic_data
+            ]
+        if transaction is None:
+            return self._appended_all(request, {})
+        async with self._verifier.turn(transaction.producer_id):
+            return self._appended_all(request, await self._verifier.verified(request, version, transaction))
+
+    def _appended_all(self, request: ProduceRequest, verified: Verified) -> list[tuple[_Asked, list[_Written]]]:
+        return [
+            (topic, [self._write(request.acks, topic, each, verified) for each in topic.partition_data])
+            for topic in request.topic_data
+        ]
+
     async def _acknowledged(
         self, request: ProduceRequest, written: list[_Written], span: Span
     ) -> Mapping[Key, ErrorCode]:
@@ -84,24 +102,25 @@ class Produce:
         with self._traces.waiting(span, required):
             return await self._replicas.reached(required, timeout_ms=min(request.timeout_ms, WAIT_MS_MAX))
 
-    def _write(self, acks: int, topic: _Asked, asked: _Asked.PartitionProduceData) -> _Written:
+    def _write(self, acks: int, topic: _Asked, asked: _Asked.PartitionProduceData, verified: Verified) -> _Written:
         try:
             hosted = self._cluster.hosted(topic.topic_id, topic.name, asked.index)
-            return self._appended(acks, hosted, asked.index, asked.records or b"")
+            return self._appended(acks, hosted, asked.index, asked.records or b"", verified)
         except ApiError as refusal:
             return _Written(None, _refused(asked.index, refusal), None)
 
-    def _appended(self, acks: int, hosted: Hosted, index: int, records: bytes) -> _Written:
+    def _appended(self, acks: int, hosted: Hosted, index: int, records: bytes, verified: Verified) -> _Written:
         """Appends one batch. Raises ApiError, and then nothing is written."""
         role = admit_produce(hosted.partition, acks)
-        if is_transactional(records):
-            why = "transactions are not served by this broker: nobody could write their markers"
-            raise ApiError(ErrorCode.INVALID_TXN_STATE, why)
+        verification = verified.get(hosted.key)
+        if isinstance(verification, ApiError):
+            raise ApiError(verification.code, verification.message)
         with self._traces.appending(hosted):
-            appended = hosted.log.append_as_leader(records, epoch=role.leader_epoch, now_ms=self._replicas.wall_ms)
+            appended = hosted.log.append_as_leader(
+                records, epoch=role.leader_epoch, now_ms=self._replicas.wall_ms, verification=verification
+            )
         if not appended.was_there:
-            self._replicas.carry_out(hosted, role.advance(self._replicas.now_ms))
-            self._replicas.touch(hosted.key)  # fetches wait for it
+            self._replicas.appended(hosted, role)
         answer = _Partition(
             index=index,
             base_offset=appended.base_offset,

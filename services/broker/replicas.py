@@ -20,6 +20,7 @@ from quorate.replication import (
     EndWaits,
     FetchWait,
     HighWatermarkRaised,
+    Leading,
     LowWatermarkMoved,
     Partition,
     ProduceDone,
@@ -100,6 +101,11 @@ class Replicas:
         invariants.check(hosted.partition)
         if touches:
             self.touch(hosted.key)
+
+    def appended(self, hosted: Hosted, role: Leading) -> None:
+        """Does what follows an append of the leader's: the high watermark may rise, and fetches wait for it (R44)."""
+        self.carry_out(hosted, role.advance(self.now_ms))
+        self.touch(hosted.key)
 
     def touch(self, key: Key) -> None:
         """Answers the requests that a change of this partition completes."""

@@ -16,9 +16,11 @@ from kraft.api.fetch import FetchRequest
 from kraft.api.find_coordinator import FindCoordinatorRequest
 from kraft.api.init_producer_id import InitProducerIdRequest
 from kraft.api.list_offsets import ListOffsetsRequest
+from kraft.api.list_transactions import ListTransactionsRequest
 from kraft.api.metadata import MetadataRequest
 from kraft.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kraft.api.produce import ProduceRequest
+from kraft.api.write_txn_markers import WriteTxnMarkersRequest
 from quorate.controller.api_versions import api_versions
 from quorate.errors import Corrupt
 from quorate.network.buffers import Buffers
@@ -35,7 +37,7 @@ from quorate.runtime.turns import in_turns
 from services.broker.cluster import Cluster
 from services.broker.coordinators import Coordinators
 from services.broker.deletion import Deletion
-from services.broker.descriptions import describe_log_dirs, describe_producers
+from services.broker.descriptions import describe_log_dirs, describe_producers, list_transactions
 from services.broker.directories import LogDirectories
 from services.broker.fetch import Fetch
 from services.broker.forwarding import FORWARDED, Forwarding
@@ -45,6 +47,9 @@ from services.broker.producer_ids import ProducerIds
 from services.broker.reads import DESCRIBED, Reads
 from services.broker.replicas import Replicas
 from services.broker.tracing import ProduceTraces
+from services.broker.transaction_coordinators import TransactionCoordinators
+from services.broker.transaction_markers import TransactionMarkers
+from services.broker.verification import Verifier
 
 __all__ = ["Wire"]
 
@@ -61,6 +66,8 @@ ANSWERED: Final = (
     DescribeLogDirsRequest,
     DescribeProducersRequest,
     DeleteRecordsRequest,
+    WriteTxnMarkersRequest,
+    ListTransactionsRequest,
     *DESCRIBED,
 )
 SERVED: Final[Versions] = {
@@ -95,7 +102,9 @@ class Wire:
         self._forwarding = forwarding
         self._reads = reads
         self._coordinators = Coordinators(replicas.broker_id, replica, cluster)
-        self._produce = Produce(replicas, cluster, traces)
+        self._transactions = TransactionCoordinators(self._coordinators.of_transaction)
+        self._produce = Produce(replicas, cluster, traces, Verifier(replicas, cluster, self._transactions))
+        self._markers = TransactionMarkers(replicas, cluster)
         self._fetch = Fetch(replicas, cluster, traces)
         self._offsets = Offsets(cluster)
         self._deletion = Deletion(replicas, cluster)
@@ -107,6 +116,10 @@ class Wire:
         """Answers from now on; what has come before has waited, as at a Kafka broker that catches up."""
         self._producer_ids = producer_ids
         self._begun.set()
+
+    async def close(self) -> None:
+        """Ends the connections to other brokers."""
+        await self._transactions.close()
 
     @asynccontextmanager
     async def serving(self, at: ListenerAddress) -> AsyncIterator[KafkaServer]:
@@ -157,6 +170,10 @@ class Wire:
                 return self._cluster.metadata(asked, version)
             case DeleteRecordsRequest() as asked:
                 return await self._deletion.answer(asked)
+            case WriteTxnMarkersRequest() as asked:
+                return await self._markers.answer(asked)
+            case ListTransactionsRequest() as asked:
+                return list_transactions(asked)
             case InitProducerIdRequest() as asked:
                 return await self._producer_ids.answer(asked)
             case FindCoordinatorRequest() as asked:

@@ -72,7 +72,9 @@ async def test_its_listener_answers_a_client_s_first_request(cluster: Cluster, b
     async with await connect(host, int(port)) as connection:
         answer = await connection.ask_for(ApiVersionsResponse, ApiVersionsRequest("test", "1"))
 
-    assert [0, 1, 2, 3, 10, 18, 21, 22, 23, 32, 35, 60, 61, 75] == sorted(each.api_key for each in answer.api_keys)
+    assert [0, 1, 2, 3, 10, 18, 21, 22, 23, 27, 32, 35, 60, 61, 66, 75] == sorted(
+        each.api_key for each in answer.api_keys
+    )
     assert "metadata.version" in {each.name for each in answer.finalized_features}
 
 

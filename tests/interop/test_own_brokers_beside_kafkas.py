@@ -17,7 +17,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from deploy.kafka.node import ToolFailed
+from deploy.kafka.node import Properties, ToolFailed
 from deploy.kafka.release import POM
 from deploy.local.kafka import broker_of
 from deploy.local.ports import HOST, free_ports
@@ -27,12 +27,13 @@ from quorate.errors import ErrorCode
 from quorate.network.client import connect
 from quorate.nouns import NodeId
 from quorate.wire.batch import batches
-from services.broker.coordinators import TOPICS
+from services.broker.coordinators import TOPICS, TRANSACTION
 from tests.e2e.calls import call_with_retries, eventually
 from tests.e2e.own_brokers import OwnBrokers
 from tests.e2e.records import Writer, consumed, lost, stored
 from tests.interop.kafka.fleet import CONFIGS, CONSUMER, TOOLS, Fleet, fleet_of
 from tests.interop.kafka.release import OPERATIONS_POM, absent
+from tests.interop.kafka.transactions import Transactional, read, transactional
 
 pytestmark = [
     pytest.mark.interop,
@@ -103,15 +104,23 @@ class Mixed:
         await (self.own.start(OURS) if broker_id == OURS else self.fleet.start(broker_id))
 
 
+def coordinating(_broker_id: int, _port: int) -> Properties:
+    """One partition of transactions, which either of Kafka's brokers coordinates."""
+    return {"transaction.state.log.num.partitions": 1, "transaction.state.log.min.isr": 1}
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def mixed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mixed]:
     directory = tmp_path_factory.mktemp("mixed")
-    async with fleet_of(directory, KAFKAS, level=LEVEL, session_timeout_ms=SESSION_TIMEOUT_MS) as fleet:
+    async with fleet_of(
+        directory, KAFKAS, level=LEVEL, session_timeout_ms=SESSION_TIMEOUT_MS, settings_of=coordinating
+    ) as fleet:
         gateways = {"gateway.endpoints": ",".join(each.kafka_address for each in fleet.plane.plan.gateways)}
         own = OwnBrokers(fleet.plane, ids=(OURS,), settings=gateways)
         await own.start()
         brokers = Mixed(fleet, own, fleet.plane.plan.directory)
-        await brokers.create(TOPICS[0], 102, replicas=(102, 103))  # ours coordinate no groups
+        for internal in (TOPICS[0], TOPICS[TRANSACTION]):  # ours coordinate nothing
+            await brokers.create(internal, 102, replicas=(102, 103))
         yield brokers
 
 
@@ -212,6 +221,53 @@ def write_by_every_codec(servers: str, topic: str, partitions: int) -> None:
             for number in range(PER_CODEC):
                 producer.produce(topic, f"{codec} {number} {'x' * 100}", partition=index)
         assert 0 == producer.flush(60)
+
+
+TRANSACTIONS_TOOL: Final = TOOLS + "TransactionsCommand"
+
+
+@pytest.mark.parametrize("kind", ["kafka", "librdkafka"])
+async def test_what_is_committed_is_read_and_what_is_aborted_is_not(mixed: Mixed, kind: str) -> None:
+    """Transactions over partitions of all three brokers. Kafka's own producer leaves it to the leaders to add them."""
+    topic = f"paid-{kind}"
+    await mixed.create(topic, *ALL)
+    with transactional(kind, mixed.servers, topic) as producer:
+        for number, commits in enumerate((True, False, True, False, False, True)):
+            await asyncio.to_thread(transact, producer, topic, number, commits=commits)
+        await asyncio.to_thread(producer.begin)
+        await asyncio.to_thread(producer.send, topic, values_of("open"))
+        committed, every = await both(mixed, topic)
+        await asyncio.to_thread(producer.end, commits=True)
+    closed, _ = await both(mixed, topic)
+
+    decided = [f"{number} {at}" for number in (0, 2, 5) for at in "ab"]
+    assert in_each(decided) == committed
+    assert in_each([f"{each} {at}" for each in (*range(6), "open") for at in "ab"]) == every
+    assert in_each([*decided, "open a", "open b"]) == closed
+    await mixed.fleet.in_sync(topic)
+
+
+def in_each(values: list[str]) -> dict[int, list[str]]:
+    return dict.fromkeys(range(len(ALL)), values)
+
+
+def values_of(what: object) -> list[tuple[int, str]]:
+    return [(index, f"{what} {at}") for at in "ab" for index in range(len(ALL))]
+
+
+def transact(producer: Transactional, topic: str, what: object, *, commits: bool) -> None:
+    """A transaction of two batches in each partition."""
+    producer.begin()
+    values = values_of(what)
+    producer.send(topic, values[: len(ALL)])
+    producer.send(topic, values[len(ALL) :])
+    producer.end(commits=commits)
+
+
+async def both(mixed: Mixed, topic: str) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
+    """What is read with read_committed, and with read_uncommitted."""
+    committed = await asyncio.to_thread(read, mixed.servers, topic, len(ALL), committed=True)
+    return committed, await asyncio.to_thread(read, mixed.servers, topic, len(ALL), committed=False)
 
 
 async def test_a_broker_of_kafkas_goes_on_with_our_directories_and_we_with_its(mixed: Mixed) -> None:

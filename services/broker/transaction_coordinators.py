@@ -1,0 +1,194 @@
+"""AddPartitionsToTxn (24) as a leader sends it: is a partition part of a transaction, or may it become one (KIP-890).
+
+A coordinator gets one request at a time, with all transactions that have come meanwhile: its answers come in order, and
+each waits for a write of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kraft.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from quorate.errors import ApiError, ErrorCode
+from quorate.network.client import Connection, Timeouts, connect
+from quorate.nouns import NodeId
+from quorate.partition_log.offset_checkpoints import TopicPartition
+from quorate.runtime.logs import logger
+from quorate.runtime.repeats import ChangeFilter
+from services.broker.cluster import Endpoint
+
+__all__ = ["Transaction", "TransactionCoordinators"]
+
+log = logger(__name__)
+
+TIMEOUTS: Final = Timeouts(connect_ms=10_000, request_ms=30_000)
+"""Kafka's `request.timeout.ms`."""
+OF_BROKERS_SINCE: Final = 4
+"""From this version on leaders ask for several transactions at once."""
+SAID_OTHERWISE: Final[Mapping[ErrorCode, ErrorCode]] = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
+"""What a producer knows by another name in an answer to Produce."""
+
+Errors = Mapping[TopicPartition, ErrorCode]
+"""The partitions that are no part of the transaction, and why."""
+_Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+_Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+_Result = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+
+
+class Transaction(NamedTuple):
+    """A producer's transaction. `adds`: the leader makes the partition part of it, as the producer has not."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    adds: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Question:
+    """What is asked about one transaction, and by how many."""
+
+    transaction: Transaction
+    answer: asyncio.Future[Errors]
+    partitions: set[TopicPartition] = field(default_factory=set)
+    asking: int = 0
+
+    def settle(self, errors: Errors) -> None:
+        if not self.answer.done():
+            self.answer.set_result(errors)
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.settle(dict.fromkeys(self.partitions, code))
+
+
+class TransactionCoordinators:
+    """The connections to the brokers that coordinate transactions."""
+
+    def __init__(self, find: Callable[[str], Endpoint]) -> None:
+        """`find` returns where a transactional id's coordinator is, or raises ApiError."""
+        self._find = find
+        self._coordinators: dict[NodeId, _Coordinator] = {}
+
+    async def ask(self, transaction: Transaction, partitions: Collection[TopicPartition]) -> Errors:
+        """Returns which of the partitions may not be written to in this transaction, and why."""
+        try:
+            at = self._find(transaction.transactional_id)
+        except ApiError as refusal:
+            return dict.fromkeys(partitions, refusal.code)
+        coordinator = self._coordinators.setdefault(at.node_id, _Coordinator(at.node_id))
+        errors = await coordinator.ask(at, transaction, partitions)
+        return {name: errors[name] for name in partitions if name in errors}
+
+    async def close(self) -> None:
+        """Ends the connections."""
+        for each in self._coordinators.values():
+            await each.close()
+
+
+class _Coordinator:
+    """One broker that coordinates. Whoever has its turn sends what all ask."""
+
+    def __init__(self, broker_id: NodeId) -> None:
+        self._broker_id = broker_id
+        self._pending: dict[str, _Question] = {}
+        self._turn = asyncio.Lock()
+        self._connection: Connection | None = None
+        self._told = ChangeFilter()
+
+    async def ask(self, at: Endpoint, transaction: Transaction, partitions: Collection[TopicPartition]) -> Errors:
+        question = self._question(transaction, partitions)
+        question.asking += 1
+        try:
+            async with self._turn:
+                if not question.answer.done():
+                    await self._send(at)
+        finally:
+            question.asking -= 1
+            if not question.asking and self._pending.get(transaction.transactional_id) is question:
+                del self._pending[transaction.transactional_id]
+        return question.answer.result()
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+
+    def _question(self, transaction: Transaction, partitions: Collection[TopicPartition]) -> _Question:
+        """Returns the question that is to be sent next: with others about the same transaction, instead of older ones.
+
+        As Kafka: of two epochs of a producer the older one is refused without a question.
+        """
+        question = _Question(transaction, asyncio.get_running_loop().create_future())
+        before = self._pending.get(transaction.transactional_id)
+        if before is not None and before.transaction == transaction:
+            question = before
+        elif before is not None and before.transaction.producer_epoch > transaction.producer_epoch:
+            question.partitions.update(partitions)
+            question.refuse(ErrorCode.INVALID_PRODUCER_EPOCH)
+            return question
+        elif before is not None:
+            is_older = before.transaction.producer_epoch < transaction.producer_epoch
+            before.refuse(ErrorCode.INVALID_PRODUCER_EPOCH if is_older else ErrorCode.NETWORK_EXCEPTION)
+        question.partitions.update(partitions)
+        self._pending[transaction.transactional_id] = question
+        return question
+
+    async def _send(self, at: Endpoint) -> None:
+        """Sends all that is asked, and gives each its answer: NETWORK_EXCEPTION where there is none."""
+        asked, self._pending = self._pending, {}
+        try:
+            await self._answered(at, asked)
+            self._told.settle("coordinator")
+        except (OSError, ApiError) as problem:
+            if self._told.passes("coordinator", str(problem), asyncio.get_running_loop().time()):
+                log.warning("a coordinator does not answer", broker_id=self._broker_id, reason=str(problem))
+        finally:
+            for each in asked.values():
+                each.refuse(ErrorCode.NETWORK_EXCEPTION)
+
+    async def _answered(self, at: Endpoint, asked: Mapping[str, _Question]) -> None:
+        """Raises OSError, ApiError."""
+        if self._connection is None or not self._connection.is_open:
+            self._connection = await connect(at.host, at.port, timeouts=TIMEOUTS)
+        if self._connection.version_of(AddPartitionsToTxnRequest) < OF_BROKERS_SINCE:  # as Kafka: it cannot be asked
+            for question in asked.values():
+                question.settle({})
+            return
+        request = AddPartitionsToTxnRequest(transactions=tuple(map(_asked, asked.values())))
+        answer = await self._connection.ask_for(AddPartitionsToTxnResponse, request)
+        if answer.error_code:
+            refused = ErrorCode(answer.error_code)
+            is_unauthorized = refused is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            for question in asked.values():
+                question.refuse(ErrorCode.INVALID_TXN_STATE if is_unauthorized else refused)
+        for result in answer.results_by_transaction:
+            if result.transactional_id in asked:
+                asked[result.transactional_id].settle(_errors(result.topic_results))
+
+
+def _asked(question: _Question) -> _Transaction:
+    topics: dict[str, list[int]] = {}
+    for name in sorted(question.partitions):
+        topics.setdefault(name.topic, []).append(name.partition)
+    of = question.transaction
+    return _Transaction(
+        transactional_id=of.transactional_id,
+        producer_id=of.producer_id,
+        producer_epoch=of.producer_epoch,
+        verify_only=not of.adds,
+        topics=tuple(_Topic(topic, tuple(indexes)) for topic, indexes in topics.items()),
+    )
+
+
+def _errors(
+    topics: Iterable[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult],
+) -> dict[TopicPartition, ErrorCode]:
+    errors = {}
+    for topic in topics:
+        for each in topic.results_by_partition:
+            if each.partition_error_code:
+                code = ErrorCode(each.partition_error_code)
+                errors[TopicPartition(topic.name, each.partition_index)] = SAID_OTHERWISE.get(code, code)
+    return errors

@@ -1,0 +1,110 @@
+"""WriteTxnMarkers (27): coordinators end transactions in the partitions that this broker leads (KIP-98, KIP-890)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from kraft.api.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import Offset
+from quorate.partition_log import Marker, TransactionEnd
+from quorate.partition_log.offset_checkpoints import TopicPartition
+from quorate.replication import ACKS_ALL, admit_produce
+from quorate.runtime.turns import in_turns
+from quorate.wire.items import Steps
+from services.broker.cluster import NO_TOPIC_ID, Cluster
+from services.broker.replicas import Replicas
+from services.broker.table import Hosted, Key
+
+__all__ = ["TransactionMarkers"]
+
+WAIT_MS: Final = 30_000
+"""An answer waits so long for replicas: Kafka's `request.timeout.ms`. The coordinator sends again what was not done."""
+
+_Asked = WriteTxnMarkersRequest.WritableTxnMarker
+_Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
+_Topic = _Result.WritableTxnMarkerTopicResult
+_Partition = _Topic.WritableTxnMarkerPartitionResult
+
+
+class _Written(NamedTuple):
+    """What became of one marker in one partition; `end` is what all replicas of the ISR shall have."""
+
+    key: Key | None
+    end: Offset = 0
+    code: ErrorCode = ErrorCode.NONE
+
+
+_Outcomes = dict[int, dict[TopicPartition, _Written]]
+"""By producer id and partition."""
+
+
+class TransactionMarkers:
+    """Answers WriteTxnMarkers."""
+
+    def __init__(self, replicas: Replicas, cluster: Cluster) -> None:
+        self._replicas = replicas
+        self._cluster = cluster
+
+    async def answer(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        """Returns the answer once the replicas of each ISR have the markers, as with acks=all, or the time is over.
+
+        The coordinator forgets the transaction by it: a marker that one replica has is not enough.
+        """
+        written = await in_turns(self._written(request))
+        required: dict[Key, Offset] = {}
+        for partitions in written.values():
+            for each in partitions.values():
+                if each.key is not None:
+                    required[each.key] = max(each.end, required.get(each.key, 0))
+        outcomes = await self._replicas.reached(required, timeout_ms=WAIT_MS) if required else {}
+        return WriteTxnMarkersResponse(
+            markers=tuple(_result(producer_id, found, outcomes) for producer_id, found in written.items())
+        )
+
+    def _written(self, request: WriteTxnMarkersRequest) -> Steps[_Outcomes]:
+        """Appends each marker, in steps: each partition once."""
+        written: _Outcomes = {}
+        for marker in request.markers:
+            names = {TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes}
+            of_producer = written.setdefault(marker.producer_id, {})
+            for name in sorted(names):
+                of_producer[name] = self._write(marker, name)
+                yield
+        return written
+
+    def _write(self, asked: _Asked, name: TopicPartition) -> _Written:
+        try:
+            hosted = self._cluster.hosted(NO_TOPIC_ID, name.topic, name.partition)
+            return _Written(hosted.key, self._append(hosted, _end(asked)))
+        except ApiError as refusal:
+            return _Written(None, code=refusal.code)
+
+    def _append(self, hosted: Hosted, end: TransactionEnd) -> Offset:
+        """Returns the end (exclusive) of the marker that it appends. Raises ApiError, and then nothing is written."""
+        role = admit_produce(hosted.partition, ACKS_ALL)
+        appended = hosted.log.append_marker(end, epoch=role.leader_epoch, now_ms=self._replicas.wall_ms)
+        self._replicas.appended(hosted, role)
+        return appended.last_offset + 1
+
+
+def _end(asked: _Asked) -> TransactionEnd:
+    """Returns what was decided. Raises ApiError for a producer that nobody is."""
+    if asked.producer_id < 0 or asked.producer_epoch < 0:
+        why = f"a marker of producer {asked.producer_id} in epoch {asked.producer_epoch}: both are 0 or more"
+        raise ApiError(ErrorCode.INVALID_REQUEST, why)
+    return TransactionEnd(
+        producer_id=asked.producer_id,
+        producer_epoch=asked.producer_epoch,
+        marker=Marker(aborts=not asked.transaction_result, coordinator_epoch=asked.coordinator_epoch),
+        transaction_version=asked.transaction_version,
+    )
+
+
+def _result(producer_id: int, written: Mapping[TopicPartition, _Written], outcomes: Mapping[Key, ErrorCode]) -> _Result:
+    topics: dict[str, list[_Partition]] = {}
+    for name, each in written.items():
+        code = each.code if each.key is None else outcomes[each.key]
+        topics.setdefault(name.topic, []).append(_Partition(name.partition, code))
+    return _Result(producer_id, tuple(_Topic(topic, tuple(found)) for topic, found in topics.items()))

@@ -1,0 +1,146 @@
+"""The batches of transactions in a Produce: may each be appended, by its partition and by its coordinator (KIP-890)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
+
+from kraft.api.produce import ProduceRequest
+from quorate.errors import ApiError, ErrorCode
+from quorate.partition_log import Verification
+from quorate.partition_log.offset_checkpoints import TopicPartition
+from quorate.partition_log.produced import header_of, is_transactional
+from quorate.replication.admission import leader_of
+from quorate.wire.batch import NONE
+from services.broker.cluster import Cluster
+from services.broker.replicas import Replicas
+from services.broker.table import Hosted, Key
+from services.broker.transaction_coordinators import Transaction, TransactionCoordinators
+
+__all__ = ["Verified", "Verifier", "transaction_of"]
+
+ADDS_SINCE: Final = 12
+"""From this version of Produce on the leader makes its partition part of the transaction (transaction.version 2)."""
+ABORTABLE_SINCE: Final = 11
+"""From this version on a producer knows TRANSACTION_ABORTABLE."""
+RETRY_MS: Final = 100
+"""Kafka's `add.partitions.to.txn.retry.backoff.max.ms`: the transaction before may still be ending."""
+PAUSE_S: Final = 0.02
+"""Kafka's `add.partitions.to.txn.retry.backoff.ms`."""
+NOT_YET: Final = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""What a producer would not try again in an answer to Produce; so it is told NOT_ENOUGH_REPLICAS, as by Kafka."""
+
+
+class _Open(NamedTuple):
+    """A partition whose batch may begin a transaction, and what its append needs."""
+
+    hosted: Hosted
+    verification: Verification
+
+
+Verified = Mapping[Key, Verification | ApiError]
+"""By partition, what its append needs, or why it is refused; nothing for one that has records of the transaction."""
+
+
+def transaction_of(request: ProduceRequest, version: int) -> Transaction | None:
+    """Returns the transaction that a request's batches are part of; None without one. Raises ApiError."""
+    found = set()
+    for topic in request.topic_data:
+        for each in topic.partition_data:
+            if each.records is not None and is_transactional(each.records):
+                with suppress(ApiError):  # one that is cut is refused as any batch is
+                    header = header_of(each.records)
+                    found.add((header.producer_id, header.producer_epoch))
+    if not found:
+        return None
+    if request.transactional_id is None:
+        why = "batches of a transaction in a request without a transactional id"
+        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why)
+    if len(found) > 1:
+        why = f"batches of {len(found)} producers in one transaction; there is one"
+        raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, why)
+    ((producer_id, producer_epoch),) = found
+    if producer_id == NONE:
+        raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "batches of a transaction without a producer id")
+    return Transaction(request.transactional_id, producer_id, producer_epoch, adds=version >= ADDS_SINCE)
+
+
+class Verifier:
+    """Asks about what would begin a transaction in a partition."""
+
+    def __init__(self, replicas: Replicas, cluster: Cluster, coordinators: TransactionCoordinators) -> None:
+        self._replicas = replicas
+        self._cluster = cluster
+        self._coordinators = coordinators
+        self._turns: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def turn(self, producer_id: int) -> AsyncIterator[None]:
+        """One request of a producer after the other, up to their appends: the next has the next sequence numbers."""
+        turn = self._turns.setdefault(producer_id, asyncio.Lock())
+        async with turn:
+            yield
+
+    async def verified(self, request: ProduceRequest, version: int, transaction: Transaction) -> Verified:
+        """Returns what the appends need. It waits for the coordinator, where a partition does not know the transaction.
+
+        The transaction before may be ending still; with an epoch for each that is waited for a little.
+        """
+        deadline_ms = self._replicas.now_ms + RETRY_MS
+        while True:
+            verified = self._begun(request, transaction)
+            asked = {each.hosted.name: each for each in verified.values() if isinstance(each, _Open)}
+            errors = await self._coordinators.ask(transaction, asked) if asked else {}
+            is_ending = transaction.adds and ErrorCode.CONCURRENT_TRANSACTIONS in errors.values()
+            if not is_ending or self._replicas.now_ms >= deadline_ms:
+                return {key: _outcome(each, errors, version) for key, each in verified.items()}
+            await asyncio.sleep(PAUSE_S)
+
+    def _begun(self, request: ProduceRequest, transaction: Transaction) -> dict[Key, _Open | ApiError]:
+        """Begins the verification of each partition that has no record of the transaction yet."""
+        begun: dict[Key, _Open | ApiError] = {}
+        for topic in request.topic_data:
+            for each in topic.partition_data:
+                if each.records is None or not is_transactional(each.records):
+                    continue
+                try:
+                    hosted = self._cluster.hosted(topic.topic_id, topic.name, each.index)
+                except ApiError:
+                    continue  # it is refused as any batch is
+                try:
+                    leader_of(hosted.partition, None)
+                    verification = hosted.log.begin_verification(
+                        each.records, bumps_epochs=transaction.adds, now_ms=self._replicas.wall_ms
+                    )
+                except ApiError as refusal:
+                    begun[hosted.key] = refusal
+                    continue
+                if verification is not None:
+                    begun[hosted.key] = _Open(hosted, verification)
+        return begun
+
+
+def _outcome(
+    found: _Open | ApiError, errors: Mapping[TopicPartition, ErrorCode], version: int
+) -> Verification | ApiError:
+    if isinstance(found, ApiError):
+        return found
+    code = errors.get(found.hosted.name)
+    if code is None:
+        return found.verification
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+        code = ErrorCode.INVALID_TXN_STATE
+    if code in NOT_YET or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_SINCE):
+        why = f"it is not known whether {found.hosted.name} is part of the transaction: {code.name}"
+        return ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, why)
+    return ApiError(code, f"{found.hosted.name} is no part of the transaction: {code.name}")
