@@ -11,8 +11,8 @@ from typing import Final
 
 from quorate.network.buffers import Buffers
 from quorate.network.connections import ConnectionCounts
-from quorate.network.fair_turns import FairTurns
-from quorate.network.server import LARGE_AT_ONCE, ConnectedClient, KafkaServer, Listening, serving
+from quorate.network.fair_turns import LARGE_AT_ONCE, LOGINS_AT_ONCE, FairTurns
+from quorate.network.server import ConnectedClient, KafkaServer, Listening, serving
 from quorate.nouns import Epoch, Offset
 from quorate.runtime.claims import node_ids_of, warn_of_any
 from quorate.runtime.client import open_channel
@@ -151,6 +151,7 @@ async def _open(
         counts=counts,
         buffers=Buffers(config.held_bytes_max),
         large=FairTurns(LARGE_AT_ONCE),
+        logins=FairTurns(LOGINS_AT_ONCE),
         report=_report,
     )
     servers: dict[str, KafkaServer] = {}

@@ -13,6 +13,7 @@ from quorate.network.server import Unanswerable
 from quorate.nouns import Principal
 from quorate.protocol.sasl.mechanism import Answered, Login, SaslError
 from quorate.protocol.sasl.plain import PlainServer
+from quorate.protocol.sasl.scram_messages import ClientFirst
 from quorate.protocol.sasl.server import Mechanisms
 from quorate.runtime.client import call
 from quorate.runtime.passing_on import LOGIN_REASON
@@ -56,6 +57,13 @@ class ScramAtController:
         self._mechanism = mechanism
         self._controller = controller
         self._messages: list[bytes] = []
+
+    def name_in(self, response: bytes) -> str:
+        """The user, or the token, of the client's first message; empty if that is none."""
+        try:
+            return ClientFirst.parse(self._messages[0] if self._messages else response).saslname
+        except SaslError:
+            return ""
 
     async def ask(self, response: bytes) -> Answered:
         """Has the controller answer a message. Raises SaslError, or Unanswerable if it is not there to be asked."""

@@ -14,13 +14,16 @@ from kraft import Message
 from kraft.api.alter_client_quotas import AlterClientQuotasRequest
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraft.api.describe_cluster import DescribeClusterRequest
+from kraft.api.sasl_authenticate import SaslAuthenticateRequest
+from kraft.api.sasl_handshake import SaslHandshakeRequest
 from quorate.network.buffers import Buffers
 from quorate.network.client import Disconnected, connect
 from quorate.network.connections import ConnectionCounts
-from quorate.network.fair_turns import FairTurns
+from quorate.network.fair_turns import LOGINS_AT_ONCE, FairTurns
 from quorate.protocol import Request, ServerSettings, api_of
 from quorate.protocol.apis import all_apis
-from tests.network.test_network import LOOPBACK, Handler, Reports, served, until
+from quorate.protocol.sasl.mechanism import Answered
+from tests.network.test_network import LOOPBACK, Handler, Named, Reports, served, until
 from tests.protocol.pair import describe
 from tests.protocol.test_connection import raw
 from tests.protocol.test_sasl import CLIENTS, MECHANISMS
@@ -255,6 +258,47 @@ async def test_connections_of_a_burst_are_kept_until_the_loop_accepts_them() -> 
             each.close()
 
     assert BURST == len(connected_now)
+
+
+class Waiting(Named):
+    """A login that is answered when it is told to, and notes whose is asked for."""
+
+    def __init__(self, asked: list[str], released: asyncio.Event) -> None:
+        self._asked = asked
+        self._released = released
+
+    async def ask(self, response: bytes) -> Answered:
+        self._asked.append(response.decode())
+        await self._released.wait()
+        return await super().ask(response)
+
+
+@pytest.mark.parametrize("host", [LOOPBACK, "127.0.0.2"], ids=["the same address", "another"])
+async def test_many_logins_of_one_name_do_not_stand_before_that_of_another(host: str) -> None:
+    """At a gateway, which has the controller answer them: so many at once, then each address and name in turn."""
+    asked, released = list[str](), asyncio.Event()
+    mechanisms = {"NAMED": lambda: Waiting(asked, released)}
+    async with served(Handler(), mechanisms=mechanisms, settings=ServerSettings()) as server:
+
+        async def begin(name: str, source: str) -> asyncio.StreamReader:
+            reader, writer = await asyncio.open_connection(LOOPBACK, server.port, local_addr=(source, 0))
+            for each in (SaslHandshakeRequest("NAMED"), SaslAuthenticateRequest(name.encode())):
+                writer.write(raw(api_of(type(each)), each, 1))
+            opened.append(writer)
+            await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+            return reader
+
+        opened = list[asyncio.StreamWriter]()
+        for _ in range(60):
+            await begin("mallory", LOOPBACK)
+        last = await begin("alice", host)
+        await until(lambda: len(asked) >= LOGINS_AT_ONCE)
+        released.set()
+        await last.readexactly(int.from_bytes(await last.readexactly(4)))
+        for each in opened:
+            each.close()
+
+    assert asked.index("alice") <= LOGINS_AT_ONCE + 1
 
 
 async def test_turns_go_by_address_and_then_by_name() -> None:

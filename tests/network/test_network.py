@@ -278,6 +278,9 @@ async def test_an_answer_that_the_version_cannot_carry_ends_the_connection_and_n
 class Named:
     """A login that another process answers: a client is whom it names in its only message."""
 
+    def name_in(self, response: bytes) -> str:
+        return response.decode()
+
     async def ask(self, response: bytes) -> Answered:
         return Answered(message=b"", login=Login(principal=Principal("User", response.decode())))
 

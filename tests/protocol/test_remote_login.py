@@ -24,6 +24,9 @@ DELAY_MS = 100
 class Elsewhere:
     """One exchange that somebody else answers."""
 
+    def name_in(self, response: bytes) -> str:
+        raise AssertionError("the driver asks, and there is none here")
+
     async def ask(self, response: bytes) -> Answered:
         raise AssertionError("the driver asks, and there is none here")
 

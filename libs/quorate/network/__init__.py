@@ -3,7 +3,7 @@
 server          serves connections, and answers by a handler
 connections     how many connections there are and may be
 buffers         how many bytes they hold together
-fair_turns      turns by address and name at large requests
+fair_turns      turns by address and name at large requests and logins
 tls             TLS of one connection of the server
 client          one connection to a node: asks, waits, renews its login
 jaas            the options of a sasl.jaas.config

@@ -10,9 +10,14 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Final, TypeVar
 
-__all__ = ["FairTurns", "in_turns"]
+__all__ = ["LARGE_AT_ONCE", "LOGINS_AT_ONCE", "FairTurns", "in_turns"]
+
+LARGE_AT_ONCE: Final = 2
+"""How many large requests a process decodes or has under way at once: each may take some 40 MB."""
+LOGINS_AT_ONCE: Final = 8
+"""How many messages of logins a process has another one answer at once; that takes 2 to 5 ms each."""
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from kraft import Message
 from quorate.errors import Corrupt
 from quorate.network.buffers import Buffers
 from quorate.network.connections import LISTEN_BACKLOG, NO_LIMIT, ConnectionCounts, Room
-from quorate.network.fair_turns import FairTurns, in_turns
+from quorate.network.fair_turns import LARGE_AT_ONCE, LOGINS_AT_ONCE, FairTurns, in_turns
 from quorate.network.tls import TlsError, TlsServer
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.protocol import Close, Evaluate, LargeRequest, ProtocolError, Request, ServerConnection, ServerSettings
@@ -31,8 +31,6 @@ WRITE_BUFFER_BYTES: Final = 64 * 1024
 """Beyond so many bytes that a client has not taken, it is not read from until it takes them."""
 READ_BYTES: Final = 64 * 1024
 """How much is read from one connection at once."""
-LARGE_AT_ONCE: Final = 2
-"""How many large requests are decoded or under way at once: each may take some 40 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +81,8 @@ class Listening:
     """What the connections of all listeners of the process hold."""
     large: FairTurns = field(default_factory=lambda: FairTurns(LARGE_AT_ONCE))
     """The turns of large requests, at all listeners of the process."""
+    logins: FairTurns = field(default_factory=lambda: FairTurns(LOGINS_AT_ONCE))
+    """The turns of logins that another process answers, at all listeners of the process."""
     report: Report = lambda _reason, _client: None
     now_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000
     """What idle time and sessions are measured by: a clock that is never set, as Kafka's `nanoTime`."""
@@ -352,10 +352,10 @@ class _Driver(asyncio.BufferedProtocol):
             self._advance()
 
     async def _evaluate(self, event: Evaluate) -> None:
-        """Has another process answer a message of a login."""
-        outcome: Answered | SaslError
+        """Has another process answer a message of a login, when it is the turn of its address and name."""
         try:
-            outcome = await event.exchange.ask(event.message)
+            async with self._listening.logins.turn(self.host, event.exchange.name_in(event.message)):
+                outcome: Answered | SaslError = await event.exchange.ask(event.message)
         except SaslError as refusal:
             outcome = refusal
         if self._transport is None or self._closing:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -109,6 +112,31 @@ def test_a_delegation_token_logs_its_owner_in_until_it_ends(mechanism: int) -> N
     login = logged_in(logins(standing_by(TOKEN)), token(mechanism))
 
     assert Login(principal=Principal("User", "ow:ner"), is_token=True, expires_at_ms=6_000) == login
+
+
+def test_no_password_is_hashed_for_a_login_and_the_keys_of_a_token_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each message of each login would hold the controller for milliseconds; a SCRAM client hashes itself."""
+    count, hashed = 0, hashlib.pbkdf2_hmac
+
+    def counted(*given: Any) -> bytes:
+        nonlocal count
+        count += 1
+        return hashed(*given)
+
+    asked = logins(standing_by(credential(1, iterations=16_384), TOKEN))
+    monkeypatch.setattr(hashlib, "pbkdf2_hmac", counted)
+    counts = {}
+    for name, of_client in (("a user", user()), ("nobody", user(name="nobody")), ("no token", token(token_id="t2"))):
+        first, before = of_client.evaluate(b"") or b"", count
+        with suppress(SaslError):
+            asked.answer(of_client.name, [first])
+        counts[name] = count - before
+    first = token().evaluate(b"") or b""
+    for _ in range(3):
+        asked.answer("SCRAM-SHA-256", [first])
+
+    assert {"a user": 0, "nobody": 0, "no token": 0} == counts
+    assert count <= 1
 
 
 @pytest.mark.parametrize(

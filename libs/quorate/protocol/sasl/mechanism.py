@@ -47,6 +47,9 @@ class Answered:
 class RemoteMechanism(Protocol):
     """One exchange on the server's side that another process carries out, because the credentials are there."""
 
+    def name_in(self, response: bytes) -> str:
+        """Who is to log in with this message, as far as it says so; many of one name wait behind one of another."""
+
     async def ask(self, response: bytes) -> Answered:
         """Takes the client's message and returns the answer. Raises SaslError, or what ends the connection."""
 

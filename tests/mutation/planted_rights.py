@@ -1,0 +1,60 @@
+"""Bugs by which a login, a right or a secret is not what it is to be: each names the test that kills it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutation.planted import Planted
+
+RIGHT_BUGS: Final = (
+    Planted(
+        number="C64",
+        what="logins that a gateway has answered wait by address alone, and not by name",
+        file="libs/quorate/network/server.py",
+        right="self._listening.logins.turn(self.host, event.exchange.name_in(event.message)):",
+        wrong="self._listening.logins.turn(self.host):",
+        test="tests/network/test_many_callers.py::test_many_logins_of_one_name_do_not_stand_before_that_of_another",
+    ),
+    Planted(
+        number="C65",
+        what="the keys of a delegation token are derived anew for each message of a login",
+        file="services/controller/logins.py",
+        right="@lru_cache(maxsize=TOKENS_REMEMBERED)\n",
+        wrong="",
+        test="tests/services/controller/test_logins.py::"
+        "test_no_password_is_hashed_for_a_login_and_the_keys_of_a_token_once",
+    ),
+    Planted(
+        number="C66",
+        what="any API comes through in an Envelope",
+        file="services/gateway/envelope.py",
+        right="        if api.key not in FORWARDABLE:",
+        wrong="        if False:",
+        test="tests/services/gateway/test_handler.py::test_an_envelope_that_cannot_be_opened",
+    ),
+    Planted(
+        number="C67",
+        what="who may act for the cluster passes on any RPC in another's name",
+        file="services/controller/hops.py",
+        right="return api in FORWARDABLE or self.is_for_all(hop)",
+        wrong="return True",
+        test="tests/services/controller/test_passed_on.py::"
+        "test_who_may_act_for_the_cluster_passes_on_what_is_forwardable_alone",
+    ),
+    Planted(
+        number="C68",
+        what="everybody may read bootstrap.checkpoint, and the SCRAM keys in it",
+        file="libs/quorate/cli/formatting.py",
+        right="    path.chmod(FILE_MODE)\n",
+        wrong="",
+        test="tests/cli/test_format.py::test_a_log_directory_is_for_its_owner_alone",
+    ),
+    Planted(
+        number="C69",
+        what="salts and keys of a SCRAM user are in what `pipeline run` says of a checkpoint that differs",
+        file="services/pipeline/difference_text.py",
+        right='frozenset({"scram", "config",',
+        wrong='frozenset({"config",',
+        test="tests/pipeline/test_difference_text.py::test_what_may_be_a_secret_is_not_printed",
+    ),
+)
