@@ -1,7 +1,7 @@
 """A secret that goes through every API which takes one is in nothing that a control plane writes or answers.
 
 The log itself has what has to be kept, as Kafka's has; so have the files of settings. Tables of the pipeline are looked
-at in tests/pipeline/test_audit.py and test_secrets.py.
+at in tests/pipeline/test_audit.py and test_report.py.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import pytest
 import pytest_asyncio
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
+from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
 from deploy.local.plan import CLIENTS, PlanTls, Process, make_plan, secured
 from deploy.local.ports import HOST, free_ports
@@ -39,6 +41,15 @@ from kraft.service import controller_pb2
 from kraft.service.admin_pb2 import AdminRequest, AdminRequests
 from kraft.service.controller_pb2 import AuthenticateRequest
 from kraft.service.controller_pb2_grpc import ControllerStub
+from kraft.service.observer_pb2 import (
+    DiffImagesRequest,
+    GetTraceRequest,
+    ListChangesRequest,
+    ListTracesRequest,
+    QueryRequest,
+    WatchImageRequest,
+)
+from kraft.service.observer_pb2_grpc import ObserverStub
 from quorate.authorizer import STANDARD_AUTHORIZER
 from quorate.controller.access.scram_keys import ITERATIONS_MIN, salted_password
 from quorate.errors import ApiError, ErrorCode
@@ -82,6 +93,11 @@ SENT: Final = {
     "wrong by SCRAM": "canary of a password that is not alice's",
     "no message of PLAIN": "canary in place of three texts",
 }
+PAST: Final = (("history",), ("history", "--json"), ("image", "diff", "0.."), ("image", "diff", "0..", "--json"))
+WITH_SECRETS: Final = ("configs", "scram_users", "delegation_tokens")
+TRACES: Final = 1_000
+"""More than there are."""
+REFLECTED: Final = ("kraft.service.Observer", "kraft.service.Controller")
 COVERED: Final = {
     "AlterConfigsRequest",
     "AlterUserScramCredentialsRequest",
@@ -148,13 +164,46 @@ class Plane:
         plan = self.cluster.plan
         found = {path.name: path.read_bytes() for path in plan.directory.glob("*.log")}
         found["spans"] = self.spans()
+        found["state"] = b"".join(path.read_bytes() for path in sorted(plan.directory.glob("state.db*")))
         for name, page in self.spoken.pages.items():
             found[f"metrics of {name}"] = await asyncio.to_thread(_read, page)
         (segment, *_) = sorted(plan.log_dir(1).rglob("*.log"))
         image = ("image", "show", "--json", "--offline", segment.parent)
         for command in (("log", "dump", segment), ("log", "dump", "--json", segment), image):
             found[" ".join(map(str, command[:-1]))] = await _told(*command)
+        for past in PAST:
+            found[" ".join(past)] = await _told(*past, "--offline", segment.parent)
+        found |= await self._observed()
         found["answers"] = "\n".join(self.answers).encode()
+        return found
+
+    async def _observed(self) -> dict[str, bytes]:
+        """By name: what the observer answers of each table by SQL, of all changes and of all traces, and reflection."""
+        found: dict[str, bytes] = {}
+        async with grpc.aio.secure_channel(self.cluster.plan.observer.address, self.credentials) as channel:
+            stub = ObserverStub(channel)
+            for noun in WITH_SECRETS:
+                asked = QueryRequest(sql=f"SELECT * FROM {noun}")
+                found[f"SQL of {noun}"] = b"".join([each.SerializeToString() async for each in stub.Query(asked)])
+            changes = await stub.ListChanges(ListChangesRequest(), timeout=WITHIN_S)
+            found["changes"] = changes.SerializeToString() + repr(changes).encode()
+            between = stub.DiffImages(DiffImagesRequest(), timeout=WITHIN_S)
+            found["diff"] = b"".join([each.SerializeToString() async for each in between])
+            found["watch"] = b""
+            watch = stub.WatchImage(WatchImageRequest(from_offset=0), timeout=WITHIN_S)
+            async for part in watch:
+                found["watch"] += part.SerializeToString()
+                if part.next_offset >= changes.to_offset:
+                    break
+            watch.cancel()
+            found["traces"] = b""
+            for trace in (await stub.ListTraces(ListTracesRequest(limit=TRACES), timeout=WITHIN_S)).traces:
+                told = await stub.GetTrace(GetTraceRequest(trace_id=trace.trace_id), timeout=WITHIN_S)
+                found["traces"] += told.SerializeToString()
+            reflected = [ServerReflectionRequest(list_services="")]
+            reflected += [ServerReflectionRequest(file_containing_symbol=name) for name in REFLECTED]
+            told_of = ServerReflectionStub(channel).ServerReflectionInfo(iter(reflected), timeout=WITHIN_S)
+            found["reflection"] = b"".join([each.SerializeToString() async for each in told_of])
         return found
 
 
@@ -205,6 +254,7 @@ async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Plane
             ),
         }
     )
+    plan.observer.settings["observer.state.database.url"] = f"sqlite:///{plan.directory / 'state.db'}"
     cluster = Cluster(plan)
     cluster.running = spoken = Spoken(plan)
     keystore = stores[CLIENTS][0].read_bytes()
@@ -361,6 +411,9 @@ async def test_no_secret_that_was_sent_is_in_anything_that_was_written(plane: Pl
     # It looks at the right things: what is no secret of the same requests is there.
     assert leaks(b"alice", {name: text for name, text in written.items() if name.startswith(("log dump", "image"))})
     assert leaks(PLUGIN.encode(), {name: text for name, text in written.items() if name.startswith("log dump")})
+    assert {"SQL of scram_users", "changes", "diff", "watch", "history"} <= set(leaks(b"alice", written))
+    assert "traces" in leaks(b"ExpireDelegationToken", written)
+    assert "reflection" in leaks(b"ListChanges", written)
     assert all(b"kraft_" in text for name, text in written.items() if name.startswith("metrics of"))
     assert b"a login has failed" in written["controller-2.log"]
     assert all(f"authentication with {each} failed".encode() in written["gateway-1.log"] for each in GATEWAYS)

@@ -57,4 +57,12 @@ RIGHT_BUGS: Final = (
         wrong='frozenset({"config",',
         test="tests/pipeline/test_difference_text.py::test_what_may_be_a_secret_is_not_printed",
     ),
+    Planted(
+        number="C70",
+        what="children of a busy process die of gRPC's handlers before they begin their program",
+        file="libs/quorate/runtime/__init__.py",
+        right='os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"\n',
+        wrong="",
+        test="tests/runtime/test_children.py::test_no_child_of_a_busy_process_dies_before_it_begins",
+    ),
 )
