@@ -40,3 +40,6 @@ async def read_ahead(items: AsyncIterable[T], size_of: Callable[[T], int], *, si
     finally:
         reading.cancel()
         await asyncio.wait([reading])
+        # A task has its error, and the error's traceback this frame: with the task in it they, and the request, would
+        # keep each other until a full garbage collection, which an idle process never runs.
+        del reading

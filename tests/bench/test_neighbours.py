@@ -30,7 +30,7 @@ from tests.bench.bad_neighbours_grpc import (
 from tests.bench.bad_neighbours_http2 import kinds as http2_kinds
 from tests.bench.bad_neighbours_logins import kinds as login_kinds
 from tests.bench.good_neighbours import Good
-from tests.bench.neighbours import Side, clear_peaks, our_side, peaks, sizes
+from tests.bench.neighbours import BACK_MIB, Side, clear_peaks, our_side, peaks, sizes
 from tests.e2e.calls import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -38,10 +38,6 @@ PLAIN_PROCESSES = True  # their memory is measured
 
 ASKED: Final = 2
 """Requests of each good caller beside each family of bad ones."""
-KEPT_MIB_MAX: Final = 60
-"""More than the 20 MiB of the bench: a process that has met its first large messages now and then keeps 21 to 45 more,
-which neither a collection nor malloc_trim gives back. Without giving anything back they had hundreds.
-"""
 USERS: Final = 60
 AT_ONCE: Final = 10
 """Connections of a kind of HTTP/2: with 32 streams each, these are more than `max.streams.per.ip`."""
@@ -131,6 +127,6 @@ async def test_the_good_get_all_their_answers_beside_bad_callers(measured: Measu
 async def test_memory_is_back_after_all_of_them(measured: Measured) -> None:
     async def kept() -> dict[str, int]:
         more = {name: now - measured.begun_mib[name] for name, now in sizes(measured.side.pids).items()}
-        return {name: mib for name, mib in more.items() if mib > KEPT_MIB_MAX}
+        return {name: mib for name, mib in more.items() if mib > BACK_MIB}
 
     assert {} == await eventually(kept, lambda found: not found)

@@ -1,4 +1,4 @@
-"""Bugs by which a login, a right or a secret is not what it is to be: each names the test that kills it."""
+"""Bugs by which a login, a right, a secret or a process's memory is not as it is to be: each with what kills it."""
 
 from __future__ import annotations
 
@@ -64,5 +64,14 @@ RIGHT_BUGS: Final = (
         right='os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"\n',
         wrong="",
         test="tests/runtime/test_children.py::test_no_child_of_a_busy_process_dies_before_it_begins",
+    ),
+    Planted(
+        number="C71",
+        what="a refused stream of heartbeats keeps its requests of 4 MiB until a full collection",
+        file="services/heartbeat/reading_ahead.py",
+        right="        del reading\n",
+        wrong="        pass\n",
+        test="tests/services/heartbeat/test_reading_ahead.py::"
+        "test_a_refused_stream_leaves_neither_its_error_nor_what_its_frames_have",
     ),
 )
