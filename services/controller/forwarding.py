@@ -178,6 +178,7 @@ class Forwarding:
             self._handed_over.pop(handed_over, None)
             handed_over.is_over.cancel()
             under_way.cancel()
+            del under_way  # else a refusal, whose traceback has this frame, and the request, would keep each other
         why = f"controller {leader_id} led until epoch {epoch}, and has not answered"
         raise self._lost(context, why, may_repeat=may_repeat)
 

@@ -25,6 +25,8 @@ async def to_the_end(work: Awaitable[T]) -> T:
         # Nobody is left to hear how it ends, and asyncio would report an exception as never retrieved.
         running.add_done_callback(_note_end)
         raise
+    finally:
+        del running  # else an error, whose traceback has this frame, and the request, would keep each other
 
 
 def _note_end(running: asyncio.Future[Any]) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import grpc
 import pytest
@@ -10,7 +14,7 @@ import pytest
 from kraft.api.describe_cluster_pb2 import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest
 from quorate.controller.engine.engine import Engine
-from quorate.errors import ErrorCode
+from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST, METADATA_VERSION
 from quorate.records import FeatureLevelRecord, RegisterControllerRecord
@@ -18,6 +22,7 @@ from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_PRINCIPAL
 from quorate.runtime.passing_on import PASSED_ON as MARK
 from quorate.runtime.statuses import error_from_call
 from services.controller.forwarding import DEADLINE_MS, FORWARDED
+from services.controller.outliving import to_the_end
 from tests.services.controllers import NOWHERE, InProcess, controller
 from tests.services.scripted import ScriptedController, controller_at_work, quorum_at_work
 
@@ -87,6 +92,57 @@ async def test_what_was_passed_on_is_not_passed_on_again(standby: tuple[InProces
 
     assert (ErrorCode.NOT_CONTROLLER, str(ACTIVE)) == (error.code, error.metadata["leader_id"])
     assert [] == active.metadata
+
+
+async def test_a_refusal_that_was_passed_back_leaves_neither_itself_nor_its_request(
+    standby: tuple[InProcess, ScriptedController],
+) -> None:
+    """A request of 4 MiB would stay until a full garbage collection, which an idle process never runs."""
+    standing_by, active = standby
+
+    async def refuse() -> None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "no")
+
+    active.before_answering = refuse
+    gc.collect()
+    gc.disable()
+    try:
+        refusals = 0
+        for _ in range(5):
+            try:
+                await standing_by.stub.DescribeTopicPartitions(DescribeTopicPartitionsRequest(), timeout=LEFT_S)
+            except grpc.aio.AioRpcError:
+                refusals += 1
+        kept = [each for each in gc.get_objects() if isinstance(each, ApiError | DescribeTopicPartitionsRequest)]
+    finally:
+        gc.enable()
+
+    assert (5, []) == (refusals, kept)
+
+
+async def test_what_outlives_its_caller_leaves_no_error() -> None:
+    errors: list[weakref.ref[ApiError]] = []
+
+    async def refuse() -> None:
+        await asyncio.sleep(0)
+        raise noted()
+
+    def noted() -> ApiError:
+        made = ApiError(ErrorCode.INVALID_REQUEST, "no")
+        errors.append(weakref.ref(made))
+        return made
+
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(ApiError):
+            await to_the_end(refuse())
+        await asyncio.sleep(0)  # the callback that has brought the error is over
+        kept = [error() for error in errors]
+    finally:
+        gc.enable()
+
+    assert [None] == kept
 
 
 async def test_who_cannot_reach_the_active_one_says_who_it_is() -> None:
