@@ -6,10 +6,11 @@ from typing import Final
 
 from tests.mutation.planted import BUGS
 from tests.mutation.planted_callers import CALLER_BUGS
+from tests.mutation.planted_plans import PLAN_BUGS
 from tests.mutation.planted_readers import READER_BUGS
 from tests.mutation.planted_rights import RIGHT_BUGS
 from tests.mutation.planted_wire import WIRE_BUGS
 
 __all__ = ["ALL"]
 
-ALL: Final = (*BUGS, *WIRE_BUGS, *CALLER_BUGS, *READER_BUGS, *RIGHT_BUGS)
+ALL: Final = (*BUGS, *WIRE_BUGS, *CALLER_BUGS, *READER_BUGS, *RIGHT_BUGS, *PLAN_BUGS)

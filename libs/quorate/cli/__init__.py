@@ -1,6 +1,7 @@
 """The `quorate` command: a noun, a verb; text for people, `--json` for programs.
 
 app             the commands and their options; all other modules are imported by the command that needs them
+app_plans       the same for those that plan
 version         `quorate --version`
 failures        errors of a command: one line on stderr, one JSON document, one exit code
 printable       escapes text that would control the terminal
@@ -24,6 +25,7 @@ observer_call   `--observer`: the first observer that answers
 observer_sql    `quorate sql --observer`: an observer's database answers
 observer_changes  `history` and `image diff` with `--observer`: its database tells, without a replay
 what_if         `quorate what-if`: what becomes of the partitions if brokers, racks or log directories go
+reassign_plan   `quorate reassign plan`: which replicas move if brokers come or go
 restart_safe    `quorate restart-safe`: which brokers can be restarted, one after the other
 options         options that several commands have
 offline         rebuilds the metadata state from the files of a directory

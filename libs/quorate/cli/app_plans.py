@@ -1,0 +1,71 @@
+"""The commands of `quorate` that plan what an operator does next, and write nothing: their options (typer)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from quorate.cli.as_of import reader_of
+from quorate.cli.failures import Misused
+from quorate.cli.options import AsOf, Bootstrap, CommandConfig, Json, Offline, loaded_from, source_of
+
+__all__ = ["reassign"]
+
+reassign = typer.Typer(help="Where replicas are, and where they could be.", no_args_is_help=True)
+
+
+class PlanOutput(StrEnum):
+    """How `quorate reassign plan` prints it."""
+
+    TEXT = "text"
+    JSON = "json"
+    KAFKA = "kafka"
+
+
+@reassign.command("plan")
+def plan_reassignment(
+    added: Annotated[
+        list[int] | None,
+        typer.Option("--add", parser=reader_of("--add", "a broker id"), metavar="ID", help="A broker: gets its share."),
+    ] = None,
+    drained: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--drain", parser=reader_of("--drain", "a broker id"), metavar="ID", help="A broker: gives all away."
+        ),
+    ] = None,
+    factor: Annotated[
+        int | None,
+        typer.Option(
+            "--replication-factor",
+            parser=reader_of("--replication-factor", "a number"),
+            metavar="N",
+            help="How many replicas each partition is to have.",
+        ),
+    ] = None,
+    topics: Annotated[list[str] | None, typer.Option("--topic", help="Only this one; may be repeated.")] = None,
+    offline: Offline = None,
+    bootstrap_controller: Bootstrap = None,
+    command_config: CommandConfig = None,
+    as_of: AsOf = None,
+    output: Annotated[
+        PlanOutput, typer.Option("--output", "-o", help="kafka: the file for kafka-reassign-partitions.sh.")
+    ] = PlanOutput.TEXT,
+    as_json: Json = False,
+) -> None:
+    """Plan which replicas move if brokers come or go, or the factor changes: as few as can, spread over racks.
+
+    Nothing is written: `--output kafka > plan.json`, then `kafka-reassign-partitions.sh --execute
+    --reassignment-json-file plan.json`.
+    """
+    if as_json and output is PlanOutput.KAFKA:
+        raise Misused("--json and --output kafka: give one of them")
+    from quorate.cli.reassign_plan import plan
+    from quorate.what_if import Wish
+
+    source = source_of(offline, "--offline", bootstrap_controller, command_config)
+    (found,) = loaded_from(source, as_of, with_open_transaction=False)
+    wish = Wish(added=added or (), drained=drained or (), factor=factor, topics=topics or ())
+    plan(found, wish, output=PlanOutput.JSON if as_json else output)

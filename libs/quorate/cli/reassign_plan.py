@@ -1,0 +1,125 @@
+"""`quorate reassign plan`: a reassignment as text, JSON, or the file that kafka-reassign-partitions takes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from quorate.cli.failures import Failed, Misused
+from quorate.cli.image import columns
+from quorate.cli.offline import Offline
+from quorate.cli.printable import printable
+from quorate.doubles import dumps
+from quorate.errors import ApiError
+from quorate.nouns import NodeId
+from quorate.what_if import Load, Plan, Wish, plan_reassignment
+
+__all__ = ["plan"]
+
+BYTES: Final = "of bytes the metadata says nothing: kafka-log-dirs.sh tells how large each replica is"
+SHOWN_MAX: Final = 50
+"""Partitions that the text lists; JSON and Kafka's file have all."""
+
+
+def plan(found: Offline, wish: Wish, *, output: str) -> None:
+    """Prints the plan. Raises Misused if nothing is asked for; Failed for what is not there, or cannot be done."""
+    if not (wish.added or wish.drained or wish.factor is not None):
+        raise Misused("give --add, --drain or --replication-factor: what the reassignment is for")
+    try:
+        planned = plan_reassignment(found.state, wish)
+    except ApiError as refusal:
+        raise Failed(f"{found.path}: {refusal.message}") from None
+    for line in _PRINTERS[output](found, planned, [*found.notes, *_notes(found, planned)]):
+        sys.stdout.write(line + "\n")
+
+
+def _notes(found: Offline, planned: Plan) -> Iterator[str]:
+    if planned.copied:
+        yield BYTES
+    changed = {(each.topic, each.partition_id) for each in planned.moves}
+    moving = [each for each in found.state.topics.reassigning() if (each.topic.name, each.partition_id) in changed]
+    if moving:
+        which = f"{moving[0].topic.name}-{moving[0].partition_id}"
+        yield f"{len(moving)} of them are being reassigned now, {which} for one: the plan goes on from where that leads"
+
+
+def _text(found: Offline, planned: Plan, notes: Sequence[str]) -> Iterator[str]:
+    deleted = sum(len(each.going) for each in planned.moves)
+    yield (
+        f"As of offset {found.as_of_offset}: {len(planned.moves)} partitions change, "
+        f"{planned.copied} replicas are copied to another broker, {deleted} are deleted"
+    )
+    heads = ["broker", "rack", "replicas", "preferred leader of", "copied to it", "deleted"]
+    rows = [_row(found, broker_id, load) for broker_id, load in planned.loads.items()]
+    yield from (f"  {line}" for line in columns([heads, *rows]))
+    for each in planned.moves[:SHOWN_MAX]:
+        yield f"  {printable(each.topic)}-{each.partition_id}  {_ids(each.before)} → {_ids(each.after)}"
+    if len(planned.moves) > SHOWN_MAX:
+        yield f"  … and {len(planned.moves) - SHOWN_MAX} more: --output json or kafka has them all"
+    for note in notes:
+        yield f"note: {printable(note)}"
+
+
+def _row(found: Offline, broker_id: NodeId, load: Load) -> list[Any]:
+    broker = found.state.brokers.get(broker_id)
+    rack = None if broker is None else broker.rack
+    return [
+        broker_id,
+        "-" if rack is None else rack,
+        f"{load.replicas_before} → {load.replicas_after}",
+        f"{load.preferred_before} → {load.preferred_after}",
+        load.coming,
+        load.going,
+    ]
+
+
+def _json(found: Offline, planned: Plan, notes: Sequence[str]) -> Iterator[str]:
+    cost = {
+        "partitions": len(planned.moves),
+        "replicasCopied": planned.copied,
+        "replicasDeleted": sum(len(each.going) for each in planned.moves),
+        "bytes": None,
+        "brokers": [{"broker": broker_id, **_camel(load)} for broker_id, load in planned.loads.items()],
+    }
+    yield dumps(
+        {
+            "asOfOffset": found.as_of_offset,
+            "reassignment": _document(planned, is_after=True),
+            "previous": _document(planned, is_after=False),
+            "cost": cost,
+            "notes": list(notes),
+        }
+    )
+
+
+def _kafka(_: Offline, planned: Plan, __: Sequence[str]) -> Iterator[str]:
+    yield dumps(_document(planned, is_after=True))
+
+
+def _document(planned: Plan, *, is_after: bool) -> dict[str, Any]:  # Any: JSON values
+    """Returns what kafka-reassign-partitions takes as --reassignment-json-file (version 1)."""
+    return {
+        "version": 1,
+        "partitions": [
+            {
+                "topic": each.topic,
+                "partition": each.partition_id,
+                "replicas": list(each.after if is_after else each.before),
+            }
+            for each in planned.moves
+        ],
+    }
+
+
+def _camel(load: Load) -> dict[str, int]:
+    words = {name: name.split("_") for name in asdict(load)}
+    return {first + "".join(map(str.title, rest)): getattr(load, name) for name, (first, *rest) in words.items()}
+
+
+def _ids(ids: Sequence[NodeId]) -> str:
+    return ",".join(map(str, ids)) or "none"
+
+
+_PRINTERS: Final = {"text": _text, "json": _json, "kafka": _kafka}

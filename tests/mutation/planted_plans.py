@@ -1,0 +1,21 @@
+"""Bugs planted in what the command plans and finds: each names the test that kills it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutation.planted import Planted
+
+PLANS: Final = "tests/cli/test_reassign_plan.py"
+
+PLAN_BUGS: Final = (
+    Planted(
+        number="C80",
+        what="what a drained broker had goes to others first, and is moved once more to one that is added",
+        file="libs/quorate/what_if/reassignment.py",
+        right="(of_rack[self._racks[each]], not self._lacks(each), self._replicas[each], each)",
+        wrong="(of_rack[self._racks[each]], self._replicas[each], each)",
+        test=f"{PLANS}::test_who_is_added_gets_what_has_to_move_anyway",
+    ),
+)
+"""In the order of their numbers."""
