@@ -17,5 +17,13 @@ PLAN_BUGS: Final = (
         wrong="(of_rack[self._racks[each]], self._replicas[each], each)",
         test=f"{PLANS}::test_who_is_added_gets_what_has_to_move_anyway",
     ),
+    Planted(
+        number="C81",
+        what="only the first node that stands against a level is named",
+        file="libs/quorate/what_if/feature_levels.py",
+        right="for each in found]",
+        wrong="for each in list(found)[:1]]",
+        test="tests/cli/test_features_plan.py::test_each_node_whose_range_is_too_small_is_named_once",
+    ),
 )
 """In the order of their numbers."""

@@ -25,6 +25,7 @@ observer_call   `--observer`: the first observer that answers
 observer_sql    `quorate sql --observer`: an observer's database answers
 observer_changes  `history` and `image diff` with `--observer`: its database tells, without a replay
 what_if         `quorate what-if`: what becomes of the partitions if brokers, racks or log directories go
+features_plan   `quorate features plan`: what stands against feature levels, and what clears it
 reassign_plan   `quorate reassign plan`: which replicas move if brokers come or go
 restart_safe    `quorate restart-safe`: which brokers can be restarted, one after the other
 options         options that several commands have

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from quorate.cli.app_plans import reassign
+from quorate.cli.app_plans import features, reassign
 from quorate.cli.as_of import offset_to_follow, read_range, reader_of, reader_of_time
 from quorate.cli.failures import Misused
 from quorate.cli.options import (
@@ -44,6 +44,7 @@ app.add_typer(storage, name="storage")
 app.add_typer(log, name="log")
 app.add_typer(image, name="image")
 app.add_typer(reassign, name="reassign")
+app.add_typer(features, name="features")
 
 
 def _print_version(asked: bool) -> None:

@@ -11,9 +11,10 @@ from quorate.cli.as_of import reader_of
 from quorate.cli.failures import Misused
 from quorate.cli.options import AsOf, Bootstrap, CommandConfig, Json, Offline, loaded_from, source_of
 
-__all__ = ["reassign"]
+__all__ = ["features", "reassign"]
 
 reassign = typer.Typer(help="Where replicas are, and where they could be.", no_args_is_help=True)
+features = typer.Typer(help="The levels of features, metadata.version and others.", no_args_is_help=True)
 
 
 class PlanOutput(StrEnum):
@@ -69,3 +70,31 @@ def plan_reassignment(
     (found,) = loaded_from(source, as_of, with_open_transaction=False)
     wish = Wish(added=added or (), drained=drained or (), factor=factor, topics=topics or ())
     plan(found, wish, output=PlanOutput.JSON if as_json else output)
+
+
+@features.command("plan")
+def plan_features(
+    asked: Annotated[
+        list[str] | None,
+        typer.Option("--feature", "-f", metavar="NAME=LEVEL", help="The level of one feature; may be repeated."),
+    ] = None,
+    release: Annotated[
+        str | None,
+        typer.Option("--release", metavar="RELEASE", help="All features as this release has them; else the latest."),
+    ] = None,
+    offline: Offline = None,
+    bootstrap_controller: Bootstrap = None,
+    command_config: CommandConfig = None,
+    as_of: AsOf = None,
+    as_json: Json = False,
+) -> None:
+    """Say what stands against feature levels, up or down: which node, which range, what clears it; exit 1 if anything.
+
+    Nothing is written. Without anything against them it says which command sets them, and which records that writes.
+    """
+    from quorate.cli.features_plan import plan
+
+    source = source_of(offline, "--offline", bootstrap_controller, command_config)
+    (found,) = loaded_from(source, as_of, with_open_transaction=False)
+    if not plan(found, features=asked or (), release=release, as_json=as_json):
+        raise typer.Exit(1)

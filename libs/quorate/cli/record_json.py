@@ -109,7 +109,11 @@ def _payload(record: RawRecord, with_secrets: bool) -> Json:
         data = b64encode(message.body).decode("ascii")
         return {"type": UNKNOWN, "apiKey": message.api_key, "version": message.version, "data": data}
     _, version, _ = frame_of(record.value)
-    message = message if with_secrets else redacted(message)
+    return message_json(message if with_secrets else redacted(message), version)
+
+
+def message_json(message: Message, version: int) -> Json:
+    """Returns a record as JSON: its type, its version and its fields."""
     return {
         "type": type_name(type(message)),
         "version": version,

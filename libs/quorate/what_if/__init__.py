@@ -1,8 +1,9 @@
 """WHAT IF brokers come or go: the controller's own commands decide it, on a state of nobody else.
 
-away        brokers or log directories are away: what becomes of each partition
-reassignment  which replicas move if brokers come or go, or the replication factor changes
-restarts    which brokers can be restarted, one after the other, and what stands against the others
+away            brokers or log directories are away: what becomes of each partition
+feature_levels  what stands against feature levels, and what clears it
+reassignment    which replicas move if brokers come or go, or the replication factor changes
+restarts        which brokers can be restarted, one after the other, and what stands against the others
 """
 
 from quorate.what_if.away import Counts, Outcome, brokers_of_rack, take_away

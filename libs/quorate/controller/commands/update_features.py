@@ -7,7 +7,8 @@ between, they stay, it is not raised, and the caller gets an error.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from enum import IntEnum
+from enum import Enum, IntEnum, auto
+from typing import NamedTuple
 
 from kraft import Message
 from kraft.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -29,7 +30,7 @@ from quorate.metadata.versions import (
 from quorate.nouns import NodeId
 from quorate.records import ConfigRecord, FeatureLevelRecord
 
-__all__ = ["UpgradeType", "kraft_version_update", "update_features"]
+__all__ = ["Kind", "Obstacle", "UpgradeType", "kraft_version_update", "obstacles", "update_features"]
 
 Update = UpdateFeaturesRequest.FeatureUpdateKey
 
@@ -62,7 +63,9 @@ def update_features(
         present = {**state.features.finalized(), KRAFT_VERSION: kraft_version}
         proposed = present | {update.feature: update.max_version_level for update in request.feature_updates}
         for update in request.feature_updates:
-            _check(state, update, present=present.get(update.feature, 0), proposed=proposed, voters=voters)
+            now = present.get(update.feature, 0)
+            for obstacle in obstacles(state, update, present=now, proposed=proposed, voters=voters):
+                raise _refusal(update, obstacle.why)
         changed = [each for each in request.feature_updates if proposed[each.feature] != present.get(each.feature, 0)]
         records = tuple(record for update in changed for record in _records(state, update, settings))
         levels = [record.name for record in records if isinstance(record, FeatureLevelRecord)]
@@ -74,46 +77,78 @@ def update_features(
     return command
 
 
-def _check(
+class Kind(Enum):
+    """What stands against a feature update."""
+
+    BAD_TYPE = auto()
+    NEGATIVE = auto()
+    UNKNOWN = auto()
+    RANGE = auto()
+    """A node does not support the level."""
+    UNREGISTERED = auto()
+    """A voter has not registered, and may not support it."""
+    LOWERS = auto()
+    RAISES = auto()
+    GOES_BACK = auto()
+    """kraft.version cannot be lowered."""
+    LOSES = auto()
+    """Metadata would be lost."""
+    NEEDS = auto()
+    """Another feature is too low. KIP-1022."""
+
+
+class Obstacle(NamedTuple):
+    """One thing that stands against an update, in words that follow `… cannot go to …: `.
+
+    `subject` is the node, or for NEEDS the other feature. `lowest` and `highest` are the levels that the node supports;
+    for NEEDS `lowest` is the level of the other feature that it takes.
+    """
+
+    kind: Kind
+    why: str
+    subject: str = ""
+    lowest: int = 0
+    highest: int = 0
+
+
+def obstacles(
     state: ClusterState, update: Update, *, present: int, proposed: Mapping[str, int], voters: Collection[NodeId]
-) -> None:
+) -> Iterator[Obstacle]:
+    """Yields all that stands against an update of a feature that is at `present`; the first is what a refusal names.
+
+    `proposed` are the levels of all features after the request.
+    """
     name, level = update.feature, update.max_version_level
     if update.upgrade_type not in tuple(UpgradeType):
-        raise _refusal(update, f"upgrade_type {update.upgrade_type} is none of {[each.value for each in UpgradeType]}")
+        why = f"upgrade_type {update.upgrade_type} is none of {[each.value for each in UpgradeType]}"
+        yield Obstacle(Kind.BAD_TYPE, why)
     if level < 0:
-        raise _refusal(update, "a level must not be below 0")
+        yield Obstacle(Kind.NEGATIVE, "a level must not be below 0")
     if name not in supported_features():
-        raise _refusal(update, f"no feature {name} is known; known are {', '.join(sorted(supported_features()))}")
+        why = f"no feature {name} is known; known are {', '.join(sorted(supported_features()))}"
+        yield Obstacle(Kind.UNKNOWN, why)
     for node, lowest, highest in _ranges(state, name):
         if not lowest <= level <= highest:
-            raise _refusal(update, f"{node} supports {lowest} to {highest}")
+            yield Obstacle(Kind.RANGE, f"{node} supports {lowest} to {highest}", node, lowest, highest)
     for node_id in _unregistered(state, voters):
-        raise _refusal(update, f"controller {node_id} has not registered, and may not support it")
+        why = f"controller {node_id} has not registered, and may not support it"
+        yield Obstacle(Kind.UNREGISTERED, why, f"controller {node_id}")
     if level < present and update.upgrade_type == UpgradeType.UPGRADE:
-        raise _refusal(
-            update, f"it is at {present}; a lower level needs upgrade_type SAFE_DOWNGRADE or UNSAFE_DOWNGRADE"
+        yield Obstacle(
+            Kind.LOWERS, f"it is at {present}; a lower level needs upgrade_type SAFE_DOWNGRADE or UNSAFE_DOWNGRADE"
         )
     if level > present and update.upgrade_type != UpgradeType.UPGRADE:
-        raise _refusal(update, f"it is at {present}; a higher level needs upgrade_type UPGRADE")
+        yield Obstacle(Kind.RAISES, f"it is at {present}; a higher level needs upgrade_type UPGRADE")
     if name == KRAFT_VERSION and level < present:
-        raise _refusal(update, f"it is at {present}; {KRAFT_VERSION} cannot be lowered")
-    if name == METADATA_VERSION and level < present:
-        _check_downgrade(update, present)
+        yield Obstacle(Kind.GOES_BACK, f"it is at {present}; {KRAFT_VERSION} cannot be lowered")
+    # Also an unsafe downgrade is refused if it loses metadata, as in Kafka 4.4, which does not support it (KIP-778).
+    if name == METADATA_VERSION and (lost := loses_metadata(present, level)) is not None:
+        why = f"metadata that {release_of(lost)} brought would be lost; no such downgrade is supported"
+        yield Obstacle(Kind.LOSES, why, lowest=lost)
     for needed, least in _needs(name, level):
         if proposed.get(needed, 0) < least:
-            raise _refusal(update, f"it needs {needed} at {least} or above, which is at {proposed.get(needed, 0)}")
-
-
-def _check_downgrade(update: Update, present: int) -> None:
-    """Refuses a downgrade that loses metadata, also an unsafe one, as in Kafka 4.4, which does not support it.
-
-    KIP-778.
-    """
-    lost = loses_metadata(present, update.max_version_level)
-    if lost is not None:
-        raise _refusal(
-            update, f"metadata that {release_of(lost)} brought would be lost; no such downgrade is supported"
-        )
+            why = f"it needs {needed} at {least} or above, which is at {proposed.get(needed, 0)}"
+            yield Obstacle(Kind.NEEDS, why, needed, least)
 
 
 def _ranges(state: ClusterState, feature: str) -> Iterator[tuple[str, int, int]]:
