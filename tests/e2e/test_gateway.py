@@ -113,6 +113,23 @@ async def test_the_log_is_read_through_them(cluster: Cluster) -> None:
     assert name in json.dumps(json.loads(output))
 
 
+async def test_which_voters_can_be_restarted_is_said_through_them(cluster: Cluster) -> None:
+    leader, follower = await cluster.active(), others(await cluster.active())[0]
+    host, port = address(cluster, follower)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "quorate.cli", "restart-safe", "--controllers", "--json"),
+        *("--bootstrap-controller", f"{host}:{port}"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await process.communicate()
+
+    assert (0, b"") == (process.returncode, errors), errors
+    said = json.loads(output)
+    assert [*others(leader), leader] == [each["controller"] for each in said["restarts"]]
+    assert (leader, 2, []) == (said["leader"], said["majority"], said["behind"])
+
+
 async def test_an_envelope_is_carried_out(cluster: Cluster) -> None:
     """As a broker passes on what a client of its own asks."""
     name = f"enclosed-{secrets.token_hex(4)}"

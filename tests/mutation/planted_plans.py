@@ -25,5 +25,13 @@ PLAN_BUGS: Final = (
         wrong="for each in list(found)[:1]]",
         test="tests/cli/test_features_plan.py::test_each_node_whose_range_is_too_small_is_named_once",
     ),
+    Planted(
+        number="C82",
+        what="a voter that is down counts among those that commit without it",
+        file="libs/quorate/what_if/voters.py",
+        right="others=sorted(keep_up - {voter_id})",
+        wrong="others=sorted(keep_up)",
+        test="tests/cli/test_restart_controllers.py::test_a_restart_is_safe_exactly_if_the_others_commit",
+    ),
 )
 """In the order of their numbers."""

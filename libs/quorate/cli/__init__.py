@@ -28,6 +28,7 @@ what_if         `quorate what-if`: what becomes of the partitions if brokers, ra
 features_plan   `quorate features plan`: what stands against feature levels, and what clears it
 reassign_plan   `quorate reassign plan`: which replicas move if brokers come or go
 restart_safe    `quorate restart-safe`: which brokers can be restarted, one after the other
+restart_controllers  `quorate restart-safe --controllers`: the same of the quorum's voters
 options         options that several commands have
 offline         rebuilds the metadata state from the files of a directory
 image           `quorate image show`: prints that state as tables

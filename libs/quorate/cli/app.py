@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from quorate.cli.app_plans import features, reassign
+from quorate.cli.app_plans import ask_for_restarts, features, reassign
 from quorate.cli.as_of import offset_to_follow, read_range, reader_of, reader_of_time
 from quorate.cli.failures import Misused
 from quorate.cli.options import (
@@ -333,23 +333,7 @@ def ask_what_if(
     ask(found, brokers=brokers or (), racks=racks or (), directories=directories or (), as_json=as_json)
 
 
-@app.command("restart-safe")
-def ask_for_restarts(
-    brokers: BrokerIds = None,
-    racks: Annotated[list[str] | None, typer.Option("--rack", help="A rack whose brokers are restarted.")] = None,
-    offline: Offline = None,
-    bootstrap_controller: Bootstrap = None,
-    command_config: CommandConfig = None,
-    as_of: AsOf = None,
-    as_json: Json = False,
-) -> None:
-    """Say in which order brokers can be restarted, and which not yet; exit 1 if any. All brokers if none is named."""
-    from quorate.cli.restart_safe import ask
-
-    source = source_of(offline, "--offline", bootstrap_controller, command_config)
-    (found,) = loaded_from(source, as_of, with_open_transaction=False)
-    if not ask(found, brokers=brokers or (), racks=racks or (), as_json=as_json):
-        raise typer.Exit(1)
+app.command("restart-safe")(ask_for_restarts)
 
 
 @app.command("sql")

@@ -9,9 +9,9 @@ import typer
 
 from quorate.cli.as_of import reader_of
 from quorate.cli.failures import Misused
-from quorate.cli.options import AsOf, Bootstrap, CommandConfig, Json, Offline, loaded_from, source_of
+from quorate.cli.options import AsOf, Bootstrap, BrokerIds, CommandConfig, Json, Offline, loaded_from, source_of
 
-__all__ = ["features", "reassign"]
+__all__ = ["ask_for_restarts", "features", "reassign"]
 
 reassign = typer.Typer(help="Where replicas are, and where they could be.", no_args_is_help=True)
 features = typer.Typer(help="The levels of features, metadata.version and others.", no_args_is_help=True)
@@ -97,4 +97,46 @@ def plan_features(
     source = source_of(offline, "--offline", bootstrap_controller, command_config)
     (found,) = loaded_from(source, as_of, with_open_transaction=False)
     if not plan(found, features=asked or (), release=release, as_json=as_json):
+        raise typer.Exit(1)
+
+
+def ask_for_restarts(
+    brokers: BrokerIds = None,
+    racks: Annotated[list[str] | None, typer.Option("--rack", help="A rack whose brokers are restarted.")] = None,
+    controllers: Annotated[
+        bool, typer.Option("--controllers", help="Of the quorum's voters, by --bootstrap-controller.")
+    ] = False,
+    controller_ids: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--controller", parser=reader_of("--controller", "a node id"), metavar="ID", help="Of this voter alone."
+        ),
+    ] = None,
+    offline: Offline = None,
+    bootstrap_controller: Bootstrap = None,
+    command_config: CommandConfig = None,
+    as_of: AsOf = None,
+    as_json: Json = False,
+) -> None:
+    """Say in which order brokers or controllers can be restarted, and which not yet; exit 1 if any.
+
+    All if none is named; of a node that is both, ask twice.
+    """
+    if controllers or controller_ids:
+        if brokers or racks or offline is not None or as_of is not None or bootstrap_controller is None:
+            raise Misused(
+                "--controllers goes with --bootstrap-controller alone: files do not tell which voters keep up"
+            )
+        from quorate.cli.live import LiveQuorum
+        from quorate.cli.restart_controllers import ask as ask_quorum
+
+        live = LiveQuorum(bootstrap=bootstrap_controller, command_config=command_config)
+        is_safe = ask_quorum(live, controllers=controller_ids or (), as_json=as_json)
+    else:
+        from quorate.cli.restart_safe import ask
+
+        source = source_of(offline, "--offline", bootstrap_controller, command_config)
+        (found,) = loaded_from(source, as_of, with_open_transaction=False)
+        is_safe = ask(found, brokers=brokers or (), racks=racks or (), as_json=as_json)
+    if not is_safe:
         raise typer.Exit(1)

@@ -18,7 +18,9 @@ from quorate.what_if import Harm, Harmed, Restart, plan_restarts
 
 __all__ = ["ask"]
 
-VOTERS: Final = "of the quorum nothing is said: DescribeQuorum tells which voters keep up"
+VOTERS: Final = (
+    "of the quorum nothing is said: restart-safe --controllers --bootstrap-controller asks which voters keep up"
+)
 SHOWN_MAX: Final = 20
 """Partitions of each broker that the text lists; JSON has all."""
 WORDS: Final = {

@@ -9,4 +9,5 @@ client          one connection to a node: asks, waits, renews its login
 jaas            the options of a sasl.jaas.config
 client_config   a client's properties by Kafka's names
 observer        reads the committed log of a live quorum; `metadata_fetch` has its requests
+quorum_view     asks a live quorum's leader how far each voter is
 """

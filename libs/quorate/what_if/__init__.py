@@ -4,11 +4,13 @@ away            brokers or log directories are away: what becomes of each partit
 feature_levels  what stands against feature levels, and what clears it
 reassignment    which replicas move if brokers come or go, or the replication factor changes
 restarts        which brokers can be restarted, one after the other, and what stands against the others
+voters          the same of the quorum's voters, by what the leader says of them
 """
 
 from quorate.what_if.away import Counts, Outcome, brokers_of_rack, take_away
 from quorate.what_if.reassignment import Load, Move, Plan, Wish, plan_reassignment
 from quorate.what_if.restarts import Harm, Harmed, Restart, plan_restarts
+from quorate.what_if.voters import Quorum, VoterRestart, VoterState, plan_voter_restarts
 
 __all__ = [
     "Counts",
@@ -18,10 +20,14 @@ __all__ = [
     "Move",
     "Outcome",
     "Plan",
+    "Quorum",
     "Restart",
+    "VoterRestart",
+    "VoterState",
     "Wish",
     "brokers_of_rack",
     "plan_reassignment",
     "plan_restarts",
+    "plan_voter_restarts",
     "take_away",
 ]

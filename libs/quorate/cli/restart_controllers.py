@@ -1,0 +1,93 @@
+"""`quorate restart-safe --controllers`: which voters can be restarted one after the other, as text or JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from quorate.cli.failures import Failed
+from quorate.cli.live import LiveQuorum
+from quorate.doubles import dumps
+from quorate.errors import ApiError
+from quorate.network.quorum_view import View, describe_quorum
+from quorate.nouns import NodeId
+from quorate.what_if import Quorum, VoterRestart, VoterState, plan_voter_restarts
+
+__all__ = ["ask"]
+
+UNKNOWN = -1
+
+
+def ask(live: LiveQuorum, *, controllers: Collection[NodeId], as_json: bool) -> bool:
+    """Prints the order, and what stands against the others; returns whether all are safe.
+
+    Raises Failed if no leader answers, and for one that is no voter; Misused.
+    """
+    endpoints, config = live.endpoints(), live.config()
+    try:
+        quorum = quorum_of(asyncio.run(describe_quorum(endpoints, config)))
+        plan = plan_voter_restarts(quorum, controllers)
+    except (ApiError, TimeoutError) as problem:
+        raise Failed(f"{live.bootstrap}: {problem}") from None
+    behind = {each.id: why for each in quorum.voters if (why := quorum.trouble(each)) is not None}
+    for line in _json(quorum, plan, behind) if as_json else _text(quorum, plan, behind):
+        sys.stdout.write(line + "\n")
+    return all(each.is_safe for each in plan)
+
+
+def quorum_of(view: View) -> Quorum:
+    """Returns what the leader says; times are told from the leader's own, as its clock is the only one there is."""
+    own = next((each for each in view.current_voters if each.replica_id == view.leader_id), None)
+    latest = [each.last_fetch_timestamp for each in view.current_voters]
+    now_ms = own.last_fetch_timestamp if own is not None and own.last_fetch_timestamp != UNKNOWN else max(latest)
+
+    def ago(timestamp_ms: int) -> int | None:
+        return None if timestamp_ms == UNKNOWN else max(0, now_ms - timestamp_ms)
+
+    return Quorum(
+        leader_id=view.leader_id,
+        voters=[
+            VoterState(
+                id=each.replica_id,
+                log_end_offset=None if each.log_end_offset == UNKNOWN else each.log_end_offset,
+                fetched_ms=ago(each.last_fetch_timestamp),
+                caught_up_ms=ago(each.last_caught_up_timestamp),
+            )
+            for each in view.current_voters
+        ],
+    )
+
+
+def _text(quorum: Quorum, plan: Sequence[VoterRestart], behind: Mapping[NodeId, str]) -> Iterator[str]:
+    yield f"{len(quorum.voters)} voters, a majority is {quorum.majority}; one at a time, the next once it keeps up:"
+    safe = [each for each in plan if each.is_safe]
+    for place, each in enumerate(safe, 1):
+        yield f"  {place:3}. controller {each.voter_id}{': the leader, an election follows' * each.is_leader}"
+    if not safe:
+        yield "  none is safe"
+    for each in plan[len(safe) :]:
+        others = ",".join(map(str, each.others)) or "none"
+        yield f"not safe: controller {each.voter_id}: without it {others} keep up, and a majority is {each.majority}"
+    for voter_id, why in sorted(behind.items()):
+        yield f"controller {voter_id} {why}"
+
+
+def _json(quorum: Quorum, plan: Sequence[VoterRestart], behind: Mapping[NodeId, str]) -> Iterator[str]:
+    yield dumps(
+        {
+            "leader": quorum.leader_id,
+            "voters": [each.id for each in quorum.voters],
+            "majority": quorum.majority,
+            "restarts": [
+                {
+                    "controller": each.voter_id,
+                    "safe": each.is_safe,
+                    "leader": each.is_leader,
+                    "keepUpWithoutIt": list(each.others),
+                }
+                for each in plan
+            ],
+            "behind": [{"controller": voter_id, "why": why} for voter_id, why in sorted(behind.items())],
+        }
+    )

@@ -1,0 +1,106 @@
+"""Which voters of the quorum can be restarted one after the other, by DescribeQuorum's answer (KIP-595, KIP-836).
+
+The log does not tell which voters keep up; the leader does. A restart is safe if those that keep up without it are a
+majority of all: then what is written meanwhile is committed, and they elect another leader if it was the leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.errors import ApiError, ErrorCode
+from quorate.nouns import NodeId, Offset
+
+__all__ = ["KEEPS_UP_MS", "Quorum", "VoterRestart", "VoterState", "plan_voter_restarts"]
+
+KEEPS_UP_MS: Final = 2_000
+"""A voter that has had all of the leader's log within this time (ms) keeps up: the default of
+`controller.quorum.fetch.timeout.ms`, within which a leader hears of a majority or resigns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoterState:
+    """What the leader says of a voter. The times are in ms before the answer; None if it never was."""
+
+    id: NodeId
+    log_end_offset: Offset | None
+    fetched_ms: int | None
+    """When it fetched last."""
+    caught_up_ms: int | None
+    """When it last had all that the leader had then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quorum:
+    """The leader's view."""
+
+    leader_id: NodeId
+    voters: Sequence[VoterState]
+
+    @property
+    def majority(self) -> int:
+        """How many voters commit."""
+        return len(self.voters) // 2 + 1
+
+    def trouble(self, voter: VoterState) -> str | None:
+        """Says why a voter does not keep up; None if it does."""
+        if voter.id == self.leader_id:
+            return None
+        if voter.fetched_ms is None:
+            return "has not fetched from this leader"
+        if voter.fetched_ms > KEEPS_UP_MS:
+            return f"has not fetched for {voter.fetched_ms} ms"
+        if voter.log_end_offset == self._end or (voter.caught_up_ms is not None and voter.caught_up_ms <= KEEPS_UP_MS):
+            return None
+        return f"lags: its log ends at {voter.log_end_offset}, the leader's at {self._end}"
+
+    @property
+    def _end(self) -> Offset | None:
+        return next((each.log_end_offset for each in self.voters if each.id == self.leader_id), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoterRestart:
+    """One voter's restart. It is safe if `others`, which keep up without it, are at least `majority`."""
+
+    voter_id: NodeId
+    is_leader: bool
+    """Its restart costs an election, so it comes last."""
+    others: Sequence[NodeId]
+    majority: int
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether the others commit without it."""
+        return len(self.others) >= self.majority
+
+
+def plan_voter_restarts(quorum: Quorum, voters: Collection[NodeId] = ()) -> list[VoterRestart]:
+    """Returns the safe restarts in an order in which they are safe, then the others; of all voters if none is named.
+
+    A voter is restarted once those before it are back and keep up. Those that do not keep up come first: their restart
+    takes nothing away. The leader comes last. Raises ApiError(VOTER_NOT_FOUND).
+    """
+    there = [each.id for each in quorum.voters]
+    for voter_id in voters:
+        if voter_id not in there:
+            known = ", ".join(map(str, sorted(there)))
+            raise ApiError(ErrorCode.VOTER_NOT_FOUND, f"node {voter_id} is no voter; the voters are: {known}")
+    keep_up = {each.id for each in quorum.voters if quorum.trouble(each) is None}
+    asked = sorted(voters or there, key=lambda each: (each == quorum.leader_id, each in keep_up, each))
+    safe, unsafe = list[VoterRestart](), list[VoterRestart]()
+    for voter_id in dict.fromkeys(asked):
+        restart = VoterRestart(
+            voter_id=voter_id,
+            is_leader=voter_id == quorum.leader_id,
+            others=sorted(keep_up - {voter_id}),
+            majority=quorum.majority,
+        )
+        if restart.is_safe:
+            safe.append(restart)
+            keep_up.add(voter_id)
+        else:
+            unsafe.append(restart)
+    return [*safe, *unsafe]
