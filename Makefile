@@ -142,6 +142,9 @@ wheel: setup ## in build/wheel: quorate, the command alone; pyspark-kraft, the p
 pipeline: spark-setup ## the tests of the data pipeline on Spark, and of what starts it; its report in Chromium where there is one
 	@$(RUN) pytest $(PARALLEL) tests/pipeline tests/deploy tests/cli/test_pipeline.py tests/bench/test_pipeline_benches.py
 
+doctor: spark-setup ## every finding of the fleet doctor, on logs that have it and on near ones, by one run of the command (minutes)
+	@DOCTOR_BY_COMMAND=1 $(RUN) pytest tests/pipeline/test_doctor.py
+
 whole: setup interop-setup spark-formats hdfs-setup chart-setup ## make test, interop, pipeline and chart in one: every test for which this machine has the judges
 	@$(RUN) pytest $(PARALLEL) tests -m "not netns and not mutants and not kube"
 
@@ -188,4 +191,4 @@ $(COMPILED): $(MADE) $(SOURCES)
 uv:
 	@command -v $(UV) >/dev/null || { python3 -m venv .tools && .tools/bin/pip install --quiet uv==$(UV_VERSION); }
 
-.PHONY: whole chart-setup neighbours shows clients help setup run report test explore check lint types imports protos protos-check tidy interop interop-setup mixed-faults spark-setup spark-formats hdfs-setup wheel pipeline e2e netns kube chart fuzz fuzz-decoders soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv broker-faults
+.PHONY: whole doctor chart-setup neighbours shows clients help setup run report test explore check lint types imports protos protos-check tidy interop interop-setup mixed-faults spark-setup spark-formats hdfs-setup wheel pipeline e2e netns kube chart fuzz fuzz-decoders soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv broker-faults

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kraft import Message, Uuid
 from quorate.metadata.configs import BROKER, TOPIC
 from quorate.metadata.versions import LATEST, record_version
+from quorate.nouns import uuid_text
 from quorate.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -25,6 +27,7 @@ from quorate.records import (
     VotersRecord,
     encode_record,
 )
+from quorate.storage.names import META_PROPERTIES, QUORUM_STATE
 from quorate.wire.batch import ControlType, control_batch, data_batch
 from quorate.wire.codec import encode
 from tests.pipeline.in_memory import InMemory
@@ -151,13 +154,26 @@ def voters(*voter_ids: int, without_directory: Iterable[int] = ()) -> Message:
     )
 
 
+Batch = tuple[int, int, tuple[Message, ...]]
+"""When it was written, in ms; the epoch; the records."""
+
+
+class _Voter(NamedTuple):
+    """A voter's log, and the epoch that it is in."""
+
+    node_id: int
+    epoch: int
+    batches: list[Batch]
+
+
 class Story:
     """What happens to a cluster from noon on; each `say` is a batch."""
 
     def __init__(self, *records: Message) -> None:
         self._now_ms = NOON_MS
         self._epoch = 1
-        self._batches: list[tuple[int, int, tuple[Message, ...]]] = []
+        self._batches: list[Batch] = []
+        self._voters: list[_Voter] = []
         self.say(*records)
 
     def say(self, *records: Message) -> Story:
@@ -177,6 +193,17 @@ class Story:
         self._now_ms += round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
         return self
 
+    def deposed(self, *records: Message, voted_since: int = 0) -> Story:
+        """Voter 3 led until now and wrote these records alone; 1 leads the next epoch.
+
+        Of three voters the other two have the whole log, and vote in an epoch that is so much later.
+        """
+        alone = [(self._now_ms, self._epoch, records)] if records else []
+        self._voters.append(_Voter(3, self._epoch, [*self._batches, *alone]))
+        self.led_by(1)
+        self._voters += [_Voter(each, self._epoch + voted_since, self._batches) for each in (1, 2)]
+        return self
+
     @property
     def end_ms(self) -> int:
         """When the last batch was written."""
@@ -190,12 +217,18 @@ class Story:
         ]
 
     def write(self, directory: Path, cluster_id: str) -> None:
-        """A node's directory with the log."""
-        content, offset = [], 0
-        for ms, epoch, records in self._batches:
-            content.append(_batch(offset, epoch, ms, records))
-            offset += len(records)
-        segment(node(directory, cluster_id), content)
+        """A node's directory with the log; or the three voters', if one was deposed."""
+        if not self._voters:
+            segment(node(directory, cluster_id), _contents(self._batches))
+        for voter in self._voters:
+            place = directory / str(voter.node_id)
+            partition = node(place, cluster_id)
+            segment(partition, _contents(voter.batches))
+            directory_id = uuid_text(uuid_of(f"voter {voter.node_id}"))
+            properties = f"node.id={voter.node_id}\ndirectory.id={directory_id}\nversion=1\ncluster.id={cluster_id}\n"
+            (place / META_PROPERTIES).write_text(properties)
+            state = {"leaderId": -1, "leaderEpoch": voter.epoch, "votedId": -1, "data_version": 1}
+            (partition / QUORUM_STATE).write_text(json.dumps(state))
 
 
 def furnished() -> Story:
@@ -225,11 +258,19 @@ def silver_tables(spark: SparkSession, place: Path, stories: Mapping[str, Story]
 
 
 def silver_in(tables: Tables | InMemory) -> Mapping[str, DataFrame]:
-    """The histories and the events, by name."""
-    from services.pipeline.silver.image import HISTORIES
+    """The histories, the events and what deposed leaders wrote, by name."""
+    from services.pipeline.silver.image import DEPOSED, HISTORIES
 
-    found = {name: tables.read(f"silver/{name}") for name in (*HISTORIES, "events")}
+    found = {name: tables.read(f"silver/{name}") for name in (*HISTORIES, "events", DEPOSED)}
     return {name: table for name, table in found.items() if table is not None}
+
+
+def _contents(batches: Sequence[Batch]) -> list[bytes]:
+    content, offset = [], 0
+    for ms, epoch, records in batches:
+        content.append(_batch(offset, epoch, ms, records))
+        offset += len(records)
+    return content
 
 
 def _batch(base_offset: int, epoch: int, timestamp_ms: int, records: Sequence[Message]) -> bytes:

@@ -436,6 +436,16 @@ CASES: Final = (
         lambda: sound(acl("gone")),
         lambda: sound(acl("gone", pattern_type=4)),
     ),
+    # Records that were never committed.
+    Case(
+        "DEPOSED_RECORDS",
+        "info",
+        "epoch 1",
+        "2 records of epoch 1 were never committed: offsets 13 to 14 of "
+        "LOGS/DEPOSED_RECORDS-ill/3/__cluster_metadata-0/00000000000000000000.log",
+        lambda: sound().deposed(NoOpRecord(), END),
+        lambda: sound().deposed(),
+    ),
     Case(
         "TOKEN_EXPIRED",
         "info",

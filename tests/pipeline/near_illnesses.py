@@ -163,6 +163,10 @@ FOUND: Final[Mapping[str, Logs]] = {
         "of a removed voter": lambda: sound(voters(1, 2, 3, 9), voters(1, 2, 3), of_broker(9, "2")),
     },
     "ACL_OF_NO_TOPIC": {"of a removed topic": lambda: sound(*T, acl("t"), removed("t"))},
+    "DEPOSED_RECORDS": {
+        "one, of an idle moment": lambda: sound().deposed(NoOpRecord()),
+        "of a log that went on": lambda: sound().deposed(*topic("lost", [4])).after(days=1).say(*topic("kept", [4])),
+    },
     "TOKEN_EXPIRED": {"an hour ago": lambda: sound(token(NOON_MS + 1)).after(hours=1).say(END)},
 }
 NOT_FOUND: Final[Mapping[str, Logs]] = {
@@ -286,6 +290,11 @@ NOT_FOUND: Final[Mapping[str, Logs]] = {
         "deleted": lambda: sound(of_broker(9, "2"), of_broker(9, None)),
     },
     "ACL_OF_NO_TOPIC": {"made since": lambda: sound(acl("t"), *T)},
+    "DEPOSED_RECORDS": {
+        "which of the logs won is not known": lambda: sound().deposed(END, voted_since=1),
+        "the next leader has them": lambda: sound(END).deposed(),
+        "only the next leader's log is longer": lambda: sound().deposed().after(days=1).say(*T),
+    },
     "TOKEN_EXPIRED": {
         "removed": lambda: sound(token(NOON_MS)).after(days=2).say(RemoveDelegationTokenRecord("token-1"))
     },

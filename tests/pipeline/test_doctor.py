@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.pipeline.hand_made import Story, fenced, silver_tables
+from deploy.spark import environment
+from services.pipeline.exits import DONE
+from tests.pipeline.hand_made import FURNISHED, Story, fenced, furnished, silver_in, silver_of
 from tests.pipeline.illnesses import (
     BEGINS,
     CASES,
@@ -20,6 +27,7 @@ from tests.pipeline.illnesses import (
     sound,
     two_lives,
 )
+from tests.pipeline.in_memory import InMemory
 from tests.pipeline.near_illnesses import FOUND, NOT_FOUND, Logs
 from tests.pipeline.test_replay import BY_COLUMN, IN_PYTHON
 
@@ -29,6 +37,10 @@ if TYPE_CHECKING:
     from services.pipeline.tables import ParquetTables
 
 pytestmark = pytest.mark.timeout(1_800)
+ROOT = Path(__file__).parents[2]
+BY_COMMAND = "DOCTOR_BY_COMMAND" in os.environ
+"""Whether the command makes the tables, which takes minutes: `make doctor`. Else gold is asked over silver."""
+FINDINGS = ROOT / "services" / "pipeline" / "gold" / "FINDINGS.md"
 
 
 def named(logs: Mapping[str, Logs], prefix: str) -> dict[str, tuple[str, Callable[[], Story]]]:
@@ -45,29 +57,77 @@ NAMED_NOT_FOUND = named(NOT_FOUND, "near")
 
 
 @pytest.fixture(scope="module")
-def silver(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, DataFrame]:
-    """Silver of all clusters."""
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where all clusters' logs are, in `logs`."""
+    return tmp_path_factory.mktemp("doctor")
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, place: Path) -> ParquetTables | InMemory:
+    """Tables of all clusters as of one fleet: silver; and gold, if the command makes them."""
     stories = {f"{case.code}-ill": case.ill() for case in CASES} | {f"{case.code}-well": case.well() for case in CASES}
     stories |= {name: story() for name, story in OTHERS_WELL.items()}
     stories |= {f"{code}-began": story for code, (story, _) in BEGINS.items()}
     stories |= {"never-led": never_led(), "two-lives": two_lives(), "fenced-and-gone": fenced_and_gone()}
     stories |= {name: story() for name, (_, story) in {**NAMED_FOUND, **NAMED_NOT_FOUND}.items()}
-    return silver_tables(spark, tmp_path_factory.mktemp("doctor"), stories)
+    return by_command(spark, place, stories) if BY_COMMAND else silver_of(spark, place, stories)
+
+
+def by_command(spark: SparkSession, place: Path, stories: Mapping[str, Story]) -> ParquetTables:
+    """What the command makes of these logs, in a process of its own."""
+    from services.pipeline.tables import ParquetTables
+
+    for name, story in {**stories, FURNISHED: furnished()}.items():
+        story.write(place / "logs" / name, name)
+    asked = ("run", "--from", place / "logs", "--to", place / "lake", "--report", place / "report.html")
+    command = [sys.executable, "-m", "services.pipeline", *map(str, asked)]
+    ran = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **environment()}, capture_output=True, text=True, check=False
+    )
+    assert DONE == ran.returncode, ran.stderr
+    return ParquetTables(spark, str(place / "lake"))
 
 
 @pytest.fixture(scope="module")
-def found(silver: Mapping[str, DataFrame]) -> list[Row]:
-    """All findings."""
+def silver(tables: ParquetTables | InMemory) -> Mapping[str, DataFrame]:
+    """Silver of all clusters."""
+    return silver_in(tables)
+
+
+@pytest.fixture(scope="module")
+def found(tables: ParquetTables | InMemory, silver: Mapping[str, DataFrame]) -> list[Row]:
+    """All findings: gold's function says them; if the command was run, it has written the same."""
     from services.pipeline.gold.doctor import fleet_doctor
 
-    return fleet_doctor(silver).collect()
+    rows = fleet_doctor(silver).collect()
+    written = tables.read("gold/fleet_doctor")
+    assert BY_COMMAND == (written is not None)
+    if written is not None:
+        assert Counter(rows) == Counter(written.select(*rows[0].asDict()).collect())
+    return rows
+
+
+def test_the_page_counts_the_logs_that_have_a_finding_and_those_that_come_near() -> None:
+    counted = {
+        case.code: (
+            1 + sum(code == case.code for code, _ in NAMED_FOUND.values()),
+            1 + sum(code == case.code for code, _ in NAMED_NOT_FOUND.values()),
+        )
+        for case in CASES
+    }
+    rows = re.findall(r"^\| ([A-Z_]+) \| \w+ \| (\d+) \| (\d+) \|$", FINDINGS.read_text(), re.MULTILINE)
+
+    assert counted == {code: (int(have), int(near)) for code, have, near in rows}
+    have, near = (sum(each[place] for each in counted.values()) for place in (0, 1))
+    assert f"{have} logs have one, and {near} come near one" in FINDINGS.read_text()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
-def test_a_log_that_has_it_is_told_of(found: list[Row], case: Case) -> None:
+def test_a_log_that_has_it_is_told_of(found: list[Row], place: Path, case: Case) -> None:
     rows = [row for row in found if row["cluster_id"] == f"{case.code}-ill" and row["code"] == case.code]
+    sentence = case.sentence.replace("LOGS", str(place / "logs"))
 
-    assert [(case.severity, case.subject, case.sentence)] == [
+    assert [(case.severity, case.subject, sentence)] == [
         (row["severity"], row["subject"], row["sentence"]) for row in rows
     ]
     assert all(row["advice"] for row in rows), rows
