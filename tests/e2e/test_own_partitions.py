@@ -212,7 +212,10 @@ async def test_the_leader_is_named_to_whoever_asks_another(cluster: Cluster, bro
         ({"topic": "n" * 30_000}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ({"batch": produced()[:-1]}, ErrorCode.CORRUPT_MESSAGE),
         ({"batch": b""}, ErrorCode.CORRUPT_MESSAGE),
-        ({"batch": produced(transactional=True, producer=(7, 0, 0))}, ErrorCode.INVALID_TXN_STATE),
+        (
+            {"batch": produced(transactional=True, producer=(7, 0, 0))},
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ),
         ({"batch": produced(timestamp_ms=1 << 60)}, ErrorCode.INVALID_TIMESTAMP),
     ],
 )

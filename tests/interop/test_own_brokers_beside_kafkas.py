@@ -33,7 +33,7 @@ from tests.e2e.own_brokers import OwnBrokers
 from tests.e2e.records import Writer, consumed, lost, stored
 from tests.interop.kafka.fleet import CONFIGS, CONSUMER, TOOLS, Fleet, fleet_of
 from tests.interop.kafka.release import OPERATIONS_POM, absent
-from tests.interop.kafka.transactions import Transactional, read, transactional
+from tests.interop.kafka.transactions import Librdkafkas, Transactional, read, transactional
 
 pytestmark = [
     pytest.mark.interop,
@@ -245,6 +245,17 @@ async def test_what_is_committed_is_read_and_what_is_aborted_is_not(mixed: Mixed
     assert in_each([f"{each} {at}" for each in (*range(6), "open") for at in "ab"]) == every
     assert in_each([*decided, "open a", "open b"]) == closed
     await mixed.fleet.in_sync(topic)
+    assert {kind == "kafka"} == bumps(mixed.replica(OURS, f"{topic}-0"))
+
+
+def bumps(directory: Path) -> set[bool]:
+    """Whether the markers have another epoch than the records that they end: transaction.version 2."""
+    found, epoch = set(), -1
+    for _, header in batches((directory / SEGMENT).read_bytes()):
+        if header.is_control:
+            found.add(header.producer_epoch == epoch + 1)
+        epoch = header.producer_epoch
+    return found
 
 
 def in_each(values: list[str]) -> dict[int, list[str]]:
@@ -270,10 +281,95 @@ async def both(mixed: Mixed, topic: str) -> tuple[dict[int, list[str]], dict[int
     return committed, await asyncio.to_thread(read, mixed.servers, topic, len(ALL), committed=False)
 
 
+def open_transactions(servers: str, topic: str, *partitions: int) -> tuple[Transactional, Transactional]:
+    """Two transactions of librdkafka with a record in each partition: one that is to be committed, one that is not."""
+    kept, dropped = (Librdkafkas(servers, f"{topic}-{what}") for what in ("kept", "dropped"))
+    for producer, what in ((kept, "kept"), (dropped, "dropped")):
+        producer.begin()
+        producer.send(topic, [(index, what) for index in partitions])
+    return kept, dropped
+
+
+async def test_open_transactions_outlive_a_kill_of_their_leader(mixed: Mixed) -> None:
+    """Of partition 0 ours has the only replica, and reads its log anew; partition 1 gets another leader."""
+    await mixed.create("struck", OURS, replicas=(OURS,))
+    await mixed.create("moved", OURS)
+    struck = await asyncio.to_thread(open_transactions, mixed.servers, "struck", 0)
+    moved = await asyncio.to_thread(open_transactions, mixed.servers, "moved", 0)
+    await mixed.kill(OURS)
+    await ended(mixed, "moved", *moved)
+    await mixed.start(OURS)
+    await ended(mixed, "struck", *struck)
+    await mixed.fleet.in_sync("moved")
+
+    for topic in ("moved", "struck"):
+        assert {0: ["kept", "kept, too"]} == await asyncio.to_thread(read, mixed.servers, topic, 1, committed=True)
+
+
+async def ended(mixed: Mixed, topic: str, kept: Transactional, dropped: Transactional) -> None:
+    """One record more of each, of which nothing is read yet; then the ends."""
+    await asyncio.to_thread(kept.send, topic, [(0, "kept, too")])
+    await asyncio.to_thread(dropped.send, topic, [(0, "dropped, too")])
+    assert {0: []} == await asyncio.to_thread(read, mixed.servers, topic, 1, committed=True)
+    await asyncio.to_thread(dropped.end, commits=False)
+    await asyncio.to_thread(kept.end, commits=True)
+
+
+async def test_kafkas_tools_see_and_end_a_transaction_at_our_broker(mixed: Mixed) -> None:
+    """`abort` writes a marker past the coordinator, as for a transaction that hangs."""
+    run, at = mixed.fleet.run, ("--bootstrap-server", mixed.own[OURS].kafka_address)
+    await mixed.create("seen", OURS, 102)
+    kept, dropped = await asyncio.to_thread(open_transactions, mixed.servers, "seen", 0, 1)
+    described = await run(TRANSACTIONS_TOOL, *at, "describe-producers", "--topic", "seen", "--partition", 0)
+    hanging = await run(TRANSACTIONS_TOOL, *at, "find-hanging", "--broker-id", OURS)
+    listed = await run(TRANSACTIONS_TOOL, *at, "list")
+    await run(TRANSACTIONS_TOOL, *at, "abort", "--topic", "seen", "--partition", 0, "--start-offset", 1)
+    await asyncio.to_thread(kept.end, commits=True)
+    seen = await asyncio.to_thread(read, mixed.servers, "seen", 1, committed=True)
+    await asyncio.to_thread(dropped.end, commits=True)
+    after = await asyncio.to_thread(read, mixed.servers, "seen", 2, committed=True)
+
+    assert ["0", "1"] == sorted(line.split()[-1] for line in described.splitlines()[1:])
+    assert [] == [line for line in hanging.splitlines() if "seen" in line]
+    assert [2] == [sum(f"seen-{each}" in listed for each in ("kept", "dropped"))]
+    assert {0: ["kept"]} == seen
+    assert {0: ["kept"], 1: ["kept", "dropped"]} == after
+
+
+def files_of(directory: Path) -> str:
+    """What Kafka's own tool shall read of a partition."""
+    kinds = {".log", ".txnindex", ".snapshot"}
+    return ",".join(str(path) for path in sorted(directory.iterdir()) if path.suffix in kinds)
+
+
 async def test_a_broker_of_kafkas_goes_on_with_our_directories_and_we_with_its(mixed: Mixed) -> None:
-    """The last story: 101 is another program for a while, as the same broker, from a clean stop to a clean stop."""
-    fleet, (disk,) = mixed.fleet, mixed.own.disks(OURS)
+    """The last story: 101 is another program for a while, as the same broker, from a clean stop to a clean stop.
+
+    It ends two transactions that were begun at ours, and ours two that were begun there.
+    """
+    (disk,) = mixed.own.disks(OURS)
+    await mixed.create("taken", OURS, replicas=(OURS,))
+    kept, dropped = await asyncio.to_thread(open_transactions, mixed.servers, "taken", 0)
+    await asyncio.to_thread(dropped.end, commits=False)
+    await asyncio.to_thread(dropped.begin)
+    await asyncio.to_thread(dropped.send, "taken", [(0, "dropped, too")])
     await mixed.own.stop(OURS)
+    where = ("--deep-iteration", "--files", files_of(disk / "taken-0"))
+    files = await mixed.fleet.run(TOOLS + "DumpLogSegments", *where)
+    await taken_over(mixed, disk, kept, dropped)
+    await asyncio.to_thread(kept.end, commits=True)
+    await asyncio.to_thread(dropped.end, commits=False)
+    read_at_ours = await asyncio.to_thread(read, mixed.servers, "taken", 1, committed=True)
+
+    assert (1, 0) == (files.count("endTxnMarker: ABORT"), files.count("isvalid: false"))
+    assert re.search(r"^version: 0 producerId: \d+ firstOffset: 1 lastOffset: 2 lastStableOffset: 0$", files, re.M)
+    assert ["0", "3"] == sorted(re.findall(r"currentTxnFirstOffset: OptionalLong\[(\d)\]", files))
+    assert {0: ["kept", "kept by theirs"]} == read_at_ours
+
+
+async def taken_over(mixed: Mixed, disk: Path, kept: Transactional, dropped: Transactional) -> None:
+    """A broker of Kafka's on our directory: it ends both transactions, and gets another one of each producer."""
+    fleet = mixed.fleet
     (port,) = free_ports(1)
     known = {"controller.quorum.voters": fleet.plane.plan.gateways[0].settings["controller.quorum.voters"]}
     with broker_of(fleet.plane.plan, OURS, port, settings={**known, "log.dirs": disk}) as theirs:
@@ -281,6 +377,11 @@ async def test_a_broker_of_kafkas_goes_on_with_our_directories_and_we_with_its(m
         await asyncio.to_thread(theirs.wait_ready)
         await fleet.in_sync("codecs")
         await asyncio.to_thread(write_by_every_codec, mixed.servers, "codecs", 2)
+        for producer, commits in ((kept, True), (dropped, False)):
+            await asyncio.to_thread(producer.end, commits=commits)
+            await asyncio.to_thread(producer.begin)
+            what = "kept by theirs" if commits else "dropped by theirs"
+            await asyncio.to_thread(producer.send, "taken", [(0, what)])
         await fleet.in_sync("codecs")
         await asyncio.to_thread(theirs.stop)
         said = theirs.says.read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.mutation.planted import BUGS
+from tests.mutation.planted_broker import BROKER_BUGS
 from tests.mutation.planted_callers import CALLER_BUGS
 from tests.mutation.planted_plans import PLAN_BUGS
 from tests.mutation.planted_readers import READER_BUGS
@@ -13,4 +14,4 @@ from tests.mutation.planted_wire import WIRE_BUGS
 
 __all__ = ["ALL"]
 
-ALL: Final = (*BUGS, *WIRE_BUGS, *CALLER_BUGS, *READER_BUGS, *RIGHT_BUGS, *PLAN_BUGS)
+ALL: Final = (*BUGS, *BROKER_BUGS, *CALLER_BUGS, *PLAN_BUGS, *READER_BUGS, *RIGHT_BUGS, *WIRE_BUGS)

@@ -1,0 +1,79 @@
+"""Bugs of the broker that lose or show what no reader may miss or see: each names the test that kills it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutation.planted import Planted
+
+TRANSACTIONS: Final = "tests/services/broker/test_transactions.py"
+LOG: Final = "tests/partition_log/test_transactions.py"
+
+BROKER_BUGS: Final = (
+    Planted(
+        number="C72",
+        what="a marker is answered before the replicas have it, and the coordinator forgets the transaction",
+        file="services/broker/transaction_markers.py",
+        right="await self._replicas.reached(required, timeout_ms=WAIT_MS) if required else {}",
+        wrong="dict.fromkeys(required, ErrorCode.NONE)",
+        test=f"{TRANSACTIONS}::test_a_marker_is_answered_once_the_replicas_have_it",
+    ),
+    Planted(
+        number="C73",
+        what="a fetch with read_committed is read up to the high watermark",
+        file="services/broker/fetch.py",
+        right="Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED",
+        wrong="Isolation.READ_UNCOMMITTED",
+        test=f"{TRANSACTIONS}::test_a_reader_of_what_is_committed_gets_nothing_of_an_open_transaction",
+    ),
+    Planted(
+        number="C74",
+        what="a coordinator is asked for a caller that is gone",
+        file="services/broker/transaction_coordinators.py",
+        right="if not question.asking and self._pending",
+        wrong="if question.asking and self._pending",
+        test="tests/services/broker/test_transaction_coordinators.py::test_nobody_is_asked_for_a_caller_that_is_gone",
+    ),
+    Planted(
+        number="C75",
+        what="a fetch session forgets a partition when another one is added",
+        file="services/broker/fetch_sessions.py",
+        right="            if known is None:\n                session.partitions[asked.name] = _Told(asked)",
+        wrong="            if known is None:\n                session.partitions.popitem()\n"
+        "                session.partitions[asked.name] = _Told(asked)",
+        test="tests/services/broker/test_fetch_sessions.py::"
+        "test_a_session_has_what_was_said_before_without_what_is_forgotten",
+    ),
+    Planted(
+        number="C76",
+        what="a coordinator that another one has replaced ends transactions",
+        file="libs/quorate/partition_log/producers.py",
+        right="if end.marker.coordinator_epoch < known.coordinator_epoch:",
+        wrong="if False:",
+        test=f"{LOG}::test_which_markers_end_a_transaction",
+    ),
+    Planted(
+        number="C77",
+        what="a batch that was on its way when its transaction ended opens one that nobody ends",
+        file="libs/quorate/partition_log/log.py",
+        right="        self._verifications.end(header)\n",
+        wrong="",
+        test=f"{LOG}::test_a_batch_that_was_on_its_way_when_its_transaction_ended_opens_none",
+    ),
+    Planted(
+        number="C78",
+        what="a request of a producer overtakes the one before, whose coordinator is asked",
+        file="services/broker/verification.py",
+        right="        async with turn:\n            yield",
+        wrong="        _ = turn\n        yield",
+        test=f"{TRANSACTIONS}::test_the_requests_of_a_producer_are_appended_in_their_order",
+    ),
+    Planted(
+        number="C79",
+        what="after a truncation what was decided holds readers up until the next commit",
+        file="libs/quorate/partition_log/log.py",
+        right="        self.commit(min(self._committed, leo))",
+        wrong="        _ = (self._committed, leo)",
+        test=f"{LOG}::test_a_truncation_leaves_what_was_decided_and_committed_decided",
+    ),
+)
