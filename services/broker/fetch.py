@@ -231,7 +231,7 @@ def _bounds(
     """Returns a partition's part of the answer; with read_committed the aborted transactions among its records."""
     aborted: tuple[_Data.AbortedTransaction, ...] | None = None
     if hosted is not None and part is not None and part.position.isolation is Isolation.READ_COMMITTED:
-        aborted = tuple(_aborted(hosted, part.position.offset, records))
+        aborted = tuple(_aborted(hosted, part.position.offset, grant.end, records))
     diverging = _Data.EpochEndOffset()
     if grant.diverging is not None:
         diverging = _Data.EpochEndOffset(grant.diverging.epoch, grant.diverging.offset)
@@ -246,8 +246,10 @@ def _bounds(
     )
 
 
-def _aborted(hosted: Hosted, start: Offset, records: bytes) -> Iterator[_Data.AbortedTransaction]:
-    """Yields the aborted transactions with records among those that are sent: not those up to the bound."""
-    end = max((header.next_offset for _, header in fetched_batches(records)), default=start)
-    for each in hosted.log.aborted(start, end):
-        yield _Data.AbortedTransaction(each.producer_id, each.first_offset)
+def _aborted(hosted: Hosted, start: Offset, bound: Offset, records: bytes) -> Iterator[_Data.AbortedTransaction]:
+    """Yields the aborted transactions with records among those that are sent, and not of all up to the bound."""
+    found = hosted.log.aborted(start, bound) if records else []
+    end = max((header.next_offset for _, header in fetched_batches(records)), default=start) if found else start
+    for each in found:
+        if each.first_offset < end:
+            yield _Data.AbortedTransaction(each.producer_id, each.first_offset)

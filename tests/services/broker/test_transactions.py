@@ -79,11 +79,11 @@ class Leader:
         marker = _Marker(*producer, not aborts, topics, coordinator_epoch)
         return await self._markers.answer(WriteTxnMarkersRequest((marker,)))
 
-    async def read(self, isolation: int = 1, offset: int = 0) -> FetchResponse.FetchableTopicResponse.PartitionData:
+    async def read(
+        self, isolation: int = 1, offset: int = 0, size: int = 1 << 20
+    ) -> FetchResponse.FetchableTopicResponse.PartitionData:
         """What a consumer of partition 0 is answered; with read_committed, unless said otherwise."""
-        partition = FetchRequest.FetchTopic.FetchPartition(
-            partition=0, fetch_offset=offset, partition_max_bytes=1 << 20
-        )
+        partition = FetchRequest.FetchTopic.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=size)
         topics = (FetchRequest.FetchTopic(topic_id=TOPIC, partitions=(partition,)),)
         request = FetchRequest(
             max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, isolation_level=isolation, session_epoch=-1, topics=topics
@@ -280,7 +280,8 @@ async def test_a_reader_is_told_of_the_aborted_transactions_among_what_it_gets(d
                 await asyncio.sleep(0)
             leader.replicate()
             assert {0: ErrorCode.NONE} == codes(await marked)
-        data = await leader.read(offset=2)
+        every, one = await leader.read(offset=2), await leader.read(offset=2, size=1)
 
-        assert 6 == data.last_stable_offset
-        assert [2, 4] == [each.first_offset for each in data.aborted_transactions or ()]
+        assert (6, 6) == (every.last_stable_offset, one.last_stable_offset)
+        assert [2, 4] == [each.first_offset for each in every.aborted_transactions or ()]
+        assert [2] == [each.first_offset for each in one.aborted_transactions or ()]
