@@ -38,7 +38,7 @@ QUORUM: Final = "kraft.service.Quorum"
 QUIET: Final = ("kraft.service.Observer/GetTrace", "kraft.service.Observer/ListTraces", QUORUM)
 """RPCs that create no spans: queries of traces, and reads of the log."""
 
-IN_PARTS: Final = ("kraft.service.Observer/DiffImages", "kraft.service.Observer/WatchImage")
+IN_PARTS: Final = tuple(f"kraft.service.Observer/{each}" for each in ("DiffImages", "GetImage", "WatchImage"))
 TAKEN_S: Final = 30.0
 """Within which time (s) a caller has to take each part of those: one that reads slower is let go, and told why."""
 

@@ -12,6 +12,8 @@ from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsReque
 from kraft.service.observer_pb2 import (
     DiffImagesRequest,
     DiffImagesResponse,
+    GetImageRequest,
+    GetImageResponse,
     GetTraceRequest,
     GetTraceResponse,
     ListChangesRequest,
@@ -36,6 +38,7 @@ from quorate.runtime.replica import Replica
 from quorate.traces import SpanData
 from quorate.wire.protobuf import to_protobuf, to_struct
 from services.observer.changes import Changes
+from services.observer.images import Images
 from services.observer.queries import Queries
 from services.observer.spans import SpanStore
 
@@ -57,6 +60,7 @@ class ObserverService(ObserverServicer):
         """Without a `guard` everybody may read everything; `state_url` is that of the database of the state."""
         self._queries = Queries(state_url)
         self._changes = Changes(state_url)
+        self._images = Images(replica)
         self._guard = guard
         self._replica = replica
         self._store = store
@@ -164,6 +168,12 @@ class ObserverService(ObserverServicer):
                 self._guard.check(WATCH_IMAGE, context)
 
         async with aclosing(self._changes.watch(request, recheck)) as parts:
+            async for part in parts:
+                yield part
+
+    async def GetImage(self, request: GetImageRequest, context: Any) -> AsyncIterator[GetImageResponse]:
+        """Tells the present state as records without secrets, in parts. Raises ApiError if too many ask at once."""
+        async with aclosing(self._images.tell()) as parts:
             async for part in parts:
                 yield part
 

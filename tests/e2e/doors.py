@@ -113,6 +113,7 @@ ROWS: Final[dict[str, str | tuple[str | ErrorCode, ...]]] = {
     "Observer/ListChanges": DENIED,
     "Observer/DiffImages": DENIED,
     "Observer/WatchImage": DENIED,
+    "Observer/GetImage": DENIED,
     "TraceService/Export": DENIED,
 }
 """How each RPC ends for somebody with a certificate and no right at all."""

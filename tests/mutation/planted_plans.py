@@ -33,5 +33,13 @@ PLAN_BUGS: Final = (
         wrong="others=sorted(keep_up)",
         test="tests/cli/test_restart_controllers.py::test_a_restart_is_safe_exactly_if_the_others_commit",
     ),
+    Planted(
+        number="C83",
+        what="what is applied while an image is told is in it, in part",
+        file="libs/quorate/runtime/replica.py",
+        right="yield (state.at(offset) if state is self._replayed else state), offset",
+        wrong="yield state, offset",
+        test="tests/services/observer/test_images.py::test_what_is_applied_meanwhile_is_not_in_it",
+    ),
 )
 """In the order of their numbers."""

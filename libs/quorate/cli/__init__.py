@@ -22,6 +22,7 @@ as_of           `--as-of`: an offset, or a time that the log turns into one
 image_diff      `quorate image diff`: the rows that differ between two states
 history         `quorate history`: what each record changed, of a topic, a broker, a user or all there is
 observer_call   `--observer`: the first observer that answers
+observer_image  a state, by `--observer`: as records, without a replay
 observer_sql    `quorate sql --observer`: an observer's database answers
 observer_changes  `history` and `image diff` with `--observer`: its database tells, without a replay
 what_if         `quorate what-if`: what becomes of the partitions if brokers, racks or log directories go

@@ -27,6 +27,7 @@ from quorate.cli.options import (
     needing_grpc,
     only_by_observer,
     source_of,
+    state_from,
 )
 
 __all__ = ["app"]
@@ -321,6 +322,7 @@ def ask_what_if(
     ] = None,
     offline: Offline = None,
     bootstrap_controller: Bootstrap = None,
+    observer: Observer = None,
     command_config: CommandConfig = None,
     as_of: AsOf = None,
     as_json: Json = False,
@@ -328,8 +330,7 @@ def ask_what_if(
     """Say what becomes of the partitions if brokers, racks or log directories go. Nothing is written."""
     from quorate.cli.what_if import ask
 
-    source = source_of(offline, "--offline", bootstrap_controller, command_config)
-    (found,) = loaded_from(source, as_of, with_open_transaction=False)
+    found = state_from(offline, bootstrap_controller, observer, command_config, as_of)
     ask(found, brokers=brokers or (), racks=racks or (), directories=directories or (), as_json=as_json)
 
 

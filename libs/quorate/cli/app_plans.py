@@ -9,7 +9,18 @@ import typer
 
 from quorate.cli.as_of import reader_of
 from quorate.cli.failures import Misused
-from quorate.cli.options import AsOf, Bootstrap, BrokerIds, CommandConfig, Json, Offline, loaded_from, source_of
+from quorate.cli.options import (
+    AsOf,
+    Bootstrap,
+    BrokerIds,
+    CommandConfig,
+    Json,
+    Observer,
+    Offline,
+    loaded_from,
+    source_of,
+    state_from,
+)
 
 __all__ = ["ask_for_restarts", "features", "reassign"]
 
@@ -49,6 +60,7 @@ def plan_reassignment(
     topics: Annotated[list[str] | None, typer.Option("--topic", help="Only this one; may be repeated.")] = None,
     offline: Offline = None,
     bootstrap_controller: Bootstrap = None,
+    observer: Observer = None,
     command_config: CommandConfig = None,
     as_of: AsOf = None,
     output: Annotated[
@@ -66,8 +78,7 @@ def plan_reassignment(
     from quorate.cli.reassign_plan import plan
     from quorate.what_if import Wish
 
-    source = source_of(offline, "--offline", bootstrap_controller, command_config)
-    (found,) = loaded_from(source, as_of, with_open_transaction=False)
+    found = state_from(offline, bootstrap_controller, observer, command_config, as_of)
     wish = Wish(added=added or (), drained=drained or (), factor=factor, topics=topics or ())
     plan(found, wish, output=PlanOutput.JSON if as_json else output)
 
@@ -114,6 +125,7 @@ def ask_for_restarts(
     ] = None,
     offline: Offline = None,
     bootstrap_controller: Bootstrap = None,
+    observer: Observer = None,
     command_config: CommandConfig = None,
     as_of: AsOf = None,
     as_json: Json = False,
@@ -123,7 +135,14 @@ def ask_for_restarts(
     All if none is named; of a node that is both, ask twice.
     """
     if controllers or controller_ids:
-        if brokers or racks or offline is not None or as_of is not None or bootstrap_controller is None:
+        if (
+            brokers
+            or racks
+            or offline is not None
+            or observer is not None
+            or as_of is not None
+            or bootstrap_controller is None
+        ):
             raise Misused(
                 "--controllers goes with --bootstrap-controller alone: files do not tell which voters keep up"
             )
@@ -135,8 +154,7 @@ def ask_for_restarts(
     else:
         from quorate.cli.restart_safe import ask
 
-        source = source_of(offline, "--offline", bootstrap_controller, command_config)
-        (found,) = loaded_from(source, as_of, with_open_transaction=False)
+        found = state_from(offline, bootstrap_controller, observer, command_config, as_of)
         is_safe = ask(found, brokers=brokers or (), racks=racks or (), as_json=as_json)
     if not is_safe:
         raise typer.Exit(1)

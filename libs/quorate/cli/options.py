@@ -32,6 +32,7 @@ __all__ = [
     "needing_grpc",
     "only_by_observer",
     "source_of",
+    "state_from",
 ]
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of text; errors too.")]
@@ -51,7 +52,7 @@ CommandConfig = Annotated[
 Observer = Annotated[
     str | None,
     typer.Option(
-        "--observer", metavar="HOST:PORT,…", help="An observer of Quorate that keeps a database: its past, too."
+        "--observer", metavar="HOST:PORT,…", help="An observer of Quorate; of its past, one that keeps a database."
     ),
 ]
 Offline = Annotated[
@@ -99,6 +100,24 @@ def loaded_from(
     from quorate.cli.live import load_live
 
     return load_live(source, *as_of, with_open_transaction=with_open_transaction, watch=watch)
+
+
+def state_from(
+    offline: Path | None,
+    bootstrap: str | None,
+    observer: str | None,
+    command_config: Path | None,
+    as_of: AsOfValue | None,
+) -> Loaded:
+    """Returns the state of files, of a live quorum or of an observer. Raises Misused unless one of them is given."""
+    if observer is not None:
+        only_by_observer(offline, bootstrap, as_of, what="--offline, --bootstrap-controller and --as-of")
+        with needing_grpc():
+            from quorate.cli.observer_image import load_observed
+        return load_observed(observer, command_config)
+    source = source_of(offline, "--offline or --observer", bootstrap, command_config)
+    (found,) = loaded_from(source, as_of, with_open_transaction=False)
+    return found
 
 
 def only_by_observer(*others: object, what: str) -> None:

@@ -88,7 +88,7 @@ CALLS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "reader": {
         OBSERVER: (
             "DescribeTopicPartitions", "DescribeCluster", "GetTrace", "ListTraces", "Query", "ListChanges",
-            "DiffImages", "WatchImage",
+            "DiffImages", "WatchImage", "GetImage",
         ),
     },
 }  # fmt: skip

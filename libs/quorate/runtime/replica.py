@@ -6,7 +6,8 @@ Readers do not see records of an open metadata transaction, since it may still b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from kraft import Message
@@ -130,6 +131,19 @@ class Replica:
         async for replayed in self.changes():
             if replayed and replayed >= self.high_watermark:
                 return
+
+    @contextmanager
+    def held(self) -> Iterator[tuple[ClusterState, Offset]]:
+        """Yields the state as it is now, and its offset; in the block it stays so while newer records are applied."""
+        state, offset = self.state, self.applied
+        registry = state.registry
+        if offset not in registry:
+            registry.create(offset)
+        registry.hold(offset)
+        try:
+            yield (state.at(offset) if state is self._replayed else state), offset
+        finally:
+            registry.release(offset)
 
     async def _apply(self, batch: CommittedBatch) -> None:
         """Decodes a batch in turns and applies it at once: so nobody reads a state with half of it."""

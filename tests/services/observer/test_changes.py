@@ -155,17 +155,33 @@ async def test_by_an_observers_process_the_commands_print_what_they_print_of_the
         ran = {}
         for source in (("--observer", address), ("--offline", str(tmp_path))):
             ran[source[0]] = [await by_command(*each, *source) for each in commands(end)]
+        asked = [
+            [await by_command(*each, *source) for each in QUESTIONS]
+            for source in (("--observer", address), ("--offline", str(tmp_path)))
+        ]
         followed = await by_command("history", "--follow", "--to", "3", "--observer", address)
         beyond = await by_command("history", "--from", str(end + 1), "--observer", address)
 
     assert ran["--offline"] == ran["--observer"]
     assert {(0, "")} == {(each.code, each.err) for each in ran["--observer"]}
+    assert asked[0] == asked[1]
+    assert {(0, ""), (1, "")} >= {(each.code, each.err) for each in asked[0]}
+    assert '"becomes"' in asked[0][0].out
     text = "".join(each.out for each in ran["--observer"])
     assert TRACEPARENT.split(b"-")[1].decode() in text
     assert "another secret, which is not shown" in text
     assert [] == [form for form in FORMS if form in text]
     assert (2, "quorate: --to is not for --follow, which goes on until it is ended\n") == (followed.code, followed.err)
     assert (1, f"from {end + 1}: the database has the log from 0 up to {end}" in beyond.err) == (beyond.code, True)
+
+
+QUESTIONS = (
+    ("what-if", "--rack", "rack-a", "--json"),
+    ("restart-safe", "--json"),
+    ("restart-safe",),
+    ("reassign", "plan", "--replication-factor", "1"),
+)
+"""About the state as it is, each with an answer."""
 
 
 def commands(end: int) -> list[tuple[str, ...]]:

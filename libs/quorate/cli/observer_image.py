@@ -1,0 +1,33 @@
+"""`--observer` of the commands that ask a state: an observer's present one, as records, without a replay of the log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kraft.service.observer_pb2 import GetImageRequest
+from quorate.cli.failures import Failed
+from quorate.cli.observer_call import TIMEOUT_S, ask_first, parts_of
+from quorate.cli.offline import Offline
+from quorate.errors import Corrupt
+from quorate.metadata.faults import ReplayFault
+from quorate.records import decode_record
+
+__all__ = ["load_observed"]
+
+
+def load_observed(observers: str, command_config: Path | None) -> Offline:
+    """Returns the state of the first observer that answers. Raises Misused, Failed, OSError."""
+
+    def ask(address: str, stub: Any) -> Offline:  # Any: the generated types are those of asyncio's stub
+        parts = parts_of(address, stub.GetImage(GetImageRequest(), timeout=TIMEOUT_S))
+        found = Offline(path=address)
+        found.as_of_offset = next(parts).next_offset
+        records = (decode_record(value) for part in parts for value in part.records)
+        try:
+            found.state.load(records, found.as_of_offset)
+        except (Corrupt, ReplayFault) as problem:
+            raise Failed(f"{address}: its image cannot be read: {problem}") from None
+        return found
+
+    return ask_first(observers, command_config, ask)
