@@ -12,7 +12,7 @@ from tests.seeds.outcome import Outcome
 from tests.sim_controller.plan import ROWS
 from tests.sim_controller.runner import run
 
-SEED_COUNT = int(os.environ.get("SIM_CONTROLLER_SEEDS", "40"))
+SEED_COUNT = int(os.environ.get("SIM_CONTROLLER_SEEDS", "28"))
 JOBS = 2
 CHUNK = 5
 VOID_SHARE_MAX = 0.15

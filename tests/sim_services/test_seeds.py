@@ -11,7 +11,7 @@ from tests.seeds.many import check_invariants, check_void, run_many, summed
 from tests.seeds.outcome import Outcome
 from tests.sim_services.runner import LEADING, TWO, run
 
-SEED_COUNT = int(os.environ.get("SIM_SERVICES_SEEDS", "60"))
+SEED_COUNT = int(os.environ.get("SIM_SERVICES_SEEDS", "45"))
 """The rarest of the rows strike in one of sixteen seeds. The longest-lived planted bug needs eleven (README.md)."""
 JOBS = 2
 CHUNK = 5
