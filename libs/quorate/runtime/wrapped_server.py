@@ -165,9 +165,8 @@ def _options(limits: ServerLimits) -> Options:
         ("grpc.server.max_pending_requests", PENDING_MAX),
         ("grpc.server.max_pending_requests_hard_limit", PENDING_MAX),
         ("grpc.server_handshake_timeout_ms", 10_000),
-        # 0: each PING is answered. With a limit the cost of a flood grows with its square, and other connections waited
-        # for 3 to 10 s, half a second without (findings/grpcio-ping-strikes-make-a-flood-dearer.sh). gRPC stops reading
-        # from who does not read the answers.
+        # 0: each PING is answered. With a limit of 2 a flood of them held all other connections for 3 to 10 s, and half
+        # a second without (tests/fuzz/storms.py). gRPC stops reading from who does not read the answers.
         ("grpc.http2.max_ping_strikes", 0),
     ]
     if limits.connection_age_max_ms is not None:
