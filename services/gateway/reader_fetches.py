@@ -33,8 +33,10 @@ TAIL_BYTES_MAX: Final = 16 << 20
 READERS_MAX: Final = 20_000
 """Readers that are known at once; others are answered by the quorum node."""
 NODE_EVERY_S: Final = 0.5
-"""The node sees a reader's fetch that comes so long (s) after its last answer to that reader. A fetch is held for 0.5 s
-at most by Kafka's brokers and by ours, so the node knows each reader's offset as it was a second ago or later."""
+"""The node sees a reader's fetch that comes so long (s) after its last answer to that reader."""
+HELD_MAX_S: Final = 0.5
+"""The longest wait (s) for news, as Kafka's brokers ask for, whatever a reader asks for. So the node sees it again, and
+knows its offset as it was a second ago or later."""
 NEWS_WAIT_S: Final = 50e-6
 """The wait (s) for each reader that is known, before one that has all but the newest batches gets these: so answers to
 a crowd take a share of the processor, and carry what is committed meanwhile."""
@@ -83,7 +85,7 @@ class ReaderFetches:
         self._is_waking = False
 
     async def answer(self, request: FetchRequest, listener: str) -> FetchResponse | None:
-        """Returns the answer, at once or when something is committed, at most `max_wait_ms` later.
+        """Returns the answer, at once or when something is committed, at most `max_wait_ms` or HELD_MAX_S later.
 
         None if the quorum node has to answer.
         """
@@ -100,7 +102,8 @@ class ReaderFetches:
         if not self._may_serve(request, partition, reader):
             return None
         reader.asked_at_s = now_s
-        await self._news(partition, reader, request.max_bytes, ends_at_s=now_s + request.max_wait_ms / 1000)
+        wait_s = min(HELD_MAX_S, request.max_wait_ms / 1000)
+        await self._news(partition, reader, request.max_bytes, ends_at_s=now_s + wait_s)
         if not self._may_serve(request, partition, reader) or self._tail.end < reader.high_watermark:
             return None
         reader.high_watermark = self._tail.end

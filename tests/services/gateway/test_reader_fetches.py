@@ -138,6 +138,7 @@ async def turns() -> None:
 def _no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The node need not see a fetch for as long as a test takes, and news waits for nothing."""
     monkeypatch.setattr(reader_fetches, "NODE_EVERY_S", 600.0)
+    monkeypatch.setattr(reader_fetches, "HELD_MAX_S", 600.0)
     monkeypatch.setattr(reader_fetches, "NEWS_WAIT_S", 0.0)
 
 
