@@ -53,6 +53,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
     "kafkajs 2.2.4": Client(("node", str(MADE / "node/main.js")), "npm"),
     "Kafka Streams 4.4.0": _java("Streams"),
     "share groups 4.4.0": _java("Share"),
+    "Connect 4.4.0": _java("Connect"),
 }
 
 
