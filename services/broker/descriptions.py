@@ -13,7 +13,6 @@ from kraft.api.list_transactions import ListTransactionsRequest, ListTransaction
 from quorate.controller.engine.steps import Steps, slices
 from quorate.errors import ApiError
 from quorate.partition_log.producers import Producer
-from quorate.replication.admission import leader_of
 from services.broker.cluster import NO_TOPIC_ID, Cluster
 from services.broker.directories import LogDirectory
 from services.broker.table import Hosted, Table
@@ -44,7 +43,10 @@ def describe_log_dirs(
 
 
 def describe_producers(request: DescribeProducersRequest, cluster: Cluster) -> Steps[DescribeProducersResponse]:
-    """Answers DescribeProducers for the partitions that this broker leads, each once, in steps (KIP-664)."""
+    """Answers DescribeProducers for the partitions that this broker leads or follows, each once, in steps (KIP-664).
+
+    `kafka-transactions find-hanging` asks one broker about all its replicas.
+    """
     asked: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
@@ -87,7 +89,6 @@ def _replica(hosted: Hosted) -> _Replica:
 def _writers(cluster: Cluster, topic: str, index: int) -> Steps[_Partition]:
     try:
         hosted = cluster.hosted(NO_TOPIC_ID, topic, index)
-        leader_of(hosted.partition, None)
     except ApiError as refusal:
         return _Partition(partition_index=index, error_code=refusal.code, error_message=refusal.message)
     known = list(hosted.log.producers)  # some may come while this one waits for its turn

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from kraft.api.describe_producers import DescribeProducersRequest
 from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.produce import ProduceRequest, ProduceResponse
 from kraft.api.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from quorate.errors import ErrorCode
 from quorate.partition_log.offset_checkpoints import TopicPartition
 from quorate.runtime.telemetry import OFF
+from quorate.runtime.turns import in_turns
 from services.broker.cluster import Cluster
+from services.broker.descriptions import describe_producers
 from services.broker.fetch import Fetch
 from services.broker.produce import Produce
 from services.broker.table import Hosted
@@ -23,7 +26,7 @@ from services.broker.tracing import ProduceTraces
 from services.broker.transaction_coordinators import TransactionCoordinators
 from services.broker.transaction_markers import TransactionMarkers
 from services.broker.verification import Verifier
-from tests.partition_log.batches import produced
+from tests.partition_log.batches import placed, produced
 from tests.services.broker import test_partitions
 from tests.services.broker.coordinating import Coordinator, coordinating, partitions_of
 from tests.services.broker.test_partitions import (
@@ -285,3 +288,19 @@ async def test_a_reader_is_told_of_the_aborted_transactions_among_what_it_gets(d
         assert (6, 6) == (every.last_stable_offset, one.last_stable_offset)
         assert [2, 4] == [each.first_offset for each in every.aborted_transactions or ()]
         assert [2] == [each.first_offset for each in one.aborted_transactions or ()]
+
+
+async def test_a_follower_tells_who_writes_to_its_partitions(disks: list[Path]) -> None:
+    """`kafka-transactions find-hanging` asks one broker about all its replicas, and gives up at a refusal."""
+    async with running(disks) as scene:
+        scene.log.append(LEVELS, *BROKERS)
+        scene.log.append(ORDERS, partition(0, leader=OTHER))
+        await scene.applied(lambda: len(scene.names) == 1)
+        (hosted,) = scene.replicas.table
+        hosted.log.append_as_follower(placed(batch(), offset=0, epoch=0), now_ms=0)
+        cluster = Cluster(ME, "ours", "PLAINTEXT", lambda: scene.replica.state, scene.replicas.table)
+        request = DescribeProducersRequest((DescribeProducersRequest.TopicRequest("orders", (0, 1)),))
+        known, unknown = (await in_turns(describe_producers(request, cluster))).topics[0].partitions
+
+    assert [(7, 0)] == [(each.producer_id, each.current_txn_start_offset) for each in known.active_producers]
+    assert ErrorCode.UNKNOWN_TOPIC_OR_PARTITION == unknown.error_code
