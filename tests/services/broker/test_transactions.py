@@ -94,6 +94,12 @@ class Leader:
         answer = await self._fetch.answer(request, 17)
         return answer.responses[0].partitions[0]
 
+    async def has_written(self, *ends: int) -> None:
+        """Waits until the logs end there."""
+        async with asyncio.timeout(60):
+            while list(ends) != [self[each].log.leo for each in range(len(ends))]:  # noqa: ASYNC110  # an append has no event
+                await asyncio.sleep(0)
+
     def replicate(self, index: int = 0) -> None:
         """The other replica has all."""
         hosted = self[index]
@@ -213,13 +219,11 @@ async def test_a_marker_is_answered_once_the_replicas_have_it(disks: list[Path])
     async with leading(disks) as leader:
         await leader.produce((0, batch()), (1, batch()))
         answer = asyncio.ensure_future(leader.mark(0, 1))
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await leader.has_written(2, 2)
         leader.replicate(0)
         for _ in range(5):
             await asyncio.sleep(0)
         assert not answer.done(), "partition 1 has only its leader's"
-        assert [2, 2] == [leader[each].log.leo for each in (0, 1)]
         leader.replicate(1)
 
         assert {0: ErrorCode.NONE, 1: ErrorCode.NONE} == codes(await answer)
@@ -230,8 +234,7 @@ async def test_a_leader_that_is_replaced_meanwhile_says_so(disks: list[Path]) ->
     async with leading(disks) as leader:
         await leader.produce((0, batch()))
         answer = asyncio.ensure_future(leader.mark(0))
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await leader.has_written(2)
         leader.replicas.give_up(leader[0])
 
         assert {0: ErrorCode.NOT_LEADER_OR_FOLLOWER} == codes(await answer)
@@ -251,8 +254,7 @@ async def test_a_marker_that_is_refused_is_not_written(
 ) -> None:
     async with leading(disks) as leader:
         first = asyncio.ensure_future(leader.mark(0))
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await leader.has_written(1)
         leader.replicate()
         await first
         answer = await leader.mark(index, producer=producer, coordinator_epoch=coordinator_epoch)
@@ -279,8 +281,7 @@ async def test_a_reader_is_told_of_the_aborted_transactions_among_what_it_gets(d
         for epoch in range(3):
             await leader.produce((0, batch(epoch)))
             marked = asyncio.ensure_future(leader.mark(0, producer=(7, epoch), aborts=True))
-            for _ in range(5):
-                await asyncio.sleep(0)
+            await leader.has_written(2 * (epoch + 1))
             leader.replicate()
             assert {0: ErrorCode.NONE} == codes(await marked)
         every, one = await leader.read(offset=2), await leader.read(offset=2, size=1)
