@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import json
 import pkgutil
+from argparse import Namespace
 from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
@@ -17,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kraft import Uuid
+from kraft import Message, Uuid
+from quorate.controller.secrets import REDACTED
 from quorate.metadata.versions import LATEST, record_version
+from quorate.nouns import OffsetAndEpoch
 from quorate.records import (
     AccessControlEntryRecord,
     ConfigRecord,
@@ -29,11 +32,13 @@ from quorate.records import (
     TopicRecord,
     encode_record,
 )
+from quorate.storage.names import PARTITION_DIRECTORY
 from quorate.wire.batch import ControlType, control_batch, data_batch
 from quorate.wire.codec import encode
 from services.pipeline.exits import FOUND
+from tests.cli.test_no_secret import FORMS, SECRET, with_secrets
 from tests.pipeline.in_memory import InMemory
-from tests.pipeline.logs import NOON_MS, TOPIC_ID, node, segment
+from tests.pipeline.logs import NOON_MS, TOPIC_ID, checkpoint, node, segment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,18 +106,24 @@ def told(lake: ParquetTables) -> Answers:
 
 @pytest.fixture(scope="module")
 def evil(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> InMemory:
-    """Tables of two clusters, over three days, whose names are meant to be markup."""
+    """All tables of two clusters, over three days, whose names are meant to be markup.
+
+    Of one there is a checkpoint, which has other secrets than the log.
+    """
     from services.pipeline import bronze, gold
     from services.pipeline.silver import image
 
     logs = tmp_path_factory.mktemp("evil")
     for cluster_id in ("one", "two"):
         segment(node(logs / cluster_id, cluster_id), evil_log(f"{EVIL}-{cluster_id}"))
+    other = first_day(f"{EVIL}-one", secrets=2)
+    checkpoint(logs / "one" / PARTITION_DIRECTORY, other, OffsetAndEpoch(offset=1 + len(other), epoch=1))
     tables = InMemory()
     bronze.ingest(spark.read.format("kraft").load(str(logs)), tables)
-    records = tables.read(bronze.RECORDS)
+    records, snapshots = tables.read(bronze.RECORDS), tables.read(bronze.SNAPSHOTS)
     assert records is not None
-    image.build(records, None, tables)
+    assert snapshots is not None
+    image.build(records, bronze.whole_snapshots(snapshots), tables)
     gold.build(tables)
     return tables
 
@@ -125,25 +136,31 @@ def evil_page(evil: InMemory) -> str:
     return report(evil)
 
 
+def first_day(topic: str, *, secrets: int) -> list[Message]:
+    """A broker, a topic, a config and an ACL, and secrets with this number."""
+    return [
+        RegisterBrokerRecord(broker_id=1, broker_epoch=1, rack=RACK, fenced=False),
+        TopicRecord(topic, TOPIC_ID),
+        PartitionRecord(0, TOPIC_ID, (1, 2), (1, 2), (), (), 1, 0, 0, 0),
+        ConfigRecord(2, topic, "x" * 40, EVIL + "y" * 30_000),
+        AccessControlEntryRecord(
+            id=Uuid(bytes(16)),
+            resource_type=2,
+            resource_name=EVIL,
+            pattern_type=3,
+            principal=f"User:{EVIL}",
+            host="*",
+            operation=2,
+            permission_type=3,
+        ),
+        *(record for record, _ in with_secrets(secrets)),
+    ]
+
+
 def evil_log(topic: str) -> list[bytes]:
-    """A broker, a topic, a config and an ACL; the partition is offline from the second day on, to the third."""
-    days: list[list[Any]] = [
-        [
-            RegisterBrokerRecord(broker_id=1, broker_epoch=1, rack=RACK, fenced=False),
-            TopicRecord(topic, TOPIC_ID),
-            PartitionRecord(0, TOPIC_ID, (1, 2), (1, 2), (), (), 1, 0, 0, 0),
-            ConfigRecord(2, topic, "x" * 40, EVIL + "y" * 30_000),
-            AccessControlEntryRecord(
-                id=Uuid(bytes(16)),
-                resource_type=2,
-                resource_name=EVIL,
-                pattern_type=3,
-                principal=f"User:{EVIL}",
-                host="*",
-                operation=2,
-                permission_type=3,
-            ),
-        ],
+    """After the first day the partition is offline from the second day on, to the third."""
+    days: list[list[Message]] = [
+        first_day(topic, secrets=1),
         [PartitionChangeRecord(0, TOPIC_ID, isr=(1,))],
         [PartitionChangeRecord(0, TOPIC_ID, isr=(), leader=-1)],
     ]
@@ -374,6 +391,35 @@ def test_names_from_the_log_are_text_and_nothing_else(evil_page: str) -> None:
     assert "<img src=x" in seen.text  # the rack, as text
     assert [] == [character for character in ("\x00", "\u202e") if character in evil_page]
     assert "y" * 400 not in evil_page
+
+
+def test_no_secret_of_a_log_is_in_gold_nor_in_the_report_nor_in_what_is_said_of_a_checkpoint(
+    spark: SparkSession, evil: InMemory, evil_page: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bronze and silver have everything that a log has, as their README says, and so show that the secrets were there.
+
+    The checkpoint differs from the log in each kind that has secrets.
+    """
+    from services.pipeline.exits import FOUND
+    from services.pipeline.gold import TABLES
+    from services.pipeline.jobs import JOBS
+
+    assert FOUND == JOBS["verify"](spark, evil, Namespace())
+    gold = {name: told_in(evil, f"gold/{name}") for name in TABLES}
+    told = capsys.readouterr()
+    shown = {"page": evil_page, "stdout": told.out, "stderr": told.err, **gold}
+
+    assert [] == [(name, form) for name, text in shown.items() for form in FORMS if form in text]
+    assert 4 == told.err.count(f": replayed {REDACTED}, the checkpoint has {REDACTED}")
+    assert REDACTED in gold["audit_timeline"]
+    assert SECRET in told_in(evil, "silver/config_history")
+
+
+def told_in(tables: InMemory, name: str) -> str:
+    """Every row of a table."""
+    rows = tables.read(name)
+    assert rows is not None, name
+    return "\n".join(str(row.asDict(recursive=True)) for row in rows.collect())
 
 
 def test_several_days_and_clusters_have_a_calendar(evil_page: str) -> None:
