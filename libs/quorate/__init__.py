@@ -19,6 +19,7 @@ protocol, network    connections as Kafka's clients and servers have them: witho
 partition_log        the log of a data partition on a broker
 sql                  the state as SQL tables, and read-only queries on them
 pipeline             decodes logs and checkpoints into columns, without Spark
+doctor               what an operator should look at, by rules that are rows
 what_if              brokers or directories away, restarts, reassignments, levels, by the controller's own decisions
 cli                  the `quorate` command
 """

@@ -1,7 +1,7 @@
 """The `quorate` command: a noun, a verb; text for people, `--json` for programs.
 
 app             the commands and their options; all other modules are imported by the command that needs them
-app_plans       the same for those that plan
+app_plans       the same for those that say what is wrong, and plan
 version         `quorate --version`
 failures        errors of a command: one line on stderr, one JSON document, one exit code
 printable       escapes text that would control the terminal
@@ -26,6 +26,7 @@ observer_image  a state, by `--observer`: as records, without a replay
 observer_sql    `quorate sql --observer`: an observer's database answers
 observer_changes  `history` and `image diff` with `--observer`: its database tells, without a replay
 what_if         `quorate what-if`: what becomes of the partitions if brokers, racks or log directories go
+doctor          `quorate doctor`: what an operator should look at
 features_plan   `quorate features plan`: what stands against feature levels, and what clears it
 reassign_plan   `quorate reassign plan`: which replicas move if brokers come or go
 restart_safe    `quorate restart-safe`: which brokers can be restarted, one after the other

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from quorate.cli.app_plans import ask_for_restarts, features, reassign
+from quorate.cli.app_plans import ask_doctor, ask_for_restarts, features, reassign
 from quorate.cli.as_of import offset_to_follow, read_range, reader_of, reader_of_time
 from quorate.cli.failures import Misused
 from quorate.cli.options import (
@@ -335,6 +335,7 @@ def ask_what_if(
 
 
 app.command("restart-safe")(ask_for_restarts)
+app.command("doctor")(ask_doctor)
 
 
 @app.command("sql")

@@ -1,4 +1,4 @@
-"""The commands of `quorate` that plan what an operator does next, and write nothing: their options (typer)."""
+"""The commands of `quorate` that say what is wrong, and plan what to do, and write nothing: their options (typer)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from quorate.cli.options import (
     state_from,
 )
 
-__all__ = ["ask_for_restarts", "features", "reassign"]
+__all__ = ["ask_doctor", "ask_for_restarts", "features", "reassign"]
 
 reassign = typer.Typer(help="Where replicas are, and where they could be.", no_args_is_help=True)
 features = typer.Typer(help="The levels of features, metadata.version and others.", no_args_is_help=True)
@@ -157,4 +157,20 @@ def ask_for_restarts(
         found = state_from(offline, bootstrap_controller, observer, command_config, as_of)
         is_safe = ask(found, brokers=brokers or (), racks=racks or (), as_json=as_json)
     if not is_safe:
+        raise typer.Exit(1)
+
+
+def ask_doctor(
+    offline: Offline = None,
+    bootstrap_controller: Bootstrap = None,
+    observer: Observer = None,
+    command_config: CommandConfig = None,
+    as_of: AsOf = None,
+    as_json: Json = False,
+) -> None:
+    """Say what an operator should look at, the worst first, with advice; exit 1 if something does not work."""
+    from quorate.cli.doctor import diagnose
+
+    found = state_from(offline, bootstrap_controller, observer, command_config, as_of)
+    if not diagnose(found, as_json=as_json):
         raise typer.Exit(1)

@@ -21,7 +21,7 @@ def load_observed(observers: str, command_config: Path | None) -> Offline:
 
     def ask(address: str, stub: Any) -> Offline:  # Any: the generated types are those of asyncio's stub
         parts = parts_of(address, stub.GetImage(GetImageRequest(), timeout=TIMEOUT_S))
-        found = Offline(path=address)
+        found = Offline(path=address, has_quorum=False)
         found.as_of_offset = next(parts).next_offset
         records = (decode_record(value) for part in parts for value in part.records)
         try:

@@ -24,8 +24,8 @@ from quorate.metadata.features import unfamiliar
 from quorate.metadata.scram_lost import described
 from quorate.metadata.state import ClusterState
 from quorate.metadata.transactions import Transaction
-from quorate.nouns import Epoch, Offset, OffsetAndEpoch
-from quorate.records import KRaftVersionRecord, SnapshotHeaderRecord, VotersRecord, decode_record
+from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch
+from quorate.records import KRaftVersionRecord, LeaderChangeMessage, SnapshotHeaderRecord, VotersRecord, decode_record
 from quorate.storage.durable_mark import DurableMark
 from quorate.storage.epochs_file import EpochsFile
 from quorate.storage.names import (
@@ -65,6 +65,10 @@ class Offline:
     high_watermark: Offset | None = None
     notes: list[str] = field(default_factory=list)
     watch: Watch | None = None
+    elected: tuple[NodeId, ...] = ()
+    """The voters of the last election in the log that was read."""
+    has_quorum: bool = True
+    """Whether the source tells the voters and kraft.version, if there are any records of them."""
 
 
 class Watch(Protocol):
@@ -368,6 +372,8 @@ def _take_control(found: Offline, kind: int, value: bytes) -> None:
     if version != 0:
         return
     match kind:
+        case 2:
+            found.elected = tuple(each.voter_id for each in decode(LeaderChangeMessage, value, version).voters)
         case 3:
             found.last_timestamp = decode(SnapshotHeaderRecord, value, version).last_contained_log_timestamp or None
         case 5:

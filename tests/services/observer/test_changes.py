@@ -159,6 +159,10 @@ async def test_by_an_observers_process_the_commands_print_what_they_print_of_the
             [await by_command(*each, *source) for each in QUESTIONS]
             for source in (("--observer", address), ("--offline", str(tmp_path)))
         ]
+        doctors = [
+            await by_command("doctor", "--json", *source)
+            for source in (("--observer", address), ("--offline", str(tmp_path)))
+        ]
         followed = await by_command("history", "--follow", "--to", "3", "--observer", address)
         beyond = await by_command("history", "--from", str(end + 1), "--observer", address)
 
@@ -167,6 +171,8 @@ async def test_by_an_observers_process_the_commands_print_what_they_print_of_the
     assert asked[0] == asked[1]
     assert {(0, ""), (1, "")} >= {(each.code, each.err) for each in asked[0]}
     assert '"becomes"' in asked[0][0].out
+    of_image, of_files = (each.document["findings"] for each in doctors)
+    assert of_image == [each for each in of_files if not needs_quorum(each)] != []
     text = "".join(each.out for each in ran["--observer"])
     assert TRACEPARENT.split(b"-")[1].decode() in text
     assert "another secret, which is not shown" in text
@@ -182,6 +188,13 @@ QUESTIONS = (
     ("reassign", "plan", "--replication-factor", "1"),
 )
 """About the state as it is, each with an answer."""
+
+
+def needs_quorum(finding: dict[str, str]) -> bool:
+    """Whether it takes what an image does not have: voters, kraft.version, and what time it is."""
+    subject, code = finding["subject"], finding["code"]
+    is_of_node = code == "CONFIG_OF_NOTHING" and subject.startswith("broker ")
+    return "kraft.version" in subject + finding["sentence"] or code == "TOKEN_EXPIRED" or is_of_node
 
 
 def commands(end: int) -> list[tuple[str, ...]]:
