@@ -230,7 +230,16 @@ def partition_findings(facts: Facts) -> Iterator[Finding]:
     rack_count = len({broker.rack for broker in facts.state.brokers if broker.rack is not None})
     for topic in facts.state.topics:
         for partition_id, partition in topic.partitions.items():
+            if _is_sound(partition):
+                continue
             subject = f"partition {topic.name}-{partition_id}"
             yield from findings(_One(facts, topic.name, partition), subject, PARTITION_RULES)
         if topic.partitions:
             yield from findings(_Topic(facts, topic, rack_count), f"topic {topic.name}", TOPIC_RULES)
+
+
+def _is_sound(partition: Partition) -> bool:
+    """Whether no rule of a partition can hold, as of nearly all in a large cluster: to ask each costs time."""
+    is_whole = partition.has_leader and len(partition.isr) == len(partition.replicas)
+    is_still = not (partition.elr or partition.adding_replicas)
+    return is_whole and is_still and partition.leader_recovery_state != RECOVERING
