@@ -19,9 +19,11 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from kraft.api.fetch import FetchRequest, FetchResponse
+from quorate.errors import Corrupt
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC_ID, NOBODY, Epoch, NodeId, Offset
 from quorate.runtime.log_reader import CommittedBatch, LogReader
 from quorate.runtime.logs import logger
+from quorate.wire.batch import peek_header
 from services.gateway.log_tail import LogTail
 from services.gateway.metrics import FETCHES
 
@@ -112,7 +114,7 @@ class ReaderFetches:
         return _with(reader.answer, records, self._tail.end)
 
     def passed(self, request: FetchRequest, listener: str, response: FetchResponse) -> None:
-        """Notes the node's answer. The log is followed from the first reader's offset on, while there is a reader."""
+        """Notes the node's answer. The log is followed from where the first one brings its reader, while there is one."""
         partition, answered = _only(request), _sound(response)
         if partition is None or self._is_voter(request.replica_state.replica_id):
             return
@@ -125,8 +127,10 @@ class ReaderFetches:
         told = max(answered.high_watermark, 0 if before is None else before.high_watermark)
         kept, epoch = _with(response, b"", answered.high_watermark), answered.current_leader.leader_epoch
         self._readers[key] = _Reader(kept, epoch, told, now_s, now_s)
-        if self._wanted is not None and not self._wanted.done() and answered.current_leader.leader_id == self._node_id:
-            self._wanted.set_result((partition.fetch_offset, partition.last_fetched_epoch))
+        if self._wanted is None or self._wanted.done() or answered.current_leader.leader_id != self._node_id:
+            return
+        if (start := _start(partition, answered)) is not None:
+            self._wanted.set_result(start)
 
     async def run(self) -> None:
         """Follows the log from where a reader is, as long as there are readers, until cancelled."""
@@ -269,6 +273,22 @@ def _sound(response: FetchResponse) -> Answered | None:
     goes_on = answered.diverging_epoch.epoch < 0 and answered.snapshot_id.end_offset < 0
     is_led = answered.current_leader.leader_id != NOBODY and answered.high_watermark >= 0
     return answered if not answered.error_code and goes_on and is_led else None
+
+
+def _start(asked: Partition, answered: Answered) -> tuple[Offset, Epoch] | None:
+    """Returns an offset up to which all is committed, and the epoch of the record before it; None if none is sure.
+
+    Both are the node's word: a reader may name an offset within a batch, or an epoch that the log has only later. Where
+    there are no records the reader is at the log's end, and the node has compared its epoch with that of the last one.
+    """
+    offset, epoch = asked.fetch_offset, asked.last_fetched_epoch
+    if answered.records:
+        try:
+            first = peek_header(answered.records)
+        except Corrupt:
+            return None
+        offset, epoch = first.next_offset, first.epoch
+    return (offset, epoch) if offset <= answered.high_watermark else None
 
 
 def _with(response: FetchResponse, records: bytes, high_watermark: Offset) -> FetchResponse:

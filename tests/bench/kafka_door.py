@@ -22,8 +22,9 @@ from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.network.client import Connection, connect
-from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC_ID, Epoch, NodeId
+from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC_ID, Epoch, NodeId, Offset
 from quorate.runtime.client import open_channel
+from quorate.wire.batch import read_header
 from quorate.wire.protobuf import to_protobuf, to_struct
 from tests.bench.beside_kafka import TIMEOUT_MS
 from tests.bench.both_sides import Rounds, run_both
@@ -40,7 +41,7 @@ FILLED: Final = 1_000
 """Partitions of the topic that makes what there is to fetch."""
 FETCH_BYTES: Final = 8 << 10
 FETCH_FROM: Final = 8
-"""Behind the records that begin a cluster."""
+"""Behind the records that begin a cluster; all fetch what follows the batch that is there."""
 KAFKA, GATEWAY, GRPC = DOORS = ("Kafka", "gateway", "gRPC")
 
 Ask = Callable[[int], Awaitable[None]]
@@ -80,6 +81,8 @@ class Door:
         self.leader_id: NodeId = -1
         self.epoch: Epoch = -1
         self.committed = 0
+        self.fetched: tuple[Offset, Epoch] = (FETCH_FROM, -1)
+        """From where all fetch, and the epoch of the record before it."""
         self.broker_epochs: dict[NodeId, Epoch] = {}
 
     @property
@@ -104,6 +107,12 @@ class Door:
         assert not answer.topics[0].error_code, answer.topics[0]
         told = await self.quorum.described(at=self.leader_id)
         self.epoch, self.committed = told.leader_epoch, told.high_watermark
+        self.fetched = FETCH_FROM, self.epoch
+        host, _, port = self.address.rpartition(":")
+        async with await connect(host, int(port)) as connection:
+            found = await connection.ask_for(FetchResponse, self.fetch())
+        first = read_header(found.responses[0].partitions[0].records or b"")
+        self.fetched = first.next_offset, first.epoch
 
     def heartbeat(self, number: int) -> BrokerHeartbeatRequest:
         """That of a broker that has read all there is, and wants nothing."""
@@ -117,8 +126,8 @@ class Door:
         partition = FetchRequest.FetchTopic.FetchPartition(
             partition=METADATA_PARTITION,
             current_leader_epoch=self.epoch,
-            fetch_offset=FETCH_FROM,
-            last_fetched_epoch=self.epoch,
+            fetch_offset=self.fetched[0],
+            last_fetched_epoch=self.fetched[1],
             partition_max_bytes=FETCH_BYTES,
         )
         topic = FetchRequest.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(partition,))

@@ -74,4 +74,12 @@ READER_BUGS: Final = (
         wrong="",
         test=f"{TESTS}::test_an_answer_of_an_earlier_epoch_is_in_no_later_one",
     ),
+    Planted(
+        number="F9",
+        what="the log is followed from what is not committed yet, as if it were",
+        file=FILE,
+        right="return (offset, epoch) if offset <= answered.high_watermark else None",
+        wrong="return offset, epoch",
+        test=f"{TESTS}::test_the_log_is_followed_from_where_all_is_committed_by_the_nodes_word",
+    ),
 )

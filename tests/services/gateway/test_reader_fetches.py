@@ -13,7 +13,7 @@ from kraft import Uuid
 from kraft.api.fetch import FetchRequest, FetchResponse
 from quorate.nouns import METADATA_TOPIC_ID
 from quorate.runtime.log_reader import CommittedBatch, LoadedSnapshot
-from quorate.wire.batch import CONTROL, BatchHeader
+from quorate.wire.batch import CONTROL, BatchHeader, data_batch
 from services.gateway import reader_fetches
 from services.gateway.reader_fetches import ReaderFetches
 
@@ -115,14 +115,16 @@ def fetch(
     )
 
 
-def answered(*, leader: int = NODE, epoch: int = EPOCH, error: int = 0, high_watermark: int = START) -> FetchResponse:
+def answered(
+    *, leader: int = NODE, epoch: int = EPOCH, error: int = 0, high_watermark: int = START, records: bytes = b""
+) -> FetchResponse:
     """By the quorum node."""
     partition = Data(
         error_code=error,
         high_watermark=high_watermark,
         log_start_offset=3,
         current_leader=Data.LeaderIdAndEpoch(leader, epoch),
-        records=b"of the node",
+        records=records,
     )
     topic = FetchResponse.FetchableTopicResponse(topic_id=METADATA_TOPIC_ID, partitions=(partition,))
     return FetchResponse(responses=(topic,), node_endpoints=(FetchResponse.NodeEndpoint(leader, "here", 9093),))
@@ -266,6 +268,45 @@ async def test_no_log_is_followed_by_what_another_or_nobody_leads(said: dict[str
     async with following(**said) as gateway:
         assert [] == gateway.logs
         assert await gateway.answer(fetch(START)) is None
+
+
+def batch(offset: int, count: int, *, epoch: int = EPOCH) -> bytes:
+    return data_batch(base_offset=offset, epoch=epoch, timestamp_ms=1, values=[b"x"] * count)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "start"),
+    [
+        pytest.param(fetch(START), {}, (START, EPOCH), id="at the end"),
+        pytest.param(
+            fetch(START - 5, last=2),
+            {"records": batch(START - 5, 3, epoch=4) + batch(START - 2, 9)},
+            (START - 2, 4),
+            id="behind: after the first batch",
+        ),
+        pytest.param(
+            fetch(START - 4, last=6),
+            {"records": batch(START - 5, 3, epoch=4)},
+            (START - 2, 4),
+            id="within a batch, and with an epoch that is in the log later",
+        ),
+        pytest.param(fetch(START), {"records": batch(START, 1)}, None, id="a batch that is not committed"),
+        pytest.param(fetch(START + 1), {}, None, id="ahead of what is committed"),
+        pytest.param(fetch(START), {"records": b"no batch"}, None, id="what is no batch"),
+    ],
+)
+async def test_the_log_is_followed_from_where_all_is_committed_by_the_nodes_word(
+    asked: FetchRequest, said: dict[str, Any], start: tuple[int, int] | None
+) -> None:
+    gateway = Gateway()
+    running = asyncio.ensure_future(gateway.readers.run())
+    await turns()
+    gateway.readers.passed(asked, LISTENER, answered(**said))
+    await turns()
+    running.cancel()
+    await asyncio.wait([running])
+
+    assert [log.start for log in gateway.logs] == ([] if start is None else [start])
 
 
 async def test_the_node_sees_a_fetch_of_each_reader_before_a_second_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
