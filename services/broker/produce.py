@@ -11,6 +11,7 @@ from kraft.api.produce import ProduceRequest, ProduceResponse
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.server import Unanswerable
 from quorate.nouns import Offset
+from quorate.partition_log.produced import is_transactional
 from quorate.replication import ACKS_ALL, admit_produce
 from quorate.runtime.telemetry import Span
 from services.broker.cluster import Cluster
@@ -82,11 +83,11 @@ class Produce:
                 for topic in request.topic_data
             ]
         if transaction is None:
-            return self._appended_all(request, {})
+            return self._appended_all(request, None)
         async with self._verifier.turn(transaction.producer_id):
             return self._appended_all(request, await self._verifier.verified(request, version, transaction))
 
-    def _appended_all(self, request: ProduceRequest, verified: Verified) -> list[tuple[_Asked, list[_Written]]]:
+    def _appended_all(self, request: ProduceRequest, verified: Verified | None) -> list[tuple[_Asked, list[_Written]]]:
         return [
             (topic, [self._write(request.acks, topic, each, verified) for each in topic.partition_data])
             for topic in request.topic_data
@@ -102,17 +103,22 @@ class Produce:
         with self._traces.waiting(span, required):
             return await self._replicas.reached(required, timeout_ms=min(request.timeout_ms, WAIT_MS_MAX))
 
-    def _write(self, acks: int, topic: _Asked, asked: _Asked.PartitionProduceData, verified: Verified) -> _Written:
+    def _write(
+        self, acks: int, topic: _Asked, asked: _Asked.PartitionProduceData, verified: Verified | None
+    ) -> _Written:
         try:
             hosted = self._cluster.hosted(topic.topic_id, topic.name, asked.index)
             return self._appended(acks, hosted, asked.index, asked.records or b"", verified)
         except ApiError as refusal:
             return _Written(None, _refused(asked.index, refusal), None)
 
-    def _appended(self, acks: int, hosted: Hosted, index: int, records: bytes, verified: Verified) -> _Written:
+    def _appended(self, acks: int, hosted: Hosted, index: int, records: bytes, verified: Verified | None) -> _Written:
         """Appends one batch. Raises ApiError, and then nothing is written."""
         role = admit_produce(hosted.partition, acks)
-        verification = verified.get(hosted.key)
+        if verified is not None and hosted.key not in verified and is_transactional(records):
+            why = f"{hosted.name} has come to this broker while a coordinator was asked; its transaction is not known"
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
+        verification = None if verified is None else verified.get(hosted.key)
         if isinstance(verification, ApiError):
             raise ApiError(verification.code, verification.message)
         with self._traces.appending(hosted):

@@ -89,29 +89,30 @@ class TransactionCoordinators:
 
 
 class _Coordinator:
-    """One broker that coordinates. Whoever has its turn sends what all ask."""
+    """One broker that coordinates. A task of its own sends what all ask, so that no caller's end is the others'."""
 
     def __init__(self, broker_id: NodeId) -> None:
         self._broker_id = broker_id
         self._pending: dict[str, _Question] = {}
-        self._turn = asyncio.Lock()
+        self._sending: asyncio.Future[None] | None = None
         self._connection: Connection | None = None
         self._told = ChangeFilter()
 
     async def ask(self, at: Endpoint, transaction: Transaction, partitions: Collection[TopicPartition]) -> Errors:
         question = self._question(transaction, partitions)
         question.asking += 1
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.ensure_future(self._send_all(at))
         try:
-            async with self._turn:
-                if not question.answer.done():
-                    await self._send(at)
+            return await asyncio.shield(question.answer)
         finally:
             question.asking -= 1
             if not question.asking and self._pending.get(transaction.transactional_id) is question:
                 del self._pending[transaction.transactional_id]
-        return question.answer.result()
 
     async def close(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
         if self._connection is not None:
             await self._connection.close()
 
@@ -134,6 +135,10 @@ class _Coordinator:
         question.partitions.update(partitions)
         self._pending[transaction.transactional_id] = question
         return question
+
+    async def _send_all(self, at: Endpoint) -> None:
+        while self._pending:
+            await self._send(at)
 
     async def _send(self, at: Endpoint) -> None:
         """Sends all that is asked, and gives each its answer: NETWORK_EXCEPTION where there is none."""

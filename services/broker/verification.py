@@ -48,8 +48,8 @@ class _Open(NamedTuple):
     verification: Verification
 
 
-Verified = Mapping[Key, Verification | ApiError]
-"""By partition, what its append needs, or why it is refused; nothing for one that has records of the transaction."""
+Verified = Mapping[Key, Verification | ApiError | None]
+"""By partition, what its append needs, or why it is refused; None for one that has records of the transaction."""
 
 
 def transaction_of(request: ProduceRequest, version: int) -> Transaction | None:
@@ -103,12 +103,13 @@ class Verifier:
             errors = await self._coordinators.ask(transaction, asked) if asked else {}
             is_ending = transaction.adds and ErrorCode.CONCURRENT_TRANSACTIONS in errors.values()
             if not is_ending or self._replicas.now_ms >= deadline_ms:
+                _drop_refused(asked, errors, transaction.producer_id)
                 return {key: _outcome(each, errors, version) for key, each in verified.items()}
             await asyncio.sleep(PAUSE_S)
 
-    def _begun(self, request: ProduceRequest, transaction: Transaction) -> dict[Key, _Open | ApiError]:
+    def _begun(self, request: ProduceRequest, transaction: Transaction) -> dict[Key, _Open | ApiError | None]:
         """Begins the verification of each partition that has no record of the transaction yet."""
-        begun: dict[Key, _Open | ApiError] = {}
+        begun: dict[Key, _Open | ApiError | None] = {}
         for topic in request.topic_data:
             for each in topic.partition_data:
                 if each.records is None or not is_transactional(each.records):
@@ -125,15 +126,23 @@ class Verifier:
                 except ApiError as refusal:
                     begun[hosted.key] = refusal
                     continue
-                if verification is not None:
-                    begun[hosted.key] = _Open(hosted, verification)
+                begun[hosted.key] = None if verification is None else _Open(hosted, verification)
         return begun
 
 
+def _drop_refused(
+    asked: Mapping[TopicPartition, _Open], errors: Mapping[TopicPartition, ErrorCode], producer_id: int
+) -> None:
+    """Forgets what the coordinator has said no to, and not what is not known yet: the producer comes again with it."""
+    for name, code in errors.items():
+        if code not in NOT_YET and code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+            asked[name].hosted.log.drop_verification(producer_id, asked[name].verification)
+
+
 def _outcome(
-    found: _Open | ApiError, errors: Mapping[TopicPartition, ErrorCode], version: int
-) -> Verification | ApiError:
-    if isinstance(found, ApiError):
+    found: _Open | ApiError | None, errors: Mapping[TopicPartition, ErrorCode], version: int
+) -> Verification | ApiError | None:
+    if not isinstance(found, _Open):
         return found
     code = errors.get(found.hosted.name)
     if code is None:

@@ -43,6 +43,12 @@ NEWS_WAIT_S: Final = 50e-6
 """The wait (s) for each reader that is known, before one that has all but the newest batches gets these: so answers to
 a crowd take a share of the processor, and carry what is committed meanwhile."""
 NEWS_WAIT_MAX_S: Final = 0.1
+BEHIND_S: Final = 0.05
+"""How long (s) a reader waits for this gateway to have what it has, or what it was told; then the node answers it."""
+BYTES_MAX: Final = 8 << 20
+"""The largest answer, whatever a reader asks for, but for its first batch."""
+BEGIN_AGAIN_S: Final = 1.0
+"""The pause before the log is followed from another place, if it cannot be followed from one."""
 FORGOTTEN_S: Final = 60.0
 """A reader that has not asked for so long is forgotten; without a reader the log is followed no more."""
 
@@ -82,6 +88,7 @@ class ReaderFetches:
         self._readers: dict[ReaderKey, _Reader] = {}
         self._wanted: asyncio.Future[tuple[Offset, Epoch]] | None = None
         self._reader: LogReader | None = None
+        self._following: asyncio.Future[None] | None = None
         self._tail = LogTail(0, 0, bytes_max=bytes_max)
         self._held: set[asyncio.Future[None]] = set()
         self._is_waking = False
@@ -104,17 +111,20 @@ class ReaderFetches:
         if not self._may_serve(request, partition, reader):
             return None
         reader.asked_at_s = now_s
-        wait_s = min(HELD_MAX_S, request.max_wait_ms / 1000)
-        await self._news(partition, reader, request.max_bytes, ends_at_s=now_s + wait_s)
-        if not self._may_serve(request, partition, reader) or self._tail.end < reader.high_watermark:
+        ends_at_s, bytes_max = now_s + min(HELD_MAX_S, request.max_wait_ms / 1000), min(BYTES_MAX, request.max_bytes)
+        await self._catch_up(partition, reader, ends_at_s=min(ends_at_s, now_s + BEHIND_S))
+        if self._is_behind(partition, reader):
+            return None
+        await self._news(partition, bytes_max, ends_at_s=ends_at_s)
+        if not self._may_serve(request, partition, reader) or self._is_behind(partition, reader):
             return None
         reader.high_watermark = self._tail.end
         FETCHES.add(1)
-        records = self._tail.records(partition.fetch_offset, request.max_bytes)
+        records = self._tail.records(partition.fetch_offset, bytes_max)
         return _with(reader.answer, records, self._tail.end)
 
     def passed(self, request: FetchRequest, listener: str, response: FetchResponse) -> None:
-        """Notes the node's answer. The log is followed from where the first one brings its reader, while there is one."""
+        """Notes the node's answer. The log is followed from where the first one brings its reader."""
         partition, answered = _only(request), _sound(response)
         if partition is None or self._is_voter(request.replica_state.replica_id):
             return
@@ -142,11 +152,12 @@ class ReaderFetches:
             finally:
                 self._reader = None
                 self._wake()
+            await asyncio.sleep(BEGIN_AGAIN_S)
 
     async def _follow(self, start: Offset, epoch: Epoch) -> None:
-        """Returns when nobody reads any more. While the quorum node does not answer, it counts as leading nothing."""
+        """Returns when nobody reads any more, or when the log cannot be followed."""
         self._tail = tail = LogTail(start, epoch, bytes_max=self._bytes_max)
-        following = asyncio.ensure_future(self._take(tail))
+        self._following = following = asyncio.ensure_future(self._take(tail))
         try:
             while not following.done() and self._forget_readers():
                 await asyncio.wait([following], timeout=FORGOTTEN_S / 4)
@@ -159,7 +170,7 @@ class ReaderFetches:
     async def _take(self, tail: LogTail) -> None:
         """Reads batches, until a checkpoint comes in their place: then what is here may lie far behind."""
         while True:
-            self._reader = reader = self._open(start=(tail.end, tail.end_epoch), on_change=self._wake)
+            self._reader = reader = self._open(start=(tail.end, tail.end_epoch), on_change=self._hear)
             try:
                 async for event in reader.events():
                     if not isinstance(event, CommittedBatch):
@@ -170,6 +181,12 @@ class ReaderFetches:
                         break  # it may name other voters, whom FindQuorum tells at a begin
             finally:
                 await reader.close()
+
+    def _hear(self) -> None:
+        """Another leads. If nobody does, or the node gives no answer that fits, the log is not followed from here."""
+        self._wake()
+        if self._reader is not None and self._reader.leader_id == NOBODY and self._following is not None:
+            self._following.cancel()
 
     def _may_serve(self, request: FetchRequest, partition: Partition, known: _Reader) -> bool:
         """Whether the node leads in the reader's epoch, as when it answered it, and the reader's log fits the tail.
@@ -195,24 +212,31 @@ class ReaderFetches:
         voters = None if self._reader is None else self._reader.voters
         return voters is not None and replica_id in voters
 
-    async def _news(self, partition: Partition, known: _Reader, bytes_max: int, *, ends_at_s: float) -> None:
+    def _is_behind(self, partition: Partition, known: _Reader) -> bool:
+        """Whether the reader has or knows of what is not here: it is not committed, or has not come yet."""
+        return self._tail.end < max(partition.fetch_offset, known.high_watermark)
+
+    async def _catch_up(self, partition: Partition, known: _Reader, *, ends_at_s: float) -> None:
+        now_s = asyncio.get_running_loop().time
+        epoch = partition.current_leader_epoch
+        while self._is_behind(partition, known) and self._leads(epoch) and now_s() < ends_at_s:
+            await self._changed(ends_at_s - now_s())
+
+    async def _news(self, partition: Partition, bytes_max: int, *, ends_at_s: float) -> None:
         """Waits until something is committed that the reader has not or does not know of, or until another leads.
 
         Who is behind by more than an answer can carry waits for nothing.
         """
-        loop = asyncio.get_running_loop()
-        left_s = ends_at_s - loop.time()
-        if self._has_news(partition, known):
+        now_s = asyncio.get_running_loop().time
+        if self._has_news(partition):
             if self._tail.size_from(partition.fetch_offset) <= bytes_max:
-                await self._changed(min(left_s, self._news_wait_s))
+                await self._changed(min(ends_at_s - now_s(), self._news_wait_s))
             return
-        while left_s > 0 and self._leads(partition.current_leader_epoch) and not self._has_news(partition, known):
-            await self._changed(left_s)
-            left_s = ends_at_s - loop.time()
+        while self._leads(partition.current_leader_epoch) and not self._has_news(partition) and now_s() < ends_at_s:
+            await self._changed(ends_at_s - now_s())
 
-    def _has_news(self, partition: Partition, known: _Reader) -> bool:
-        offset, end = partition.fetch_offset, self._tail.end
-        return end >= known.high_watermark and (end > offset or (end == offset and end > partition.high_watermark))
+    def _has_news(self, partition: Partition) -> bool:
+        return self._tail.end > min(partition.fetch_offset, partition.high_watermark)
 
     @property
     def _news_wait_s(self) -> float:

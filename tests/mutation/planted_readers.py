@@ -54,8 +54,8 @@ READER_BUGS: Final = (
         number="F6",
         what="a high watermark may fall",
         file=FILE,
-        right=" or self._tail.end < reader.high_watermark:",
-        wrong=":",
+        right="return self._tail.end < max(partition.fetch_offset, known.high_watermark)",
+        wrong="return self._tail.end < partition.fetch_offset",
         test=f"{TESTS}::test_no_reader_is_told_a_lower_high_watermark_than_before",
     ),
     Planted(

@@ -89,6 +89,18 @@ def test_batches_that_overtake_the_first_one_are_refused_while_its_coordinator_i
     log.abandon()
 
 
+def test_a_question_about_a_producer_holds_up_none_of_its_batches_of_no_transaction(tmp_path: Path) -> None:
+    """Whoever asks it: ids are small numbers."""
+    log = opened(tmp_path)
+    log.append_as_leader(produced(producer=(7, 0, 0)), epoch=1, now_ms=NOW_MS)
+    refused_ = begun(log, batch())
+    log.append_as_leader(produced(producer=(7, 0, 1)), epoch=1, now_ms=NOW_MS)
+    log.drop_verification(7, refused_)
+
+    assert ErrorCode.INVALID_TXN_STATE == refused(log, batch(epoch=1), refused_)
+    log.abandon()
+
+
 @pytest.mark.parametrize("bumps_epochs", [True, False])
 def test_a_producer_with_an_epoch_for_each_transaction_begins_it_with_0(tmp_path: Path, bumps_epochs: bool) -> None:
     """One without may go on anywhere: this partition may have forgotten it (KIP-360)."""

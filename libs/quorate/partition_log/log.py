@@ -143,6 +143,10 @@ class PartitionLog:
         header = header_of(records)
         return self._verifications.begin(self._producer_files.state, header, bumps_epochs=bumps_epochs, now_ms=now_ms)
 
+    def drop_verification(self, producer_id: int, verification: Verification) -> None:
+        """Forgets what was begun: the coordinator has said no."""
+        self._verifications.drop(producer_id, verification)
+
     def append_as_leader(
         self, records: bytes | memoryview, *, epoch: Epoch, now_ms: int, verification: Verification | None = None
     ) -> Appended:

@@ -65,8 +65,8 @@ class Verifications:
             if verification is None or verification is not begun:
                 why = f"the batch of producer {header.producer_id} is part of no transaction that is open here"
                 raise ApiError(ErrorCode.INVALID_TXN_STATE, why)
-        if begun is None:
-            return
+        if begun is None or not header.attributes & TRANSACTIONAL:
+            return  # a question about a producer, whoever asks it, is no matter of its batches of no transaction
         first = 0 if begun.bumps_epochs and not producers.has_batches(header.producer_id) else begun.lowest_sequence
         if header.base_sequence > first:
             sent = f"producer {header.producer_id} sends sequence {header.base_sequence}"
@@ -76,6 +76,11 @@ class Verifications:
         """Forgets the producer's: its transaction has a first record here, or its marker."""
         if header.attributes & TRANSACTIONAL:
             self._by_producer.pop(header.producer_id, None)
+
+    def drop(self, producer_id: int, verification: Verification) -> None:
+        """Forgets one whose coordinator has said no, if it is still that producer's."""
+        if self._by_producer.get(producer_id) is verification:
+            del self._by_producer[producer_id]
 
     def forget_idle(self, *, before_ms: int) -> None:
         """Forgets those of producers that have not come back since `before_ms`."""

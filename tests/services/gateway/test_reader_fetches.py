@@ -11,7 +11,7 @@ import pytest
 
 from kraft import Uuid
 from kraft.api.fetch import FetchRequest, FetchResponse
-from quorate.nouns import METADATA_TOPIC_ID
+from quorate.nouns import METADATA_TOPIC_ID, NOBODY
 from quorate.runtime.log_reader import CommittedBatch, LoadedSnapshot
 from quorate.wire.batch import CONTROL, BatchHeader, data_batch
 from services.gateway import reader_fetches
@@ -141,6 +141,8 @@ def _no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The node need not see a fetch for as long as a test takes, and news waits for nothing."""
     monkeypatch.setattr(reader_fetches, "NODE_EVERY_S", 600.0)
     monkeypatch.setattr(reader_fetches, "HELD_MAX_S", 600.0)
+    monkeypatch.setattr(reader_fetches, "BEHIND_S", 600.0)
+    monkeypatch.setattr(reader_fetches, "BEGIN_AGAIN_S", 0.0)
     monkeypatch.setattr(reader_fetches, "NEWS_WAIT_S", 0.0)
 
 
@@ -365,6 +367,28 @@ async def test_no_reader_is_told_a_lower_high_watermark_than_before() -> None:
 
         assert (False, None) == (was_done, hurried)
         assert (b"10;11;", START + 2) == await held
+
+
+async def test_who_is_ahead_for_long_is_answered_by_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that votes by what is not committed yet: its acknowledgement is needed for the commit."""
+    monkeypatch.setattr(reader_fetches, "BEHIND_S", 0.0)
+    async with following() as gateway:
+        assert await gateway.answer(fetch(START + 1, wait_ms=LONG_MS)) is None
+
+
+async def test_a_log_that_cannot_be_followed_is_followed_from_the_next_reader_on() -> None:
+    async with following() as gateway:
+        gateway.log.led_by(NOBODY, -1)
+        await turns()
+        gateway.readers.passed(fetch(START + 4), LISTENER, answered(high_watermark=START + 4))
+        await turns()
+        gateway.log.commit(START + 4)
+        await turns()
+        told = await gateway.answer(fetch(START + 4))
+
+    assert [(START, EPOCH), (START + 4, EPOCH)] == [log.start for log in gateway.logs]
+    assert gateway.logs[0].closed.is_set()
+    assert (b"14;", START + 5) == told
 
 
 async def test_without_readers_no_log_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
