@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from kraft.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from kraft.api.unregister_broker import UnregisterBrokerRequest
 from quorate.controller.commands.alter_partition_reassignments import alter_partition_reassignments
+from quorate.controller.commands.unregister_broker import unregister_broker
 from quorate.liveness import ControlState
 from quorate.nouns import OffsetAndEpoch
 from tests.cli.directories import FIXTURES, run, write_checkpoint
@@ -74,7 +76,7 @@ def of(document: Any) -> dict[Place, Replicas]:
 
 
 def carried_out(cluster: Cluster, document: Any) -> None:
-    """The controller takes it, and the replicas that come catch up."""
+    """The controller takes it, and the replicas whose brokers are there catch up."""
     asked = Topic.ReassignablePartition
     by_topic: dict[str, list[Topic.ReassignablePartition]] = {}
     for (name, partition_id), wanted in of(document).items():
@@ -85,7 +87,8 @@ def carried_out(cluster: Cluster, document: Any) -> None:
     response = cluster.write(alter_partition_reassignments(request, settings=cluster.settings))
     assert {0} >= {each.error_code for topic in response.responses for each in topic.partitions}, response
     for found in list(cluster.state.topics.reassigning()):
-        cluster.alter_isr(found.topic.name, found.partition.replicas, found.partition_id)
+        there = tuple(each for each in found.partition.replicas if cluster.state.brokers.is_active(each))
+        cluster.alter_isr(found.topic.name, there, found.partition_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +156,16 @@ def test_nothing_is_copied_without_need(done: Done) -> None:
 
 
 def may_give(has: Counter[int], replicas: Replicas) -> bool:
-    """Whether one of these could go to broker 6 from one that has more, and the partition stay on as many racks."""
-    racks = len({RACKS[each] for each in replicas})
+    """Whether one of these could go to broker 6 from one that has more, and no rack get more than the most it has."""
     return 6 not in replicas and any(
-        has[each] > has[6] + 1 and len({RACKS[other] for other in (*replicas, 6) if other != each}) >= racks
+        has[each] > has[6] + 1 and of_racks(other for other in (*replicas, 6) if other != each) <= of_racks(replicas)
         for each in replicas
     )
+
+
+def of_racks(replicas: Iterable[int]) -> list[int]:
+    """How many of them each rack has, the most first."""
+    return sorted(Counter(RACKS[each] for each in replicas).values(), reverse=True)
 
 
 def may_be_on_6(kept: set[int]) -> bool:
@@ -220,6 +227,116 @@ def test_a_reassignment_under_way_goes_on_from_where_it_leads(tmp_path: Path) ->
     assert ((2, 3), False) == (cluster.partition("orders").replicas, cluster.partition("orders").is_reassigning)
 
 
+@pytest.mark.parametrize(
+    ("options", "after"),
+    [
+        (("--drain", 3), (1, 2, 4)),
+        (("--drain", 1), (4, 2, 5)),
+        (("--replication-factor", 2), (1, 2)),
+        (("--replication-factor", 4), (1, 2, 4, 5)),
+        (("--add", 5), (1, 2, 5)),
+    ],
+    ids=str,
+)
+def test_what_changes_keeps_no_replica_on_a_broker_that_is_gone(
+    tmp_path: Path, options: Sequence[object], after: Replicas
+) -> None:
+    cluster = Cluster().brokers(1, 2, 3, 4, 5)
+    cluster.topic("orders", (1, 2, 3))
+    cluster.topic("others", *[(1, 2)] * 3)
+    cluster.write(unregister_broker(UnregisterBrokerRequest(3), settings=cluster.settings))
+    document = planned(cluster, tmp_path, "--topic", "orders", *options)
+
+    assert {("orders", 0): after} == of(document["reassignment"])
+    carried_out(cluster, document["reassignment"])
+    assert (after, False) == (cluster.partition("orders").replicas, cluster.partition("orders").is_reassigning)
+
+
+def test_no_rack_gets_more_replicas_than_the_most_it_has(tmp_path: Path) -> None:
+    cluster, racks = Cluster(), {1: "a", 2: "a", 3: "b", 4: "b", 5: "a"}
+    for broker_id, rack in racks.items():
+        cluster.register(broker_id, rack=rack)
+        cluster.unfence(broker_id)
+    cluster.topic("orders", *[(3, 4, 1, 2)] * 6)
+    document = planned(cluster, tmp_path, "--add", 5)
+    carried_out(cluster, document["reassignment"])
+
+    assert 4 == document["cost"]["replicasCopied"]
+    for replicas_after in replicas(cluster).values():
+        assert {"a": 2, "b": 2} == Counter(racks[each] for each in replicas_after), replicas_after
+
+
+@pytest.mark.parametrize(
+    ("before", "away", "late", "options", "after"),
+    [
+        ((1, 2), [2], [], ("--drain", 1, "--replication-factor", 1), (3,)),
+        ((1, 2), [], [2], ("--drain", 1, "--replication-factor", 1), (3,)),
+        ((1, 2, 4), [2, 4], [], ("--drain", 1, "--replication-factor", 2), (3, 5)),
+        ((1, 2, 4), [2], [4], ("--drain", 1, "--replication-factor", 2), (3, 4)),
+        ((1, 2, 3), [2], [], ("--drain", 1, "--replication-factor", 1), (3,)),
+        ((1, 2, 3), [2], [3], ("--replication-factor", 1), (1,)),
+        ((1, 2, 3), [2], [3], ("--replication-factor", 2), (1, 3)),
+        ((1, 2), [2], [], ("--drain", 1), (3, 2)),
+    ],
+    ids=str,
+)
+def test_a_reassignment_does_not_wait_for_a_broker_that_is_away(
+    tmp_path: Path,
+    before: Replicas,
+    away: Sequence[int],
+    late: Sequence[int],
+    options: Sequence[object],
+    after: Replicas,
+) -> None:
+    cluster = Cluster().brokers(1, 2, 3, 4, 5)
+    cluster.topic("orders", before)
+    for broker_id in away:
+        cluster.change(broker_id, ControlState.FENCED)
+    if late:
+        isr = cluster.partition("orders").isr
+        cluster.alter_isr("orders", tuple(each for each in isr if each not in late))
+    document = planned(cluster, tmp_path, *options)
+
+    assert {("orders", 0): after} == of(document["reassignment"])
+    carried_out(cluster, document["reassignment"])
+    assert (after, False) == (cluster.partition("orders").replicas, cluster.partition("orders").is_reassigning)
+
+
+def test_who_is_added_does_not_get_back_alone_what_was_out_of_sync(tmp_path: Path) -> None:
+    cluster = Cluster().brokers(1, 2, 3)
+    cluster.topic("orders", *[(1, 2)] * 4)
+    for partition_id in range(4):
+        cluster.alter_isr("orders", (1,), partition_id)
+    options = ("--drain", 1, "--replication-factor", 1, "--add", 2)
+    document = planned(cluster, tmp_path, *options)
+
+    assert {(3,)} == set(of(document["reassignment"]).values())
+
+
+def test_where_only_replicas_out_of_sync_could_be_kept_there_is_no_plan(tmp_path: Path) -> None:
+    cluster = Cluster().brokers(1, 2)
+    cluster.topic("orders", (1, 2))
+    cluster.alter_isr("orders", (1,))
+    write_checkpoint(tmp_path, cluster.state, OffsetAndEpoch(epoch=1, offset=cluster.next_offset))
+    ran = run("reassign", "plan", "--offline", tmp_path, "--drain", 1, "--replication-factor", 1)
+
+    assert (1, "") == (ran.code, ran.out)
+    assert "partition orders-0 is to have 1 replicas; of those that it could keep none is in sync" in ran.err
+
+
+def test_a_factor_below_min_insync_replicas_is_noted(tmp_path: Path) -> None:
+    cluster = Cluster().brokers(1, 2, 3)
+    cluster.topic("orders", (1, 2, 3), (2, 3, 1), min_insync_replicas="2")
+    cluster.topic("payments", (1, 2, 3), min_insync_replicas="1")
+    words = "topics get fewer replicas than their min.insync.replicas"
+    noted = {
+        factor: [each for each in planned(cluster, tmp_path, "--replication-factor", factor)["notes"] if words in each]
+        for factor in (1, 2)
+    }
+
+    assert {1: [f"1 {words}, orders for one: 1, and min.insync.replicas is 2"], 2: []} == noted
+
+
 def test_as_text_and_of_a_kafkas_log() -> None:
     ran = run("reassign", "plan", "--offline", FIXTURES / "three-dynamic/controller-3", "--as-of", 207, "--drain", 5)
 
@@ -238,6 +355,7 @@ def test_as_text_and_of_a_kafkas_log() -> None:
         ([], 2, "give --add, --drain or --replication-factor"),
         (["--add", 6, "--json", "--output", "kafka"], 2, "--json and --output kafka: give one of them"),
         (["--add", 7], 1, "broker 7 is not registered; registered are: 1, 2, 3, 4, 5, 6"),
+        (["--drain", 7], 1, "broker 7 is not registered; registered are: 1, 2, 3, 4, 5, 6"),
         (["--add", 6, "--drain", 6], 1, "broker 6 cannot be added and drained at once"),
         (["--add", 5], 1, "broker 5 can get no replicas: it is fenced"),
         (["--drain", 1, "--topic", "nothing"], 1, "there is no topic 'nothing'"),

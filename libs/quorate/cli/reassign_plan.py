@@ -11,6 +11,7 @@ from quorate.cli.failures import Failed, Misused
 from quorate.cli.image import columns
 from quorate.cli.offline import Offline
 from quorate.cli.printable import printable
+from quorate.controller.configs.settings import ControllerSettings
 from quorate.doubles import dumps
 from quorate.errors import ApiError
 from quorate.nouns import NodeId
@@ -43,6 +44,26 @@ def _notes(found: Offline, planned: Plan) -> Iterator[str]:
     if moving:
         which = f"{moving[0].topic.name}-{moving[0].partition_id}"
         yield f"{len(moving)} of them are being reassigned now, {which} for one: the plan goes on from where that leads"
+    yield from _too_few(found, planned)
+
+
+def _too_few(found: Offline, planned: Plan) -> Iterator[str]:
+    """Says of which topics the factor goes below min.insync.replicas: what the log says of it, else Kafka's default."""
+    settings, fewest = ControllerSettings(), dict[str, int]()
+    for each in planned.moves:
+        if len(each.after) < len(each.before):
+            fewest[each.topic] = min(len(each.after), fewest.get(each.topic, len(each.after)))
+    below = [
+        (topic, count, least)
+        for topic, count in fewest.items()
+        if count < (least := settings.min_insync_replicas(found.state, topic))
+    ]
+    if below:
+        topic, count, least = below[0]
+        yield (
+            f"{len(below)} topics get fewer replicas than their min.insync.replicas, {topic} for one: "
+            f"{count}, and min.insync.replicas is {least}"
+        )
 
 
 def _text(found: Offline, planned: Plan, notes: Sequence[str]) -> Iterator[str]:

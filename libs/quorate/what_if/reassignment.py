@@ -1,7 +1,8 @@
 """Plans a reassignment: brokers are added or drained, or the replication factor changes. As few replicas move as can.
 
 A plan is what AlterPartitionReassignments takes (KIP-455); the controller gets nothing of it here. A replica moves only
-if its broker is drained, if the factor asks for one more, or if an added broker has less than its share.
+if its broker is drained, if the factor asks for one more, or if an added broker has less than its share; and of a
+partition that changes, if its broker is not registered, or if the reassignment would wait for it without end.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Wish:
     added: Collection[NodeId] = ()
     """Brokers that get their share of replicas and of preferred leaders."""
     drained: Collection[NodeId] = ()
-    """Brokers that have no replica afterwards."""
+    """Brokers that have no replica afterwards; they need not be registered if they have one now."""
     factor: int | None = None
     """How many replicas each partition has afterwards; None for as many as it has."""
     topics: Collection[str] = ()
@@ -103,8 +104,9 @@ def _check(state: ClusterState, wish: Wish) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST, "nothing is asked for: brokers to add or drain, or a factor")
     if wish.factor is not None and wish.factor < 1:
         raise _bad_factor(f"a replication factor of {wish.factor} is not possible: it is at least 1")
-    for broker_id in (*wish.added, *wish.drained):
-        registered_broker(state, broker_id)
+    for broker_id in wish.drained:
+        if not any(state.topics.with_replica(broker_id)):
+            registered_broker(state, broker_id)
     for broker_id in wish.added:
         if broker_id in wish.drained:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"broker {broker_id} cannot be added and drained at once")
@@ -139,6 +141,8 @@ class _Board:
         self._wish = wish
         self._drained = frozenset(wish.drained)
         self._racks = {broker.id: broker.rack for broker in state.brokers}
+        """Of the registered brokers."""
+        self._active = {broker.id for broker in state.brokers.active()}
         self._usable = [each.id for each in state.brokers if _why_not(each) is None and each.id not in self._drained]
         self._before: dict[tuple[str, int], Replicas] = {}
         self._now: dict[tuple[str, int], Replicas] = {}
@@ -170,25 +174,14 @@ class _Board:
     def changed(self, name: str, partition_id: int, before: Replicas) -> Replicas:
         """Returns a partition's replicas without drained brokers, and as many as are asked for."""
         factor = len(before) if self._wish.factor is None else self._wish.factor
-        kept = [each for each in before if each not in self._drained]
-        while len(kept) > factor:
-            kept.remove(self._least_needed(kept, self._in_sync[name, partition_id]))
-        room = factor - len(kept)
-        found: list[NodeId] = []
-        for _ in range(room):
-            found.append(self._next(name, partition_id, [*kept, *found], factor))
-        after: list[NodeId] = []
-        for each in before:
-            if each in kept:
-                after.append(each)
-            elif each in self._drained and found:
-                after.append(found.pop(0))
-        return (*after, *found)
+        if factor == len(before) and self._drained.isdisjoint(before):
+            return before
+        return self._renewed(name, partition_id, before, factor)
 
     def fill(self, added: NodeId) -> None:
         """Moves replicas to a broker that is added until it has its share, each from a broker that has more.
 
-        No partition is on fewer racks after it, and the broker gets its share of preferred leaders among them.
+        No partition is spread worse over racks after it, and the broker gets its share of preferred leaders among them.
         """
         by_owner: dict[NodeId, dict[bool, list[tuple[str, int]]]] = {}
         for name, partition_id, _ in reversed(self.asked):
@@ -232,15 +225,73 @@ class _Board:
             while places[is_first]:
                 key = places[is_first].pop()
                 now = self._now[key]
-                after = tuple(added if each == owner else each for each in now)
-                if owner in now and added not in now and self._spread(after) >= self._spread(now):
+                if owner not in now or added in now:
+                    continue
+                after = self._with_added(key, added, owner)
+                if after is not None:
                     self.set(*key, after)
                     return True
         return False
 
-    def _next(self, name: str, partition_id: int, have: Collection[NodeId], factor: int) -> NodeId:
-        """Returns the broker that gets one more replica. Raises ApiError if all have one."""
-        free = [each for each in self._usable if each not in have]
+    def _with_added(self, key: tuple[str, int], added: NodeId, owner: NodeId) -> Replicas | None:
+        """Returns a partition's replicas with `added` in place of `owner`; None if another place for it is better.
+
+        The controller takes no unregistered broker. So where there is one, `added` gets that one's place, if any.
+        """
+        now = self._now[key]
+        gone_count = sum(each not in self._racks for each in now)
+        if not gone_count:
+            after = tuple(added if each == owner else each for each in now)
+            # `added` may be one that had a replica out of sync, which a lower factor has taken away.
+            is_sound = any(each in self._in_sync[key] or each not in self._before[key] for each in after)
+            return after if is_sound and self._crowding(after) <= self._crowding(now) else None
+        if gone_count > sum(each not in now for each in self._usable):
+            return None
+        after = self._renewed(*key, now, len(now))
+        return after if added in after else None
+
+    def _renewed(self, name: str, partition_id: int, before: Replicas, factor: int) -> Replicas:
+        """Returns `factor` replicas, none of them on a broker that is drained or not registered."""
+        in_sync = self._in_sync[name, partition_id]
+        kept = [each for each in before if each in self._racks and each not in self._drained]
+        while len(kept) > factor:
+            kept.remove(self._least_needed(kept, in_sync))
+        barred: list[NodeId] = []
+        if factor < len(before) and kept and not set(kept) & set(in_sync):
+            barred, kept = kept, self._worth_waiting_for(kept, factor)
+            barred = [each for each in barred if each not in kept]
+        found: list[NodeId] = []
+        for _ in range(factor - len(kept)):
+            found.append(self._next(name, partition_id, [*kept, *found], factor, barred))
+        after: list[NodeId] = []
+        for each in before:
+            if each in kept:
+                after.append(each)
+            elif found:
+                after.append(found.pop(0))
+        return (*after, *found)
+
+    def _worth_waiting_for(self, kept: Sequence[NodeId], factor: int) -> list[NodeId]:
+        """Returns those of `kept`, none of them in sync, that stay: on active brokers, and fewer than `factor`.
+
+        With a lower factor the reassignment ends only when all that stay are in sync (KIP-455), and until then nothing
+        is deleted. So who is away gives way to a copy on a broker that is there, and at least one copy is made.
+        """
+        there = [each for each in kept if each in self._active]
+        while len(there) >= factor:
+            there.remove(self._least_needed(there, ()))
+        return there
+
+    def _next(
+        self, name: str, partition_id: int, have: Collection[NodeId], factor: int, barred: Collection[NodeId]
+    ) -> NodeId:
+        """Returns the broker that gets one more replica, none of `barred`. Raises ApiError if there is none."""
+        free = [each for each in self._usable if each not in have and each not in barred]
+        if not free and barred:
+            raise _bad_factor(
+                f"partition {name}-{partition_id} is to have {factor} replicas; "
+                f"of those that it could keep none is in sync, and no other broker can get a copy"
+            )
         if not free:
             there = ", ".join(map(str, self._usable)) or "none"
             raise _bad_factor(
@@ -252,10 +303,18 @@ class _Board:
         )
 
     def _least_needed(self, kept: Sequence[NodeId], in_sync: Collection[NodeId]) -> NodeId:
-        """Returns the replica to be deleted: not in sync, of the rack with most, of the fullest broker, the last."""
+        """Returns the one to delete: not in sync, its broker away, of the rack with most, of the fullest, the last."""
         of_rack = Counter(self._racks.get(each) for each in kept)
         ranked = [
-            (each not in in_sync, of_rack[self._racks.get(each)], place != 0, self._replicas[each], place, each)
+            (
+                each not in in_sync,
+                each not in self._active,
+                of_rack[self._racks.get(each)],
+                place != 0,
+                self._replicas[each],
+                place,
+                each,
+            )
             for place, each in enumerate(kept)
         ]
         return max(ranked)[-1]
@@ -264,8 +323,9 @@ class _Board:
         """Whether it is one that is added, and has less than its share: so nothing else has to be moved to it later."""
         return broker_id in self._wish.added and self._replicas[broker_id] < self._share
 
-    def _spread(self, replicas: Replicas) -> int:
-        return len({self._racks.get(each) for each in replicas})
+    def _crowding(self, replicas: Replicas) -> list[int]:
+        """Returns how many replicas each rack has, the most first; the lesser of two, one move apart, is the better."""
+        return sorted(Counter(self._racks.get(each) for each in replicas).values(), reverse=True)
 
     def _count(self, replicas: Replicas, one: int) -> None:
         for each in replicas:
