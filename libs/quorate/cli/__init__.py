@@ -1,6 +1,7 @@
 """The `quorate` command: a noun, a verb; text for people, `--json` for programs.
 
 app             the commands and their options; all other modules are imported by the command that needs them
+app_sql         the same for those that ask by SQL: `sql`, and a listing for each noun
 app_plans       the same for those that say what is wrong, and plan
 version         `quorate --version`
 failures        errors of a command: one line on stderr, one JSON document, one exit code

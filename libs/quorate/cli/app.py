@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +10,7 @@ from typing import Annotated
 import typer
 
 from quorate.cli.app_plans import ask_doctor, ask_for_restarts, features, reassign
+from quorate.cli.app_sql import add_listings, ask_by_sql
 from quorate.cli.as_of import offset_to_follow, read_range, reader_of, reader_of_time
 from quorate.cli.failures import Misused
 from quorate.cli.options import (
@@ -69,14 +69,6 @@ def take_options(
     ] = False,
 ) -> None:
     """Kafka's metadata log, and the cluster's state by it: format, look, ask, check."""
-
-
-class SqlOutput(StrEnum):
-    """How `quorate sql` prints rows."""
-
-    TEXT = "text"
-    JSON = "json"
-    CSV = "csv"
 
 
 @storage.command("format")
@@ -338,40 +330,8 @@ app.command("restart-safe")(ask_for_restarts)
 app.command("doctor")(ask_doctor)
 
 
-@app.command("sql")
-def ask_by_sql(
-    query: Annotated[str, typer.Argument(help="One SELECT.")],
-    offline: Offline = None,
-    bootstrap_controller: Bootstrap = None,
-    observer: Observer = None,
-    command_config: CommandConfig = None,
-    as_of: AsOf = None,
-    with_open_transaction: WithOpenTransaction = False,
-    output: Annotated[SqlOutput, typer.Option("--output", "-o", help="How the rows are printed.")] = SqlOutput.TEXT,
-    rows_max: Annotated[int, typer.Option("--rows-max", min=1, help="More rows are an error.")] = 1_000_000,
-    seconds_max: Annotated[float, typer.Option("--seconds-max", min=0.1, help="A longer query is an error.")] = 60.0,
-    as_json: Json = False,
-) -> None:
-    """Ask the cluster's state by SQL: topics, partitions, brokers, configs and so on, a table each (SQLite's SQL).
-
-    `select * from columns` says what they have. Nothing can be changed by a query, and passwords are redacted.
-    """
-    if as_json and output is SqlOutput.CSV:
-        raise Misused("--json and --output csv: give one of them")
-    output = SqlOutput.JSON if as_json else output
-    if observer is not None:
-        if offline is not None or bootstrap_controller is not None or as_of is not None or with_open_transaction:
-            what = "--offline, --bootstrap-controller, --as-of and --with-open-transaction"
-            raise Misused(f"{what} are not for --observer, whose tables X_history have the past")
-        with needing_grpc():
-            from quorate.cli.observer_sql import ask_observer
-        ask_observer(observer, command_config, query, output=output)
-        return
-    source = source_of(offline, "--offline or --observer", bootstrap_controller, command_config)
-    from quorate.cli.sql import ask
-
-    (found,) = loaded_from(source, as_of, with_open_transaction=with_open_transaction)
-    ask(found, query, output=output, rows_max=rows_max, seconds_max=seconds_max)
+app.command("sql")(ask_by_sql)
+add_listings(app, features=features, reassign=reassign)
 
 
 @app.command(

@@ -120,10 +120,10 @@ def state_from(
     return found
 
 
-def only_by_observer(*others: object, what: str) -> None:
+def only_by_observer(*others: object, what: str, why: str = "") -> None:
     """Raises Misused if one of the options that do not go together with --observer is given."""
     if any(each not in (None, False) for each in others):
-        raise Misused(f"{what} are not for --observer")
+        raise Misused(f"{what} are not for --observer{why}")
 
 
 @contextmanager

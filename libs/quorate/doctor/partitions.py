@@ -92,7 +92,7 @@ PARTITION_RULES: Sequence[Rule[_One]] = (
         code="NO_LEADER",
         holds=lambda one: not one.partition.has_leader,
         sentence=_no_leader,
-        advice="start a broker of the ISR or the ELR: another may lack records, and takes an unclean election",
+        advice="start a broker of the ISR or the ELR: another may lack records, and needs an unclean election",
     ),
     Rule(
         severity=Severity.ERROR,

@@ -7,6 +7,7 @@ subjects           what a history is asked of: a topic, a broker, a user, a tabl
 touched            the rows that a record may change, so that a log can be followed
 tables             the same as SQLAlchemy's tables
 views              the questions that are asked again and again, as SQL
+listings           what people list, as SQL: topics, partitions, brokers and so on
 following          follows a log, and says what each record has changed
 kept               a database that is kept at the state of a log; kept_tables, kept_schema, kept_writes
 kept_reads         what changed in it between two offsets, and what differs between the states at them

@@ -28,6 +28,7 @@ from quorate.runtime.config import ConfigError
 from quorate.runtime.log_reader import LogReader
 from quorate.sql.kept_reads import KeptReader
 from quorate.sql.kept_tables import APPLIED, GAPS, KEPT
+from quorate.sql.listings import LISTINGS, listing_query
 from quorate.sql.nouns import NOUNS, Image, Row, column_names, rows
 from quorate.sql.views import VIEWS
 from quorate.wire.schema import layout_of
@@ -272,7 +273,7 @@ def test_views_and_past_are_the_same_on_postgresql_and_sqlite(tmp_path: Path, se
 
 
 def told_of(url: str, log: list[Message]) -> list[Any]:
-    """The rows of all views, the changes, a difference, the offset at a time, after a second start."""
+    """The rows of all views and listings, the changes, a difference, the offset at a time, after a second start."""
     kept = Kept(url)
     kept.follow(log)
     kept.follow([])
@@ -281,11 +282,16 @@ def told_of(url: str, log: list[Message]) -> list[Any]:
     kept = Kept(url)
     with kept.engine.connect() as connection:
         views = {name: in_order(map(tuple, connection.exec_driver_sql(f"SELECT * FROM {name}"))) for name in VIEWS}
+        listings = [
+            in_order(map(tuple, connection.exec_driver_sql(listing_query(noun, name=name))))
+            for noun in LISTINGS
+            for name in (None, "1*")
+        ]
     kept.close()
     reader = KeptReader(sa.create_engine(url))
     with reader.reading() as past:
         changes = listed(past, None, limit=50, end=len(log))
-        found = [views, changes, list(past.diff(ALL, 50, 200)), past.offset_at(1_100, end=len(log))]
+        found = [views, listings, changes, list(past.diff(ALL, 50, 200)), past.offset_at(1_100, end=len(log))]
     reader.close()
     return found
 

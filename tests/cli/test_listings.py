@@ -1,0 +1,95 @@
+"""`quorate topics`, `quorate partitions` and so on: each lists what the state has, all of it or what has a name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraft import Message, Uuid
+from quorate.metadata.state import ClusterState
+from quorate.records import PartitionRecord, RegisterBrokerRecord, TopicRecord
+from quorate.sql.database import Database
+from quorate.sql.listings import LISTINGS, PARTITIONS_IN, listing_query
+from quorate.sql.nouns import Image
+from tests.cli.directories import KAFKA_NODES, run
+
+Row = dict[str, Any]  # Any: what JSON has as values
+NODE = next(node for node in KAFKA_NODES if node.name == "controller-3")
+NAMES = ("orders", "orders-eu", "Orders", "ord_rs", "it's", "100%")
+VERBS = {"features": ("features", "list"), "reassign": ("reassign", "list")}
+TABLES = {"quotas": "client_quotas", "users": "scram_users", "tokens": "delegation_tokens", "reassign": "reassigning"}
+
+
+def listed(*words: str, path: Path = NODE) -> list[Row]:
+    """The rows of a listing."""
+    ran = run(*words, "--offline", path, "--json")
+    assert (0, "") == (ran.code, ran.err), ran
+    rows: list[Row] = ran.document["rows"]
+    return rows
+
+
+@pytest.mark.parametrize("noun", LISTINGS)
+def test_lists_as_much_as_its_table_has(noun: str) -> None:
+    """Each column that has a table's name for it has that table's values."""
+    rows = listed(*VERBS.get(noun, (noun,)))
+    of_table = listed("sql", f"select * from {TABLES.get(noun, noun)}")
+    shared = [] if not rows else [name for name in rows[0] if of_table and name in of_table[0]]
+
+    assert len(of_table) == len(rows)
+    for name in shared:
+        assert sorted(str(row[name]) for row in of_table) == sorted(str(row[name]) for row in rows)
+
+
+@pytest.mark.parametrize("view", PARTITIONS_IN)
+def test_partitions_can_be_those_of_a_view(view: str) -> None:
+    rows = listed("partitions", "--only", view.replace("_", "-"))
+
+    assert [(row["topic"], row["partition_id"]) for row in listed("sql", f"select * from {view} order by 1, 2")] == [
+        (row["topic"], row["partition_id"]) for row in rows
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("orders", {"orders"}),
+        ("orders*", {"orders", "orders-eu"}),
+        ("ord_rs", {"ord_rs"}),
+        ("it's", {"it's"}),
+        ("it'*", {"it's"}),
+        ("100%", {"100%"}),
+        ("%", set()),
+        ("*", set(NAMES)),
+        ("", set()),
+        ("x' or '1'='1", set()),
+    ],
+)
+def test_a_name_is_that_name_and_no_pattern_but_for_its_end(asked: str, found: set[str]) -> None:
+    state = ClusterState()
+    records: list[Message] = [RegisterBrokerRecord(broker_id=1, broker_epoch=1, fenced=False)]
+    for number, name in enumerate(NAMES):
+        topic_id = Uuid(bytes([*bytes(15), number + 1]))
+        records += [TopicRecord(name, topic_id), PartitionRecord(0, topic_id, (1,), (1,), (), (), 1, 0, 0, 0)]
+    state.apply_all(records, 0)
+    database = Database(Image(state=state, voters=None), now_s=lambda: 0.0)
+    rows = list(database.ask(listing_query("topics", name=asked)).rows)
+    database.close()
+
+    assert sorted(found) == [row[0] for row in rows]
+    assert {(1, 1, 0)} >= {tuple(row[1:4]) for row in rows}
+
+
+def test_a_broker_is_named_by_its_id() -> None:
+    (row,) = listed("brokers", "5")
+
+    assert (5, "b") == (row["broker_id"], row["rack"])
+
+
+def test_of_an_observer_the_present_alone_is_listed() -> None:
+    ran = run("topics", "--observer", "localhost:1", "--as-of", "7")
+
+    assert (2, "") == (ran.code, ran.out)
+    assert "--as-of" in ran.err
+    assert "not for --observer" in ran.err
