@@ -456,7 +456,7 @@ async def test_a_port_in_use_is_refused_by_name_and_rule() -> None:
         ("127.0.0.1:65536", "a port from 0 to 65535"),
         ("127.0.0.1:x", "a port from 0 to 65535"),
         ("192.0.2.1:9093", "Cannot assign requested address"),
-        ("unix:/no/such/directory/socket", "a directory that can be written to"),
+        ("unix:/no/such/directory/socket", "its directory must be writable"),
     ],
 )
 async def test_an_address_that_cannot_be_bound_says_why(address: str, reason: str) -> None:
