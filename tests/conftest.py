@@ -65,7 +65,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[FORKING] = ForkServers()
         launching.launch_by(config.stash[FORKING].launch)
     if directory := os.environ.get(ENVIRONMENT):
-        config.pluginmanager.register(Recorder(Path(directory).absolute()))
+        is_worker = hasattr(config, "workerinput")
+        config.pluginmanager.register(Recorder(Path(directory).absolute(), is_worker=is_worker))
     if directory := os.environ.get(ONCE):
         config.pluginmanager.register(Once(Path(directory).absolute(), config.rootpath))
 

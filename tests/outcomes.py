@@ -47,8 +47,10 @@ EXCUSED: Final[Mapping[str, str]] = {
 class Recorder:
     """A plugin of pytest: writes one file when the session ends."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, is_worker: bool) -> None:
+        """A worker of xdist collects; what it runs is told to the session that began it, too, which has the times."""
         self._directory = directory
+        self._is_worker = is_worker
         self._outcomes: dict[str, str] = {}
         self._seconds: Counter[str] = Counter()
 
@@ -58,7 +60,8 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """A test has run if its body was begun, or if it failed before."""
-        self._seconds[_file(report.nodeid)] += report.duration
+        if not self._is_worker:
+            self._seconds[_file(report.nodeid)] += report.duration
         if report.skipped and isinstance(report.longrepr, tuple):
             self._outcomes[report.nodeid] = report.longrepr[2].removeprefix("Skipped: ")
         elif report.failed:

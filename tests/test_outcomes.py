@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -85,8 +86,10 @@ def test_the_files_that_took_longest_are_named(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
     outcomes = tmp_path / "outcomes"
 
-    run("pytest", cwd=tmp_path, **{ENVIRONMENT: str(outcomes)})
+    run("pytest", "-n", "2", cwd=tmp_path, **{ENVIRONMENT: str(outcomes)})
     lines = run("tests.outcomes", "dearest", str(outcomes), cwd=tmp_path).stdout.splitlines()
 
     assert ["test_slow.py", "test_quick.py"] == [line.split()[-1] for line in lines]
     assert float(lines[0].split()[0]) >= 1
+    timed = [file for file in outcomes.glob("*.json") if json.loads(file.read_text())["seconds"]]
+    assert 1 == len(timed), "each test is timed once, though a worker has heard of it, too"
