@@ -11,7 +11,7 @@ from tests.seeds.many import check_invariants, check_void, run_many, summed
 from tests.seeds.outcome import Outcome
 from tests.sim_driver.runner import WALKING, WIPING, run
 
-SEED_COUNT = int(os.environ.get("SIM_DRIVER_SEEDS", "70"))
+SEED_COUNT = int(os.environ.get("SIM_DRIVER_SEEDS", "50"))
 """The rarest of the rows strike in one of twenty seeds at most."""
 JOBS = 2
 CHUNK = 5
