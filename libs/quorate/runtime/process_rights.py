@@ -62,7 +62,10 @@ CALLS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         **_SPANS,
     },
     "gateway": {
-        QUORUM: ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "UpdateRaftVoter", *_LOG),
+        QUORUM: (
+            *("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "Fetch", "FetchSnapshot", "UpdateRaftVoter"),
+            *("FindQuorum", "RelayFetchStream", "RelayFetchSnapshot"),
+        ),
         CONTROLLER: ("ApiVersions", "Authenticate"),
         HEARTBEAT: ("BrokerHeartbeat",),
         **_SPANS,

@@ -28,7 +28,7 @@ BY_OPERATORS: Final = ("services/quorum/resize.py", "services/observer/check.py"
 FILES: Final = {
     "quorum": ("services/quorum",),
     "controller": ("services/controller",),
-    "gateway": ("services/gateway", *LOG_READER),
+    "gateway": ("services/gateway",),
     "heartbeat": ("services/heartbeat", *LOG_READER),
     "placer": ("services/placer",),
     "observer": ("services/observer", *LOG_READER),
@@ -70,10 +70,12 @@ def to_peers() -> set[str]:
     return requests - {"Fetch"}
 
 
+FROM_ANY: Final = {"FindQuorum", "RelayFetchStream", "RelayFetchSnapshot"}
+"""What a LogReader calls that asks one node, leading or not, and as nobody."""
 BY_TABLES: Final = {
     "quorum": to_peers(),
     "controller": {api.name for api in APIS.values() if api.quorum_deadline_ms is not None},
-    "gateway": {all_apis()[key].name for key, at in ROUTES.items() if at is not Backend.CONTROLLER},
+    "gateway": {all_apis()[key].name for key, at in ROUTES.items() if at is not Backend.CONTROLLER} | FROM_ANY,
 }
 """What a process calls by a name in a table of its code."""
 BY_OTHERS: Final = {
