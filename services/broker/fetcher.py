@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from quorate.errors import ApiError, Corrupt, ErrorCode
+from quorate.errors import ApiError, Corrupt, ErrorCode, error_of
 from quorate.network.client import Connection, Timeouts, connect
 from quorate.nouns import NodeId, OffsetAndEpoch
 from quorate.replication import (
@@ -221,7 +221,7 @@ class _Fetcher:
             answer = await connection.ask_for(FetchResponse, self._session.request(wanted, about))
             found = self._session.take(answer)
         if answer.error_code:
-            raise ApiError(ErrorCode(answer.error_code), "the fetch as a whole is refused")
+            raise ApiError(error_of(answer.error_code), "the fetch as a whole is refused")
         return {key: answer_of(each) for key, each in found.items()}
 
     async def _ranges(self, connection: Connection, turns: Sequence[_Turn]) -> dict[Key, LeaderAnswer]:
@@ -236,7 +236,7 @@ class _Fetcher:
             keys = {turn.hosted.name: turn.hosted.key for turn in turns}
             bounds.append(
                 {
-                    keys[name]: ErrorCode(each.error_code) if each.error_code else each.offset
+                    keys[name]: error_of(each.error_code) if each.error_code else each.offset
                     for topic in answer.topics
                     for each in topic.partitions
                     if (name := (topic.name, each.partition_index)) in keys
@@ -264,7 +264,7 @@ def answer_of(data: _Data | Bounds) -> LeaderAnswer:
     if isinstance(data, Bounds):
         return Fetched(batches=(), high_watermark=data.high_watermark, log_start=data.log_start)
     if data.error_code:
-        return Refused(ErrorCode(data.error_code))
+        return Refused(error_of(data.error_code))
     if data.diverging_epoch.end_offset >= 0:
         end = OffsetAndEpoch(epoch=data.diverging_epoch.epoch, offset=data.diverging_epoch.end_offset)
         return Diverged(end=end, log_start=data.log_start_offset)

@@ -10,7 +10,7 @@ from typing import Final
 from kraft import Message
 from kraft.api.envelope import EnvelopeRequest, EnvelopeResponse
 from kraft.protocol.default_principal_data import DefaultPrincipalData
-from quorate.errors import ApiError, ErrorCode
+from quorate.errors import ApiError, ErrorCode, error_of
 from quorate.network.client import Connection, Timeouts, connect
 from quorate.network.server import ConnectedClient
 from quorate.protocol import ClientSettings, ProtocolError, Request
@@ -152,7 +152,7 @@ def _envelope(request: Request, client: ConnectedClient) -> EnvelopeRequest:
 def _opened(request: Request, answer: EnvelopeResponse) -> Message:
     """Returns the answer to the request. Raises ApiError: the envelope was refused, or what is in it is no answer."""
     if answer.error_code or answer.response_data is None:
-        code = ErrorCode(answer.error_code or ErrorCode.UNKNOWN_SERVER_ERROR)
+        code = error_of(answer.error_code or ErrorCode.UNKNOWN_SERVER_ERROR)
         # As Kafka's brokers: what is wrong between broker and controller is no fault of the client.
         log.warning("a gateway refuses an envelope", api=request.api.name, code=code.name)
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the envelope was refused: {code.name}")

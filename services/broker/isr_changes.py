@@ -10,7 +10,7 @@ from typing import Final, cast
 from kraft.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from kraft.api.alter_partition_pb2 import AlterPartitionRequest as Asked
 from kraft.service.controller_pb2_grpc import ControllerStub
-from quorate.errors import ApiError, ErrorCode
+from quorate.errors import ApiError, ErrorCode, error_of
 from quorate.metadata.partitions import RECOVERED, RECOVERING
 from quorate.nouns import NodeId
 from quorate.replication import Altered, AlterRequest, Proposal
@@ -69,7 +69,7 @@ class IsrChanges:
             return error.code
         assert isinstance(answer, AlterPartitionResponse), type(answer)
         if answer.error_code:
-            return ErrorCode(answer.error_code)
+            return error_of(answer.error_code)
         self._told.settle("alter")
         return dict(_answers(answer))
 
@@ -113,7 +113,7 @@ def _answers(response: AlterPartitionResponse) -> Iterator[tuple[Key, Altered | 
         for each in topic.partitions:
             key = Key(topic.topic_id, each.partition_index)
             if each.error_code:
-                yield key, ErrorCode(each.error_code)
+                yield key, error_of(each.error_code)
             else:
                 yield (
                     key,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kraft.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from quorate.errors import ApiError, ErrorCode
+from quorate.errors import ApiError, ErrorCode, error_of
 from quorate.network.client import Connection, Timeouts, connect
 from quorate.nouns import NodeId
 from quorate.partition_log.offset_checkpoints import TopicPartition
@@ -94,15 +94,16 @@ class _Coordinator:
     def __init__(self, broker_id: NodeId) -> None:
         self._broker_id = broker_id
         self._pending: dict[str, _Question] = {}
+        self._at: Endpoint | None = None
         self._sending: asyncio.Future[None] | None = None
         self._connection: Connection | None = None
         self._told = ChangeFilter()
 
     async def ask(self, at: Endpoint, transaction: Transaction, partitions: Collection[TopicPartition]) -> Errors:
-        question = self._question(transaction, partitions)
+        question, self._at = self._question(transaction, partitions), at
         question.asking += 1
         if self._sending is None or self._sending.done():
-            self._sending = asyncio.ensure_future(self._send_all(at))
+            self._sending = asyncio.ensure_future(self._send_all())
         try:
             return await asyncio.shield(question.answer)
         finally:
@@ -136,15 +137,20 @@ class _Coordinator:
         self._pending[transaction.transactional_id] = question
         return question
 
-    async def _send_all(self, at: Endpoint) -> None:
-        while self._pending:
-            await self._send(at)
+    async def _send_all(self) -> None:
+        """Sends until nothing is asked. However it ends, nobody is left without an answer."""
+        try:
+            while self._pending:
+                await self._send()
+        finally:
+            for each in self._pending.values():
+                each.refuse(ErrorCode.NETWORK_EXCEPTION)
 
-    async def _send(self, at: Endpoint) -> None:
+    async def _send(self) -> None:
         """Sends all that is asked, and gives each its answer: NETWORK_EXCEPTION where there is none."""
         asked, self._pending = self._pending, {}
         try:
-            await self._answered(at, asked)
+            await self._answered(asked)
             self._told.settle("coordinator")
         except (OSError, ApiError) as problem:
             if self._told.passes("coordinator", str(problem), asyncio.get_running_loop().time()):
@@ -153,10 +159,11 @@ class _Coordinator:
             for each in asked.values():
                 each.refuse(ErrorCode.NETWORK_EXCEPTION)
 
-    async def _answered(self, at: Endpoint, asked: Mapping[str, _Question]) -> None:
+    async def _answered(self, asked: Mapping[str, _Question]) -> None:
         """Raises OSError, ApiError."""
         if self._connection is None or not self._connection.is_open:
-            self._connection = await connect(at.host, at.port, timeouts=TIMEOUTS)
+            assert self._at is not None, "whoever asks says where"
+            self._connection = await connect(self._at.host, self._at.port, timeouts=TIMEOUTS)
         if self._connection.version_of(AddPartitionsToTxnRequest) < OF_BROKERS_SINCE:  # as Kafka: it cannot be asked
             for question in asked.values():
                 question.settle({})
@@ -164,7 +171,7 @@ class _Coordinator:
         request = AddPartitionsToTxnRequest(transactions=tuple(map(_asked, asked.values())))
         answer = await self._connection.ask_for(AddPartitionsToTxnResponse, request)
         if answer.error_code:
-            refused = ErrorCode(answer.error_code)
+            refused = error_of(answer.error_code)
             is_unauthorized = refused is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             for question in asked.values():
                 question.refuse(ErrorCode.INVALID_TXN_STATE if is_unauthorized else refused)
@@ -194,6 +201,6 @@ def _errors(
     for topic in topics:
         for each in topic.results_by_partition:
             if each.partition_error_code:
-                code = ErrorCode(each.partition_error_code)
+                code = error_of(each.partition_error_code)
                 errors[TopicPartition(topic.name, each.partition_index)] = SAID_OTHERWISE.get(code, code)
     return errors

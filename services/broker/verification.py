@@ -108,7 +108,7 @@ class Verifier:
             await asyncio.sleep(PAUSE_S)
 
     def _begun(self, request: ProduceRequest, transaction: Transaction) -> dict[Key, _Open | ApiError | None]:
-        """Begins the verification of each partition that has no record of the transaction yet."""
+        """Returns by partition the verification that it begins, or why not; None where the transaction has records."""
         begun: dict[Key, _Open | ApiError | None] = {}
         for topic in request.topic_data:
             for each in topic.partition_data:

@@ -250,7 +250,7 @@ def _paged() -> str:
 
 
 def _request_id(request: AdminRequest, chosen: Enveloped, caller: Caller) -> RequestId | None:
-    """Returns the identity of a request that is written once; None without an id, or if nothing is written."""
+    """Returns the id by which a retry gets the first answer again; None without one, or for a dry run."""
     if not request.request_id:
         return None
     if len(request.request_id) != ID_BYTES:

@@ -276,7 +276,7 @@ class ControllerDriver:
             return False
 
     def _failed(self, fault: Fault) -> ApiError:
-        """Renounces or ends the process after a failure, by the table in `failures`; returns the caller's ApiError."""
+        """Renounces the leadership or ends the process, by the table in `failures`; returns the caller's ApiError."""
         log.error(
             "this controller has failed",
             exception=fault.cause,

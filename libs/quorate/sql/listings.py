@@ -96,7 +96,7 @@ LISTINGS: Final[Mapping[str, Listing]] = {
 """All listings by the noun of their command."""
 
 PARTITIONS_IN: Final = ("under_replicated", "offline", "under_min_isr", "at_min_isr", "not_preferred_leader")
-"""The views that have some of the partitions."""
+"""The views that have some of the partitions; those that are being reassigned have a listing of their own."""
 
 
 def listing_query(noun: str, *, name: str | None = None, only: str | None = None) -> str:

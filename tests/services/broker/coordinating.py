@@ -28,8 +28,8 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.asked: list[list[Asked]] = []
-        self.refusals: dict[str, list[ErrorCode]] = {}
-        self.error = ErrorCode.NONE
+        self.refusals: dict[str, list[int]] = {}
+        self.error: int = ErrorCode.NONE
         self.is_asked = asyncio.Event()
         self.may_answer = asyncio.Event()
         self.may_answer.set()
@@ -56,7 +56,7 @@ class Coordinator:
             ),
         )
 
-    def _code(self, topic: str, index: int) -> ErrorCode:
+    def _code(self, topic: str, index: int) -> int:
         told = self.refusals.get(f"{topic}-{index}", [])
         return told.pop(0) if told else ErrorCode.NONE
 

@@ -20,6 +20,10 @@ def transaction(name: str = "t", *, epoch: int = 0, adds: bool = True) -> Transa
     return Transaction(name, 7, epoch, adds)
 
 
+LATER = 31_999
+"""An error code that is not known."""
+
+
 class Askers:
     """Calls that are under way."""
 
@@ -27,10 +31,10 @@ class Askers:
         self.coordinator = coordinator
         self.coordinators = TransactionCoordinators(coordinator.find)
 
-    def ask(self, of: Transaction, *partitions: TopicPartition) -> asyncio.Task[Errors]:
-        return asyncio.ensure_future(self.coordinators.ask(of, partitions))  # type: ignore[return-value]
+    def ask(self, of: Transaction, *partitions: TopicPartition) -> asyncio.Future[Errors]:
+        return asyncio.ensure_future(self.coordinators.ask(of, partitions))
 
-    async def held(self) -> asyncio.Task[Errors]:
+    async def held(self) -> asyncio.Future[Errors]:
         """A call whose answer is held back: what comes now waits for its turn."""
         self.coordinator.may_answer.clear()
         call = self.ask(transaction("first"), A)
@@ -129,9 +133,10 @@ async def test_those_whose_question_was_sent_with_that_of_a_caller_that_is_gone_
     [
         (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
         (ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
+        (LATER, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-async def test_a_producer_that_is_fenced_is_told_so_in_the_words_of_produce(said: ErrorCode, told: ErrorCode) -> None:
+async def test_a_producer_that_is_fenced_is_told_so_in_the_words_of_produce(said: int, told: ErrorCode) -> None:
     async with coordinating() as coordinator:
         coordinator.refusals = {"orders-0": [said]}
         askers = Askers(coordinator)
@@ -145,15 +150,28 @@ async def test_a_producer_that_is_fenced_is_told_so_in_the_words_of_produce(said
     [
         (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.INVALID_TXN_STATE),
         (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR),
+        (LATER, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-async def test_an_answer_that_refuses_all_is_that_of_each_partition(said: ErrorCode, told: ErrorCode) -> None:
+async def test_an_answer_that_refuses_all_is_that_of_each_partition(said: int, told: ErrorCode) -> None:
     async with coordinating() as coordinator:
         coordinator.error = said
         askers = Askers(coordinator)
 
         assert {A: told, B: told} == await askers.ask(transaction(), A, B)
         await askers.coordinators.close()
+
+
+async def test_at_the_end_nobody_is_left_without_an_answer() -> None:
+    async with coordinating() as coordinator:
+        askers = Askers(coordinator)
+        first = await askers.held()
+        waits = askers.ask(transaction("waits"), A)
+        await asyncio.sleep(0)
+        await askers.coordinators.close()
+
+        assert [{A: ErrorCode.NETWORK_EXCEPTION}] * 2 == await asyncio.gather(first, waits)
+        coordinator.may_answer.set()
 
 
 async def test_without_a_coordinator_that_answers_it_is_not_known() -> None:

@@ -294,7 +294,7 @@ def _records(state: ClusterState, new: _New, firsts: FirstRecords) -> Iterator[M
 
 
 def _defaults(state: ClusterState, settings: ControllerSettings) -> tuple[Items, Items]:
-    """Returns the cluster's own configs, and those in the controller's file."""
+    """Returns the dynamic default configs of all brokers, and the controller's static configs."""
     return tuple(state.configs.of(BROKER, "").items()), tuple(settings.static_configs.items())
 
 
