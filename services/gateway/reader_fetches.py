@@ -5,8 +5,9 @@ by one stream, and answers from it whoever asks for what follows there, in the e
 answers the rest, and sees at least one Fetch a second of each reader: so DescribeQuorum shows how far it is, and a
 reader of a node that is gone or leads no more is told so as before.
 
-What is committed is the same at each leader, and is not truncated. A voter's fetches acknowledge records and bring what
-is not committed yet: they always go on to the node.
+What is committed is the same at each leader, and is not truncated (Raft's Leader Completeness; KIP-595). A voter's
+fetches acknowledge records and bring what is not committed yet: they go on to the node. One that is being added is
+known as a voter here once that is committed; until then its fetches for what is not committed wait BEHIND_S at most.
 """
 
 from __future__ import annotations
