@@ -185,7 +185,7 @@ QUESTIONS = (
     ("what-if", "--rack", "rack-a", "--json"),
     ("restart-safe", "--json"),
     ("restart-safe",),
-    ("reassign", "plan", "--replication-factor", "1"),
+    ("reassign", "plan", "--drain", "2"),
 )
 """About the state as it is, each with an answer."""
 
