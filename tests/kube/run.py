@@ -27,6 +27,7 @@ from tests.kube.shows import (
     pipeline,
     refusals,
     rolling_restart,
+    two_heartbeats,
     upgrade,
     voters,
 )
@@ -42,6 +43,7 @@ SHOWS: Final[Mapping[str, Callable[[Release], None]]] = {
     "certificates": certificates.show,
     "gateway": gateway.show,
     "brokers": brokers.show,
+    "two-heartbeats": two_heartbeats.show,
     "collector": collector.show,
     "pipeline": pipeline.show,
     "refusals": refusals.show,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,12 +32,11 @@ def show(release: Release) -> None:
     release.upgrade("gateway.enabled=true", f"tls.nodeIdMappingRules=RULE:^admin$/{BROKER_ID}/")
     release.wait_for("quorum", 3)
     pod = add_pod(release, "broker", BROKER)
-    with under_load(release, "a Kafka broker"), _broker(release, pod):
-        until("whoever asks the broker may make topics", lambda: _is_allowed(release, pod))
-        until("the broker makes a topic", lambda: _is_made(release, pod, "orders"))
+    with under_load(release, "a Kafka broker"), running(release, pod):
+        until("the broker makes a topic", lambda: is_made(release, pod, "orders"))
         leader = release.quorum()["leader"]
         release.kubectl("delete", "pod", f"q-quorate-quorum-{leader}")
-        until("it makes another", lambda: _is_made(release, pod, "more"))
+        until("it makes another", lambda: is_made(release, pod, "more"))
         release.wait_for("quorum", 3)
         described = _asked(release, pod, "--describe", "--topic", "orders")
     if len(re.findall(rf"Leader: {BROKER_ID}\b", described)) != PARTITIONS:
@@ -46,10 +46,11 @@ def show(release: Release) -> None:
 
 
 @contextmanager
-def _broker(release: Release, pod: Mapping[str, Any]) -> Iterator[None]:
-    """Runs on a directory of the host; what it says is in a file beside it."""
+def running(release: Release, pod: Mapping[str, Any]) -> Iterator[None]:
+    """A broker on a new directory of the host; everybody may have it make topics. What it says is in a file there."""
     directory = STATE / "broker"
-    directory.mkdir(exist_ok=True)
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
     config = directory / "broker.properties"
     of_tool = by_certificate(release).read_text().splitlines()
     settings = {
@@ -75,6 +76,7 @@ def _broker(release: Release, pod: Mapping[str, Any]) -> Iterator[None]:
     with _said(directory).open("wb") as out:
         broker = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, cwd=ROOT)
     try:
+        until("whoever asks the broker may make topics", lambda: _is_allowed(release, pod))
         yield
     except SystemExit as failed:
         raise SystemExit(f"{failed}; the broker's last words: {_said(directory).read_text()[-2000:]}") from None
@@ -98,7 +100,7 @@ def _is_allowed(release: Release, pod: Mapping[str, Any]) -> bool:
     return "Adding ACLs" in _said_by(release, pod, "AclCommand", *where, *ACL)
 
 
-def _is_made(release: Release, pod: Mapping[str, Any], topic: str) -> bool:
+def is_made(release: Release, pod: Mapping[str, Any], topic: str) -> bool:
     """A lost answer leaves a topic that exists when it is asked for again."""
     said = _asked(release, pod, "--create", "--topic", topic, "--partitions", PARTITIONS)
     return "Created topic" in said or "already exists" in said
