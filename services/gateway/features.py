@@ -26,7 +26,7 @@ class ApiVersionsCache:
     """The controller's last answer to ApiVersions. It is asked again and again, and after each UpdateFeatures.
 
     ApiVersions is the first request of every connection, so it is answered without a call; while the controller cannot
-    be reached, with what it said last.
+    be reached, or has started again and finalizes nothing before it has read the log, with what it said last.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ApiVersionsCache:
             self._unanswered.failed(self._controller, str(refusal))
             return
         self._unanswered.answered()
-        if number < self._answered:
-            return
+        if number < self._answered or (self._answer is not None and answer.finalized_features_epoch < 0):
+            return  # it is no newer, or of a controller that has started again and not read the log yet
         self._answer, self._answered = replace(answer, api_keys=self._keys), number
         self.known.set()
