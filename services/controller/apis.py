@@ -29,7 +29,7 @@ from services.controller.authorizing import Authorizing
 from services.controller.call import Call
 from services.controller.driver import ControllerDriver
 from services.controller.isr_updates import IsrUpdates
-from services.controller.logins import Logins
+from services.controller.logins import logins_of
 from services.controller.pending import OFFSET
 from services.controller.placement_requests import Placing
 from services.controller.quorum_node import QuorumNode
@@ -72,7 +72,7 @@ class Apis:
         self._quotas = MutationQuotas(settings.quota_windows)
         self._client_quotas = Committed(driver.engine, driver.engine.state.client_quotas)
         self.features = Committed(driver.engine, driver.engine.state.features)
-        self.logins = Logins(driver.engine, settings.delegation_tokens, (clock or SystemClock()).wall_ms)
+        self.logins = logins_of(driver.engine, settings.delegation_tokens, (clock or SystemClock()).wall_ms)
 
     async def write(self, call: Call, command: Command[Any], *, has_written: bool = False) -> Answer:
         """Runs the command and writes its records; with `validate_only` it writes none. Raises ApiError.

@@ -20,13 +20,13 @@ from typing import Any, Final
 
 from quorate.controller.access.scram_keys import ITERATIONS_MIN, kept_keys, salted_password
 from quorate.errors import ApiError, ErrorCode
+from quorate.listeners.scram_logins import ScramLogins
 from quorate.network.fair_turns import FairTurns
 from quorate.protocol.sasl.mechanism import Login
 from quorate.protocol.sasl.scram import scram_number
 from quorate.runtime.daemon_threads import DaemonThreads
 from quorate.runtime.logs import logger
 from quorate.runtime.peers import host_of
-from services.controller.logins import Logins
 
 __all__ = ["AUTHORIZATION", "CallLogins"]
 
@@ -63,7 +63,7 @@ class CallLogins:
 
     def __init__(
         self,
-        logins: Logins,
+        logins: ScramLogins,
         mechanisms: Collection[str],
         *,
         failure_delay_s: float = FAILURE_DELAY_S,

@@ -1,171 +1,23 @@
-"""Logins: the controller answers a client's SCRAM messages for a gateway, and the credentials stay here.
-
-A gateway has no replica of the log. It could be given a user's stored keys, but they would let whoever has them try
-passwords at leisure, and pass for the server; so the whole exchange is done here. Nothing is kept between its two
-messages: the gateway sends the first ones again, and the exchange is repeated up to them with the same nonce. That
-takes no more trust in the gateway than it has already: it may say whose request it passes on (CLUSTER_ACTION).
-"""
+"""Logins: a controller answers a client's SCRAM messages for a gateway, by the credentials that it has committed."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
-import secrets
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Final
+from collections.abc import Callable
 
-from quorate.controller.access.delegation_tokens import TokenSettings, parse_principal, token_hmac
+from quorate.controller.access.delegation_tokens import TokenSettings
 from quorate.controller.engine.committed import Committed
 from quorate.controller.engine.engine import Engine
-from quorate.errors import ApiError, ErrorCode
-from quorate.nouns import Principal
-from quorate.protocol.sasl.mechanism import Answered, Login, SaslError
-from quorate.protocol.sasl.scram import ScramServer, TokenCredential, scram_number, token_credential
-from quorate.protocol.sasl.scram_messages import ClientFirst, ServerFirst
-from quorate.records import DelegationTokenRecord, UserScramCredentialRecord
+from quorate.listeners.scram_logins import ScramLogins
 
-__all__ = ["Logins"]
-
-NONCE_BYTES: Final = 24
-TOKENS_REMEMBERED: Final = 10_000
-"""Whose keys are kept: to derive them takes milliseconds, in which the controller does nothing else."""
+__all__ = ["logins_of"]
 
 
-class Logins:
-    """The SCRAM logins of one controller, by its committed credentials and delegation tokens."""
-
-    def __init__(self, engine: Engine, tokens: TokenSettings, wall_ms: Callable[[], int]) -> None:
-        self._engine = engine
-        self._credentials = Committed(engine, engine.state.scram)
-        self._tokens = Committed(engine, engine.state.delegation_tokens)
-        self._settings = tokens
-        self._wall_ms = wall_ms
-
-    def answer(self, mechanism: str, messages: Sequence[bytes]) -> Answered:
-        """Returns the server's reply to the client's last message. `messages` are all messages of the exchange so far.
-
-        So there is one message (client-first), or there are three, of which the last is client-final. Raises SaslError
-        for a login that fails, or ApiError: INVALID_REQUEST if the messages are no such exchange,
-        COORDINATOR_LOAD_IN_PROGRESS if this controller has not loaded its state yet.
-        """
-        self.check_loaded()
-        number = scram_number(mechanism)
-        if number is None:
-            why = f"mechanism is {mechanism!r}; it is one of SCRAM-SHA-256, SCRAM-SHA-512"
-            raise ApiError(ErrorCode.INVALID_REQUEST, why, {"field": "mechanism"})
-        if len(messages) not in (1, 3):
-            why = f"messages has {len(messages)}; there is one, or three of which the second is the server's"
-            raise ApiError(ErrorCode.INVALID_REQUEST, why, {"field": "messages"})
-        if len(messages) == 1:
-            return Answered(message=self._exchange(number, secrets.token_urlsafe(NONCE_BYTES)).evaluate(messages[0]))
-        first, server_first, final = messages
-        exchange = self._exchange(number, _own_nonce(first, server_first))
-        if exchange.evaluate(first) != server_first:
-            raise SaslError("the credential has changed since the exchange began")
-        return Answered(message=exchange.evaluate(final), login=exchange.login)
-
-    def check_loaded(self) -> None:
-        """Raises ApiError(COORDINATOR_LOAD_IN_PROGRESS) if this controller has not loaded its state yet."""
-        if self._engine.next_offset == 0:
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "this controller has not loaded its state yet")
-
-    def check_live(self, login: Login | None) -> None:
-        """Checks that a login is still valid; None, a call without credentials, always is.
-
-        Raises ApiError(SASL_AUTHENTICATION_FAILED) if since the login, as may be in a long stream, its token has
-        expired or was removed, or its password was changed or removed.
-        """
-        if login is None:
-            return
-        if login.expires_at_ms is not None and login.expires_at_ms <= self._wall_ms():
-            why = f"the delegation token of the login {self._ended(login.expires_at_ms)}"
-            raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, why)
-        if not login.is_in_force():
-            what = "the delegation token has ended" if login.is_token else "the password was changed or taken away"
-            raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"{what} since the login")
-
-    def by_token(self, token_id: str, password: str) -> Login | None:
-        """Returns the login with a token by its HMAC in base64, which is its password; None if it fails. KIP-48."""
-        found = self._live(token_id)
-        if found is None:
-            return None
-        token, ends_at_ms = found
-        expected = base64.b64encode(token_hmac(self._settings, token_id))
-        if not hmac.compare_digest(expected, password.encode()):
-            return None
-        owner = Principal("User", parse_principal(token.owner).name)  # as in a SCRAM login
-        return Login(
-            principal=owner,
-            is_token=True,
-            expires_at_ms=ends_at_ms,
-            is_in_force=lambda: self._live(token_id) is not None,
-        )
-
-    def by_credential(self, user: str, credential: UserScramCredentialRecord) -> Login:
-        """Returns the login of a user whose password fits this credential; it counts while that is the user's own."""
-        mechanism, stored_key = credential.mechanism, credential.stored_key
-
-        def is_in_force() -> bool:
-            kept = self.credential(mechanism, user)
-            return kept is not None and kept.stored_key == stored_key
-
-        return Login(principal=Principal("User", user), is_in_force=is_in_force)
-
-    def credential(self, mechanism: int, user: str) -> UserScramCredentialRecord | None:
-        """Returns what is kept of a user's password for a mechanism; None if there is none."""
-        return self._credentials.now().get(mechanism, user)
-
-    def _exchange(self, mechanism: int, nonce: str) -> ScramServer:
-        return ScramServer(
-            mechanism,
-            nonce=lambda: nonce,
-            find_user=lambda user: self.credential(mechanism, user),
-            find_token=lambda token_id: self._token(mechanism, token_id),
-        )
-
-    def _live(self, token_id: str) -> tuple[DelegationTokenRecord, int] | None:
-        """Returns a delegation token and its expiry (ms since 1970); None for an unknown or expired one (KIP-48)."""
-        token, ends_at_ms = self._tokens.now().get(token_id), self._ends_at_ms(token_id)
-        return None if token is None or ends_at_ms is None or ends_at_ms <= self._wall_ms() else (token, ends_at_ms)
-
-    def _ended(self, ends_at_ms: int) -> str:
-        now_ms = self._wall_ms()
-        return f"ended {now_ms - ends_at_ms} ms ago by this controller's clock, which says {now_ms} ms since 1970"
-
-    def _ends_at_ms(self, token_id: str) -> int | None:
-        """Returns when a token ends or has ended (ms since 1970); None for one that is not in the log."""
-        token = self._tokens.now().get(token_id) if self._settings.are_on else None
-        return None if token is None else min(token.expiration_timestamp, token.max_timestamp)
-
-    def _token(self, mechanism: int, token_id: str) -> TokenCredential | None:
-        """Raises SaslError for a token that has ended, with the clock by which it has: a client's may say otherwise."""
-        found = self._live(token_id)
-        if found is None:
-            if (ends_at_ms := self._ends_at_ms(token_id)) is not None:
-                raise SaslError(f"the delegation token {token_id!r} {self._ended(ends_at_ms)}")
-            return None
-        token, ends_at_ms = found
-        return TokenCredential(
-            owner=parse_principal(token.owner),
-            credential=_of_token(mechanism, token_id, token_hmac(self._settings, token_id)),
-            expires_at_ms=ends_at_ms,
-        )
-
-
-@lru_cache(maxsize=TOKENS_REMEMBERED)
-def _of_token(mechanism: int, token_id: str, token_password: bytes) -> UserScramCredentialRecord:
-    """Returns a token's keys. Their salt follows from its id, so that each message of an exchange finds the same.
-
-    A salt hides that two users have one password (RFC 5802 section 2.1); here each password is an HMAC of its own.
-    """
-    return token_credential(mechanism, token_id, token_password, hashlib.sha256(token_id.encode()).digest())
-
-
-def _own_nonce(first: bytes, server_first: bytes) -> str:
-    """Returns what the server has added to the client's nonce. Raises SaslError."""
-    client, both = ClientFirst.parse(first).nonce, ServerFirst.parse(server_first).nonce
-    if not both.startswith(client) or both == client:
-        raise SaslError("the server's first message does not continue the client's nonce")
-    return both[len(client) :]
+def logins_of(engine: Engine, tokens: TokenSettings, wall_ms: Callable[[], int]) -> ScramLogins:
+    """Returns the logins of the controller with this engine."""
+    return ScramLogins(
+        Committed(engine, engine.state.scram).now,
+        Committed(engine, engine.state.delegation_tokens).now,
+        tokens,
+        wall_ms,
+        is_loaded=lambda: engine.next_offset != 0,
+    )

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
-from quorate.network.buffers import Buffers
-from quorate.network.connections import ConnectionCounts
-from quorate.network.fair_turns import LARGE_AT_ONCE, LOGINS_AT_ONCE, FairTurns
-from quorate.network.server import ConnectedClient, KafkaServer, Listening, serving
+from quorate.listeners.opening import drain, listening_of, opened
+from quorate.listeners.security import ListenerSecurity, security_of
+from quorate.listeners.tls import watch_files
 from quorate.nouns import Epoch, Offset
 from quorate.runtime.claims import node_ids_of, warn_of_any
 from quorate.runtime.client import open_channel
-from quorate.runtime.config import ConfigError
 from quorate.runtime.log_reader import LogReader
 from quorate.runtime.logs import logger
-from quorate.runtime.loop import CannotListen, ServiceLife, run
+from quorate.runtime.loop import ServiceLife, run
 from quorate.runtime.multiplexed_channel import MultiplexedChannel
 from quorate.runtime.process import ServiceProcess, configured
-from quorate.runtime.server import Server, warn_of_cut
-from quorate.runtime.setting_types import Endpoint, ListenerAddress
+from quorate.runtime.server import Server
+from quorate.runtime.setting_types import Endpoint
 from quorate.runtime.telemetry import Telemetry
 from quorate.runtime.transport import PLAIN, Transport
 from quorate.runtime.transport_settings import PLAINTEXT
@@ -32,11 +29,10 @@ from services.gateway.config import GatewayConfig
 from services.gateway.guard import ClusterActionGuard
 from services.gateway.handler import Gateway
 from services.gateway.heartbeats import HeartbeatServices
-from services.gateway.listener_tls import watch_files
+from services.gateway.logins import ScramAtController
 from services.gateway.metrics import watch
 from services.gateway.reader_fetches import ReaderFetches
 from services.gateway.readiness import follow
-from services.gateway.security import ListenerSecurity
 
 log = logger(__name__)
 
@@ -47,7 +43,7 @@ OF_QUORUM_NODE: Final = ("sasl.mechanism.controller.protocol",)
 async def main(life: ServiceLife) -> None:
     """Serves Kafka's wire, once the controller beside it has answered, until asked to stop."""
     config = configured(GatewayConfig, others=OF_QUORUM_NODE)
-    security = _security(config)
+    security = security_of(config)
     process = ServiceProcess(life, "gateway", config, _transport(config))
     health = Server(telemetry=process.telemetry, on_fatal=life.fail, graceful_s=config.graceful_s)
     life.at_end(health.abort)
@@ -118,22 +114,6 @@ def _transport(config: GatewayConfig) -> Transport:
     return Transport(keystore=config.grpc_keystore, truststore=config.grpc_truststore)
 
 
-def _security(config: GatewayConfig) -> dict[str, ListenerSecurity]:
-    """Returns what each listener speaks, by its name. Raises ConfigError for each file that is not as it should be."""
-    found: dict[str, ListenerSecurity] = {}
-    problems = []
-    for name, settings in config.of_listeners.items():
-        protocol = config.security_protocol(name)
-        assert protocol is not None, name
-        try:
-            found[name] = ListenerSecurity.of(name, settings, protocol)
-        except ValueError as problem:
-            problems.append(f"{problem} (the listener {name})")
-    if problems:
-        raise ConfigError(problems)
-    return found
-
-
 async def _open(
     config: GatewayConfig,
     security: Mapping[str, ListenerSecurity],
@@ -143,68 +123,13 @@ async def _open(
 ) -> None:
     """Listens once the controller's features are known; is then ready while that is. Raises CannotListen."""
     await gateway.features.known.wait()
-    counts = ConnectionCounts(limit=config.connections_max, limit_per_ip=config.connections_per_ip_max)
-    of_all = Listening(
-        handle=gateway,
-        served=SERVED,
-        describe_versions=gateway.features.describe,
-        counts=counts,
-        buffers=Buffers(config.held_bytes_max),
-        large=FairTurns(LARGE_AT_ONCE),
-        logins=FairTurns(LOGINS_AT_ONCE),
-        report=_report,
-    )
-    servers: dict[str, KafkaServer] = {}
-    async with AsyncExitStack() as opened:
-        for each in config.listeners:
-            listening = _listening(of_all, config, each.name, security[each.name], gateway)
-            servers[each.name] = server = await opened.enter_async_context(_served(listening, each))
-            log.info(
-                "speaking Kafka's protocol",
-                listener=f"{each.name}://{Endpoint(each.endpoint.host, server.port)}",
-                security_protocol=security[each.name].protocol,
-            )
+    of_all = listening_of(config, gateway, served=SERVED, describe_versions=gateway.features.describe)
+    async with opened(config, security, of_all, partial(ScramAtController, controller=gateway.controller)) as servers:
         watch(servers)
         following = asyncio.ensure_future(follow(str(config.controller), _transport(config), health))
         await life.stopping()
         following.cancel()
-        async with asyncio.TaskGroup() as draining:
-            for server in servers.values():
-                draining.create_task(_drain(server, config.graceful_s))
-
-
-async def _drain(server: KafkaServer, graceful_s: float) -> None:
-    """Has the requests under way answered, and tells of those that are not answered in time."""
-    if cut := await server.drain(graceful_s):
-        warn_of_cut(cut, waited_s=graceful_s)
-
-
-def _listening(
-    of_all: Listening, config: GatewayConfig, name: str, security: ListenerSecurity, gateway: Gateway
-) -> Listening:
-    return replace(
-        of_all,
-        name=name,
-        settings=config.connection_settings(name),
-        connections_max=config.of_listeners[name].connections_max,
-        tls=security.tls,
-        certified=security.certified,
-        mechanisms=security.mechanisms(gateway.controller),
-    )
-
-
-@asynccontextmanager
-async def _served(listening: Listening, at: ListenerAddress) -> AsyncIterator[KafkaServer]:
-    async with AsyncExitStack() as opened:
-        try:
-            server = await opened.enter_async_context(serving(listening, at.endpoint.host, at.endpoint.port))
-        except OSError as problem:
-            raise CannotListen(f"cannot listen on {at}: {problem.strerror}") from None
-        yield server
-
-
-def _report(reason: str, client: ConnectedClient) -> None:
-    log.info("a connection was closed", client=f"{client.host}:{client.port}", listener=client.listener, reason=reason)
+        await drain(servers, config.graceful_s)
 
 
 if __name__ == "__main__":

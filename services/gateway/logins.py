@@ -1,53 +1,22 @@
-"""Logins by SASL at a gateway: PLAIN by its own configuration, SCRAM by the controller beside it."""
+"""Logins by SCRAM at a gateway: the controller beside it carries them out."""
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Mapping
 from typing import Any, Final
 
 from kraft.service.controller_pb2 import AuthenticateRequest, AuthenticateResponse
 from quorate.errors import ApiError, ErrorCode
-from quorate.network.jaas import options
 from quorate.network.server import Unanswerable
 from quorate.nouns import Principal
 from quorate.protocol.sasl.mechanism import Answered, Login, SaslError
-from quorate.protocol.sasl.plain import PlainServer
 from quorate.protocol.sasl.scram_messages import ClientFirst
-from quorate.protocol.sasl.server import Mechanisms
 from quorate.runtime.client import call
 from quorate.runtime.passing_on import LOGIN_REASON
 
-__all__ = ["PLAIN_USERS", "SCRAM_MECHANISMS", "ScramAtController", "mechanisms_of", "plain_users"]
+__all__ = ["ScramAtController"]
 
-SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-PLAIN_USERS: Final = "user_"
-"""What the option of a user begins with, in the configuration of Kafka's PlainLoginModule."""
 DEADLINE_MS: Final = 30_000
 """How long the controller has for one message of a login: by then the client has given up."""
-
-
-def mechanisms_of(names: tuple[str, ...], users: Mapping[str, str], controller: Any) -> Mechanisms:
-    """Returns the mechanisms of a listener by name; `controller` is the stub of the controller beside the gateway."""
-
-    def verify(user: str, password: str) -> bool:
-        expected = users.get(user)
-        return expected is not None and hmac.compare_digest(expected.encode(), password.encode())
-
-    def begin(name: str) -> Any:
-        return (
-            (lambda: ScramAtController(name, controller)) if name in SCRAM_MECHANISMS else lambda: PlainServer(verify)
-        )
-
-    return {name: begin(name) for name in names}
-
-
-def plain_users(jaas: str) -> dict[str, str]:
-    """Returns the passwords by user of `PlainLoginModule required user_alice="…" …;`. Raises ValueError."""
-    found = options(jaas)
-    return {
-        name.removeprefix(PLAIN_USERS): password for name, password in found.items() if name.startswith(PLAIN_USERS)
-    }
 
 
 class ScramAtController:

@@ -18,7 +18,7 @@ RIGHT_BUGS: Final = (
     Planted(
         number="C65",
         what="the keys of a delegation token are derived anew for each message of a login",
-        file="services/controller/logins.py",
+        file="libs/quorate/listeners/scram_logins.py",
         right="@lru_cache(maxsize=TOKENS_REMEMBERED)\n",
         wrong="",
         test="tests/services/controller/test_logins.py::"

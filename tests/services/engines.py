@@ -6,10 +6,11 @@ from kraft import Message
 from quorate.controller.access.delegation_tokens import TokenSettings
 from quorate.controller.engine.decision import Decision
 from quorate.controller.engine.engine import Engine
+from quorate.listeners.scram_logins import ScramLogins
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST, METADATA_VERSION
 from quorate.records import DelegationTokenRecord, FeatureLevelRecord
-from services.controller.logins import Logins
+from services.controller.logins import logins_of
 
 NOW_MS = 5_000
 TOKENS = TokenSettings(secret_key="of the cluster")
@@ -45,5 +46,5 @@ def commit(engine: Engine, offset: int | None = None) -> None:
     engine.commit(end)
 
 
-def logins(engine: Engine, tokens: TokenSettings = TOKENS, now_ms: int = NOW_MS) -> Logins:
-    return Logins(engine, tokens, lambda: now_ms)
+def logins(engine: Engine, tokens: TokenSettings = TOKENS, now_ms: int = NOW_MS) -> ScramLogins:
+    return logins_of(engine, tokens, lambda: now_ms)

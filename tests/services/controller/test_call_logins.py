@@ -189,7 +189,7 @@ async def test_a_token_counts_until_it_ends_and_says_that_it_is_one() -> None:
     expected = Login(principal=Principal("User", "ow:ner"), is_token=True, expires_at_ms=6_000)
     assert expected == await login(asked(engine, now_ms=5_999), value)
     assert FAILED == await login(asked(engine, now_ms=6_000), value)
-    with pytest.raises(ApiError, match="login ended 0 ms ago by this controller's clock"):
+    with pytest.raises(ApiError, match="login ended 0 ms ago by this node's clock"):
         logins(engine, now_ms=6_000).check_live(expected)
     logins(engine, now_ms=5_999).check_live(expected)
 

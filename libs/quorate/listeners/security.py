@@ -1,0 +1,79 @@
+"""What each listener speaks, and who its clients are: made of its settings and the files that they name."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from quorate.listeners.config import ListenersConfig
+from quorate.listeners.logins import BeginScram, mechanisms_of, plain_users
+from quorate.listeners.settings import ListenerSettings
+from quorate.listeners.tls import ListenerTls
+from quorate.protocol.sasl.server import Mechanisms
+from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
+from quorate.runtime.config import ConfigError
+from quorate.tls.listener_tls import listener_tls
+from quorate.tls.ssl_principals import SslPrincipals, parse_rules
+
+__all__ = ["ListenerSecurity", "security_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerSecurity:
+    """What a listener speaks, and who its clients are: a part that there is not is None or empty."""
+
+    protocol: str
+    tls: ListenerTls | None
+    certified: SslPrincipals | None
+    sasl_mechanisms: tuple[str, ...] = ()
+    plain_users: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @staticmethod
+    def of(name: str, settings: ListenerSettings, protocol: str) -> ListenerSecurity:
+        """Reads the files that the settings name. Raises ValueError, which names setting and file."""
+        security = SECURITY_PROTOCOLS[protocol]
+        users = plain_users(settings.plain_jaas) if settings.plain_jaas else {}
+        return ListenerSecurity(
+            protocol=protocol,
+            tls=_tls(name, settings) if security.with_tls else None,
+            certified=None if security.with_sasl else SslPrincipals(parse_rules(settings.principal_rules)),
+            sasl_mechanisms=settings.sasl_mechanisms if security.with_sasl else (),
+            plain_users=users,
+        )
+
+    def mechanisms(self, begin_scram: BeginScram) -> Mechanisms | None:
+        """Returns how clients log in; None where they do not. `begin_scram` begins an exchange of SCRAM."""
+        return mechanisms_of(self.sasl_mechanisms, self.plain_users, begin_scram) if self.sasl_mechanisms else None
+
+
+def security_of(config: ListenersConfig) -> dict[str, ListenerSecurity]:
+    """Returns what each listener speaks, by its name. Raises ConfigError for each file that is not as it should be."""
+    found: dict[str, ListenerSecurity] = {}
+    problems = []
+    for name, settings in config.of_listeners.items():
+        protocol = config.security_protocol(name)
+        assert protocol is not None, name
+        try:
+            found[name] = ListenerSecurity.of(name, settings, protocol)
+        except ValueError as problem:
+            problems.append(f"{problem} (the listener {name})")
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
+def _tls(name: str, settings: ListenerSettings) -> ListenerTls:
+    keystore, truststore = settings.keystore, settings.truststore
+    assert keystore is not None, settings
+
+    def read() -> ssl.SSLContext:
+        return listener_tls(
+            keystore=keystore,
+            key_password=settings.key_password or "",
+            truststore=truststore,
+            client_auth=settings.client_auth,
+            protocols=settings.tls_versions,
+        )
+
+    return ListenerTls(name, [keystore] if truststore is None else [keystore, truststore], read)
