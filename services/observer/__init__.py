@@ -2,6 +2,7 @@
 
 servicer      answers reads from the replica, and traces from the span store
 spans         the span store
+page          the same reads over HTTP, for browsers, and the page itself
 otlp          receives spans from any OpenTelemetry exporter
 state_keeper  keeps a database of the state and its history; `state_log` has what the log brings to it
 queries       has a question in SQL answered by a process of its own, `query_process`

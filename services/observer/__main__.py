@@ -23,12 +23,14 @@ from quorate.runtime.loop import ServiceLife, run
 from quorate.runtime.process import Close, ServiceProcess, Work, configured
 from quorate.runtime.replica import Replica
 from quorate.runtime.replica_readiness import ReplicaReadiness
-from quorate.runtime.server import ServerLimits
-from quorate.runtime.transport_settings import transport_of
+from quorate.runtime.server import Server, ServerLimits
+from quorate.runtime.transport import Transport
+from quorate.runtime.transport_settings import PLAINTEXT, transport_of
 from services.observer.config import ObserverConfig
 from services.observer.database import open_store
 from services.observer.kafka_log import KafkaLog
 from services.observer.otlp import TRACE_SERVICE, TraceServicer
+from services.observer.page.listener import PageListener
 from services.observer.relay import ObserverLogService
 from services.observer.servicer import ObserverService
 from services.observer.spans import SpanStore
@@ -83,23 +85,37 @@ async def main(life: ServiceLife) -> None:
         server.add(QUORUM, add_QuorumServicer_to_server, relay)
         life.at_end(relay.close)
     _watch(replica)
+    page = _page(config, server, transport)
 
     async def stop() -> None:
         # This observer may be where its own spans go, and takes none once the server stops.
         clock = asyncio.get_running_loop().time
         until = clock() + config.graceful_s
+        if page is not None:
+            await page.close()
         await process.telemetry.flush(config.graceful_s * FLUSH_PART)
         await server.stop(grace_s=max(0.0, until - clock()))
 
     ready = partial(ReplicaReadiness(replica, SystemClock()).run, server)
     closing: list[Close] = [reader.close, store.close] if isinstance(reader, LogReader) else [store.close]
     work: list[Work] = [replica.run, ready, partial(open_store, store, config.database)]
+    if page is not None:
+        life.at_end(page.close)
+        work.append(page.open)
     if config.state_database is not None:
         # The leader lists this observer once, by the reader above.
         keeper = StateKeeper(config.state_database, partial(_reader, config, connect, replica_id=NOBODY))
         work.append(keeper.run)
         closing.append(keeper.close)
     await process.serve(server, *work, stop=stop, closing=closing)
+
+
+def _page(config: ObserverConfig, server: Server, transport: Transport) -> PageListener | None:
+    """Returns the listener of the page, if there is to be one. Raises ConfigError."""
+    if config.page is None:
+        return None
+    is_plain = config.security_protocol(config.page.name) == PLAINTEXT
+    return PageListener(config.page, server, None if is_plain else transport)
 
 
 def _watch(replica: Replica) -> None:

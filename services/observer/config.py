@@ -12,10 +12,12 @@ from quorate.runtime.entry_guard import everyone_setting
 from quorate.runtime.guard import GuardedSettings
 from quorate.runtime.setting_types import (
     Endpoint,
+    ListenerAddress,
     boolean,
     endpoint,
     integer,
     list_of,
+    listener,
     milliseconds,
     optional,
     path,
@@ -72,6 +74,12 @@ class ObserverConfig(GuardedSettings):
         default=None,
         secret=True,
     )
+    page: ListenerAddress | None = setting(
+        "observer.page.listener",
+        optional(listener()),
+        "Where browsers are served the page, over HTTP, as NAME://host:port; empty for nowhere.",
+        default=None,
+    )
     connection_age_max_ms: int = setting(
         "connection.max.age.ms",
         milliseconds(0),
@@ -85,9 +93,16 @@ class ObserverConfig(GuardedSettings):
         """How the Kafka controllers are connected to. Raises ValueError with file and property, or OSError."""
         return {} if self.command_config is None else read_client_properties(self.command_config)
 
+    @property
+    def every_listener(self) -> tuple[ListenerAddress, ...]:
+        """Those of gRPC, and that of the page, which has the same certificate."""
+        return self.listeners if self.page is None else (*self.listeners, self.page)
+
     def problems(self) -> Iterator[str]:
         """Yields a message for each violated rule: about listeners, and about whose log is read."""
         yield from self.security_problems()
+        if self.page is not None and self.page.endpoint in [each.endpoint for each in self.listeners]:
+            yield f"observer.page.listener = {self.page}: gRPC is spoken there, by listeners; it must be another port"
         quorum, kafka = "controller.quorum.bootstrap.servers", "bootstrap.controllers"
         if bool(self.quorum) == bool(self.kafka_controllers):
             given = "both are given" if self.quorum else "neither is given"

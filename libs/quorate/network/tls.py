@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ssl
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 __all__ = ["TlsError", "TlsServer"]
 
@@ -36,6 +36,12 @@ class TlsServer:
     def certificate(self) -> bytes | None:
         """The client's certificate as DER; None if it has sent none. It is verified."""
         return self._tls.getpeercert(binary_form=True)
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """The URIs among the names in the client's certificate; a SPIFFE id is one."""
+        names: Any = (self._tls.getpeercert() or {}).get("subjectAltName", ())  # typed for all fields at once
+        return tuple(str(name) for kind, name in names if kind == "URI")
 
     def receive_data(self, data: bytes) -> bytes:
         """Takes bytes from the client and returns the plain text in them. Raises TlsError."""

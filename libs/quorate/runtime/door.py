@@ -144,6 +144,7 @@ class Door:
         self._taken_within_s = taken_within_s or {}
         self.unary_methods: dict[str, UnaryMethod] = {}
         """The unary methods that are wrapped so far, by `pkg.Service/Method`."""
+        self.stream_methods: dict[str, Any] = {}  # those that answer one request in parts, by their context's `write`
 
     @property
     def under_way(self) -> Mapping[str, int]:
@@ -191,6 +192,8 @@ class Door:
         rpc_method_handler: Callable[..., Handler] = kinds[handler.request_streaming, handler.response_streaming]
         if not streams:
             self.unary_methods[method] = UnaryMethod(made, encode)
+        elif not handler.request_streaming:
+            self.stream_methods[method] = made
         # gRPC gives the bytes: it would decode them before the caller's right is checked.
         return rpc_method_handler(made, None, encode)
 

@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_g
 
 from kraft.service.multiplexed_pb2_grpc import add_MultiplexedServicer_to_server
 from quorate.runtime.call_login import LogIn
-from quorate.runtime.door import Claims, Door, Guard, MaySend
+from quorate.runtime.door import Answer, Claims, Door, Guard, MaySend, UnaryMethod
 from quorate.runtime.health import HEALTH, HealthServicer
 from quorate.runtime.logs import logger
 from quorate.runtime.multiplexed_calls import SERVICE as MULTIPLEXED
@@ -105,6 +105,14 @@ class Server:
     def ports(self) -> list[int]:
         """The ports on which the services are served."""
         return self._server.ports
+
+    @property
+    def methods(self) -> tuple[Mapping[str, UnaryMethod], Mapping[str, Answer]]:
+        """The methods as gRPC calls them, by `pkg.Service/Method`: the unary ones, and those that answer in parts.
+
+        For another listener of this process, at which a call goes through the same door.
+        """
+        return self._server.unary_methods, self._server.stream_methods
 
     @property
     def probe_port(self) -> int:

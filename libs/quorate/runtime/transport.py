@@ -25,6 +25,7 @@ from quorate.runtime.config import ConfigError
 from quorate.runtime.logs import logger
 from quorate.runtime.reloading_channel import Credentials, ReloadingChannel
 from quorate.tls.key_stores import Stores, read_stores
+from quorate.tls.listener_tls import listener_tls
 from quorate.tls.revoked import fingerprint, read_revoked
 from quorate.tls.ssl_principals import DEFAULT_RULES, SslPrincipals, parse_rules
 from quorate.tls.watched_files import LOOK_AGAIN_S, WatchedFiles
@@ -91,6 +92,7 @@ class Transport:
         self._revoked: frozenset[str] = frozenset()
         self._stores: Stores | None = None
         self._credentials: Credentials | None = None
+        self._listener: tuple[Stores, ssl.SSLContext] | None = None
         self._channels: WeakSet[ReloadingChannel] = WeakSet()
         self._watched: list[tuple[str, WatchedFiles, Callable[[], None]]] = []
         if self._files is not None:
@@ -163,6 +165,25 @@ class Transport:
 
         required = self._requires_certificate
         return grpc.dynamic_ssl_server_credentials(first[1], changed, required)  # type: ignore[arg-type]  # None: no change
+
+    def listener_context(self) -> ssl.SSLContext:
+        """Returns what the next connection at a listener of another protocol than gRPC speaks TLS with.
+
+        The same object until new files are taken. Raises ValueError if they have changed again, and do not fit.
+        """
+        stores = self._stores
+        assert self._files is not None, "in the clear there is no TLS"
+        assert stores is not None, "the files have been read"
+        if self._listener is None or self._listener[0] is not stores:
+            keystore, truststore = self._files
+            made = listener_tls(
+                keystore=keystore,
+                truststore=truststore,
+                client_auth="required" if self._requires_certificate else "none",
+                protocols=("TLSv1.3",),
+            )
+            self._listener = stores, made
+        return self._listener[1]
 
     def open_channel(self, address: str, options: Options) -> grpc.aio.Channel:
         """Opens a channel; by TLS the server must have a certificate for the host in `address`."""

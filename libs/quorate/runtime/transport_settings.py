@@ -119,6 +119,11 @@ class TransportSettings(CallSettings):
         return PLAINTEXT if any(self.security_protocol(each.name) == PLAINTEXT for each in self.listeners) else SSL
 
     @property
+    def every_listener(self) -> tuple[ListenerAddress, ...]:
+        """All that this process listens at with the certificate of these settings."""
+        return self.listeners
+
+    @property
     def other_listeners(self) -> frozenset[str]:
         """The names of listeners that speak another security protocol than this process when it calls others."""
         own = self.security_protocol(self.controller_listener)
@@ -133,7 +138,7 @@ class TransportSettings(CallSettings):
 
     def security_problems(self) -> Iterator[str]:
         """Yields the violated rules of the listeners."""
-        names = (*(each.name for each in self.listeners), self.controller_listener)
+        names = (*(each.name for each in self.every_listener), self.controller_listener)
         secure = next((name for name in names if self.security_protocol(name) == SSL), None)
         if secure is None:
             if self.revoked is not None:
@@ -171,7 +176,7 @@ class ClientSettings:
 def transport_of(settings: TransportSettings) -> Transport:
     """Reads the files that the settings name. Raises ConfigError."""
     call_protocol = settings.security_protocol(settings.controller_listener)
-    if {call_protocol, *(settings.security_protocol(each.name) for each in settings.listeners)} == {PLAINTEXT}:
+    if {call_protocol, *(settings.security_protocol(each.name) for each in settings.every_listener)} == {PLAINTEXT}:
         return PLAIN
     return Transport(
         keystore=settings.keystore,
@@ -185,7 +190,7 @@ def transport_of(settings: TransportSettings) -> Transport:
 
 def tell(transport: Transport, settings: TransportSettings) -> None:
     """Writes to the log whose certificate each listener has, or warns that it has none."""
-    for each in settings.listeners:
+    for each in settings.every_listener:
         if settings.security_protocol(each.name) == PLAINTEXT:
             what = "speaks in the clear: callers are not authenticated, and others in the network can read the traffic"
             log.warning(what, listener=each.name, setting="listener.security.protocol.map")

@@ -13,7 +13,7 @@ from typing import Final, TypeVar, cast
 import grpc
 
 from quorate.runtime.admission import DEFAULT_LIMITS, CallLimits
-from quorate.runtime.door import DEADLINE_CAP_MS, Door, Handler, UnaryMethod
+from quorate.runtime.door import DEADLINE_CAP_MS, Answer, Door, Handler, UnaryMethod
 from quorate.runtime.loop import CannotListen
 from quorate.runtime.transport import KEEPALIVE, Options, Transport
 
@@ -83,6 +83,11 @@ class WrappedServer:
     def unary_methods(self) -> Mapping[str, UnaryMethod]:
         """The unary methods, by `pkg.Service/Method`: of what is registered, and of what will be."""
         return self._door.unary_methods
+
+    @property
+    def stream_methods(self) -> Mapping[str, Answer]:
+        """Those that answer one request in parts, in the same way."""
+        return self._door.stream_methods
 
     def listen(self, address: str, *, in_the_clear: bool = False) -> int:
         """Binds `host:port` or `unix:/path` and returns the port; for port 0 the system chooses one.

@@ -1,0 +1,135 @@
+"""The bytes of one connection of a browser, by TLS or in the clear; each wait for the other end has a bound."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Final
+
+from quorate.network.tls import TlsServer
+from services.observer.page.http import HEAD_BYTES_MAX, HttpError
+
+__all__ = ["IDLE_S", "TAKEN_S", "Connection", "Gone"]
+
+READ_BYTES: Final = 64 << 10
+BEGUN_S: Final = 10.0
+"""How long (s) a request may take to come, from its first byte on, and a TLS handshake."""
+IDLE_S: Final = 60.0
+"""How long (s) a connection may stay without a request."""
+TAKEN_S: Final = 30.0
+"""How long (s) the other end may take for what is sent to it."""
+HEAD_END: Final = b"\r\n\r\n"
+
+
+class Gone(Exception):
+    """The other end has ended the connection, or does not take what is sent."""
+
+
+class Connection:
+    """One connection; `tls` is what it speaks TLS with, None for clear text."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tls: ssl.SSLContext | None) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.tls = None if tls is None else TlsServer(tls)
+        """The TLS of the connection; the handshake is over once a head has come."""
+        self._received = b""
+        self.left: Callable[[], None] = lambda: None
+        """Is called when the connection makes room for another."""
+        address = writer.get_extra_info("peername")
+        self.host, self.port = str(address[0]), int(address[1])
+
+    def leave(self, _reason: str) -> None:
+        """Ends the connection at once, to make room."""
+        self.left()
+        self._writer.transport.abort()
+
+    async def head(self) -> bytes | None:
+        """Returns the head of the next request; None if none comes. Raises HttpError, Gone and TlsError."""
+        async with _within(IDLE_S if self._is_ready else BEGUN_S):
+            while not self._received:
+                if not await self._receive():
+                    return None
+        async with _within(BEGUN_S):
+            while HEAD_END not in self._received:
+                if len(self._received) > HEAD_BYTES_MAX:
+                    break
+                if not await self._receive():
+                    return None
+        head, end, self._received = self._received.partition(HEAD_END)
+        if not end or len(head) > HEAD_BYTES_MAX:
+            why = f"the head of a request has at most {HEAD_BYTES_MAX:,} bytes"
+            raise HttpError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, why)
+        return head
+
+    async def body(self, length: int) -> bytes:
+        """Returns the body of the request. Raises Gone and TlsError."""
+        async with _within(BEGUN_S):
+            while len(self._received) < length:
+                if not await self._receive():
+                    raise Gone
+        body, self._received = self._received[:length], self._received[length:]
+        return body
+
+    async def send(self, data: bytes) -> None:
+        """Sends bytes, and waits while the other end does not take those before. Raises Gone."""
+        if self.tls is None:
+            self._writer.write(data)
+        else:
+            self.tls.send(data)
+            self._writer.write(self.tls.data_to_send())
+        await self._drain()
+
+    def close(self) -> None:
+        """Ends the connection once what was sent is taken; after some time it is cut."""
+        if self.tls is not None:
+            self.tls.close()
+            if answer := self.tls.data_to_send():
+                self._writer.write(answer)
+        self._writer.close()
+        asyncio.get_running_loop().call_later(TAKEN_S, self._writer.transport.abort)
+
+    @property
+    def _is_ready(self) -> bool:
+        return self.tls is None or self.tls.is_ready
+
+    async def _receive(self) -> bool:
+        """Reads what comes next; returns whether there is more to come."""
+        try:
+            data = await self._reader.read(READ_BYTES)
+        except OSError:
+            return False
+        if not data:
+            return False
+        if self.tls is None:
+            self._received += data
+            return True
+        try:
+            self._received += self.tls.receive_data(data)
+        finally:
+            if answer := self.tls.data_to_send():  # of the handshake, or an alert
+                self._writer.write(answer)
+        await self._drain()
+        return not self.tls.has_ended
+
+    async def _drain(self) -> None:
+        try:
+            async with asyncio.timeout(TAKEN_S):
+                await self._writer.drain()
+        except (OSError, TimeoutError):
+            raise Gone from None
+        if self._writer.transport.is_closing():
+            raise Gone
+
+
+@asynccontextmanager
+async def _within(seconds: float) -> AsyncIterator[None]:
+    """A block that raises Gone if it takes longer (s)."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise Gone from None

@@ -1,0 +1,176 @@
+"""What one request at the page is answered: a file, a call as JSON, or a watch as server-sent events."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Final
+
+from google.protobuf.message import Message
+
+from kraft.service.observer_pb2 import WatchImageRequest, WatchImageResponse
+from services.observer.page.calls import SERVICE, PageCalls, Refused
+from services.observer.page.connection import Connection
+from services.observer.page.files import File
+from services.observer.page.http import HttpError, Request, chunk, read_head, response_head
+
+__all__ = ["Site", "refusal"]
+
+JSON: Final = "application/json"
+JSON_LINES: Final = "application/x-ndjson"
+EVENTS: Final = "text/event-stream"
+WATCH: Final = "WatchImage"
+CALL: Final = re.compile(rf"/{re.escape(SERVICE)}/(\w+)")
+OWN_SITES: Final = frozenset({"same-origin", "none"})
+"""`Sec-Fetch-Site` of what the page itself asks for, or a person who types the address."""
+
+
+class Site:
+    """Answers requests: `files` are those of the page; `host` is that of the listener, empty for every address."""
+
+    def __init__(self, calls: PageCalls, files: Mapping[str, File], host: str) -> None:
+        self._calls = calls
+        self._files = files
+        self._hosts = {"localhost", host.lower(), socket.gethostname().lower()} - {""}
+
+    async def answer(self, connection: Connection, head: bytes, let_in: Callable[[], None]) -> bool:
+        """Answers one request; returns whether the connection stays open for another.
+
+        `let_in` is called once a call of the client is answered, and not refused. Raises HttpError, Gone, TlsError.
+        """
+        request = read_head(head)
+        body = await connection.body(request.length)
+        self._check_host(request, is_tls=connection.tls is not None)
+        called = CALL.fullmatch(request.path)
+        if called is None:
+            await self._give_file(connection, request)
+            return not request.closes
+        _check_site(request, is_tls=connection.tls is not None)
+        message = self._watch(request, called[1]) if request.method == "GET" else self._posted(request, called[1], body)
+        answer = _Answer(connection, self._calls, let_in, _kind(request, self._calls.is_stream(called[1])))
+        try:
+            await self._calls.call(called[1], message, connection, answer.give)
+        except Refused as refused:
+            await answer.refuse(refused)
+        await answer.end()
+        return answer.kind != EVENTS and not request.closes
+
+    async def _give_file(self, connection: Connection, request: Request) -> None:
+        if request.method != "GET":
+            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method}: of the page's files there is GET alone")
+        file = self._files.get(request.path)
+        if file is None:
+            raise HttpError(HTTPStatus.NOT_FOUND, f"{request.path[:80]} is not here; the page is at /")
+        size = len(file.content)
+        head = response_head(HTTPStatus.OK, file.content_type, length=size, closes=request.closes)
+        await connection.send(head + file.content)
+
+    def _posted(self, request: Request, name: str, body: bytes) -> Message:
+        if request.method != "POST":
+            why = f"{request.method}: a call is a POST of its request as JSON; {WATCH} is a GET, too"
+            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, why)
+        # A page of another site may send a POST of text without asking (CORS), but none of this type.
+        if request.fields.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+            raise HttpError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"Content-Type: a call is {JSON}")
+        return self._calls.request(name, body)
+
+    def _watch(self, request: Request, name: str) -> Message:
+        """Returns the request of a watch: a browser says from where on it has lost the connection."""
+        if name != WATCH:
+            self._calls.blank(name)
+            raise HttpError(
+                HTTPStatus.METHOD_NOT_ALLOWED, f"GET: a call is a POST of its request; only {WATCH} is both"
+            )
+        message = WatchImageRequest(subject=request.parameters.get("subject", ""))
+        begin = request.fields.get("last-event-id") or request.parameters.get("from_offset")
+        if begin is not None:
+            if not re.fullmatch(r"[0-9]{1,18}", begin):
+                raise HttpError(HTTPStatus.BAD_REQUEST, f"from_offset = {begin[:40]!r}: must be a number, 0 or more")
+            message.from_offset = int(begin)
+        return message
+
+    def _check_host(self, request: Request, *, is_tls: bool) -> None:
+        """Raises HttpError if a page of another site may have had its name point here (DNS rebinding).
+
+        By TLS the browser has found the name in the certificate. In the clear it must be one that nobody else has.
+        """
+        name = re.sub(r":[0-9]*\Z", "", request.fields["host"]).lower()
+        if is_tls or name in self._hosts:
+            return
+        try:
+            ipaddress.ip_address(name.strip("[]"))
+        except ValueError:
+            known = ", ".join(sorted(self._hosts))
+            why = f"Host: {name[:80]}: in the clear it must be an IP address, or one of {known}; by TLS any is taken"
+            raise HttpError(HTTPStatus.MISDIRECTED_REQUEST, why) from None
+
+
+def _check_site(request: Request, *, is_tls: bool) -> None:
+    """Raises HttpError for a call that the page of another site makes, with the certificate of whoever reads that."""
+    site, origin = request.fields.get("sec-fetch-site", "none"), request.fields.get("origin")
+    own = f"{'https' if is_tls else 'http'}://{request.fields['host']}"
+    if site not in OWN_SITES or (origin is not None and origin.lower() != own.lower()):
+        raise HttpError(HTTPStatus.FORBIDDEN, f"a page of {(origin or 'another site')[:80]} may not call this one")
+
+
+def _kind(request: Request, is_stream: bool) -> str:
+    if request.method == "GET":
+        return EVENTS
+    return JSON_LINES if is_stream else JSON
+
+
+class _Answer:
+    """The answer to a call, as it is sent: its head goes with the first part."""
+
+    def __init__(self, connection: Connection, calls: PageCalls, let_in: Callable[[], None], kind: str) -> None:
+        self.kind = kind
+        self._connection = connection
+        self._calls = calls
+        self._let_in = let_in
+        self._has_begun = False
+
+    async def give(self, message: Message) -> None:
+        """Sends the answer, or a part of it. Raises Gone."""
+        text = await self._calls.json(message)
+        self._let_in()
+        if self.kind == JSON:
+            await self._connection.send(self._head(HTTPStatus.OK, len(text)) + text)
+        elif self.kind == EVENTS:
+            assert isinstance(message, WatchImageResponse), "a GET is a watch"
+            await self._part(b"id: %d\ndata: %b\n\n" % (message.next_offset, text))
+        else:
+            await self._part(text + b"\n")
+
+    async def refuse(self, refused: Refused) -> None:
+        """Sends why there is no answer; after the first part as the last one. Raises Gone."""
+        text = await self._calls.json(refused.status)
+        if not self._has_begun:
+            self.kind = JSON
+            await self._connection.send(self._head(refused.http_status, len(text)) + text)
+        elif self.kind == EVENTS:
+            await self._part(b"event: refused\ndata: %b\n\n" % text)
+        else:
+            await self._part(b'{"error": %b}\n' % text)
+
+    async def end(self) -> None:
+        """Ends an answer that came in parts. Raises Gone."""
+        if self.kind != JSON:
+            begin = b"" if self._has_begun else self._head(HTTPStatus.OK, None)
+            await self._connection.send(begin + chunk(b""))
+
+    async def _part(self, data: bytes) -> None:
+        head = b"" if self._has_begun else self._head(HTTPStatus.OK, None)
+        await self._connection.send(head + chunk(data))
+
+    def _head(self, status: HTTPStatus, length: int | None) -> bytes:
+        self._has_begun = True
+        return response_head(status, self.kind, length=length, closes=self.kind == EVENTS)
+
+
+def refusal(error: HttpError) -> bytes:
+    """Returns the whole answer to a request that is refused before any call: after it the connection ends."""
+    text = f"{error}\n".encode("utf-8", "replace")
+    return response_head(error.status, "text/plain; charset=utf-8", length=len(text), closes=True) + text
