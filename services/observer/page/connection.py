@@ -6,11 +6,10 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from http import HTTPStatus
 from typing import Final
 
 from quorate.network.tls import TlsServer
-from services.observer.page.http import HEAD_BYTES_MAX, HttpError
+from services.observer.page.http import Http, Request
 
 __all__ = ["IDLE_S", "TAKEN_S", "Connection", "Gone"]
 
@@ -21,7 +20,6 @@ IDLE_S: Final = 60.0
 """How long (s) a connection may stay without a request."""
 TAKEN_S: Final = 30.0
 """How long (s) the other end may take for what is sent to it."""
-HEAD_END: Final = b"\r\n\r\n"
 
 
 class Gone(Exception):
@@ -35,8 +33,8 @@ class Connection:
         self._reader = reader
         self._writer = writer
         self.tls = None if tls is None else TlsServer(tls)
-        """The TLS of the connection; the handshake is over once a head has come."""
-        self._received = b""
+        """The TLS of the connection; the handshake is over once a request has come."""
+        self.http = Http()
         self.left: Callable[[], None] = lambda: None
         """Is called when the connection makes room for another."""
         address = writer.get_extra_info("peername")
@@ -47,32 +45,20 @@ class Connection:
         self.left()
         self._writer.transport.abort()
 
-    async def head(self) -> bytes | None:
-        """Returns the head of the next request; None if none comes. Raises HttpError, Gone and TlsError."""
+    async def request(self) -> Request | None:
+        """Returns the next request; None if none comes. Raises HttpError, Gone and TlsError."""
         async with _within(IDLE_S if self._is_ready else BEGUN_S):
-            while not self._received:
+            found = self._next()
+            while found is None and not self.http.has_begun:
                 if not await self._receive():
                     return None
+                found = self._next()
         async with _within(BEGUN_S):
-            while HEAD_END not in self._received:
-                if len(self._received) > HEAD_BYTES_MAX:
-                    break
+            while found is None:
                 if not await self._receive():
                     return None
-        head, end, self._received = self._received.partition(HEAD_END)
-        if not end or len(head) > HEAD_BYTES_MAX:
-            why = f"the head of a request has at most {HEAD_BYTES_MAX:,} bytes"
-            raise HttpError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, why)
-        return head
-
-    async def body(self, length: int) -> bytes:
-        """Returns the body of the request. Raises Gone and TlsError."""
-        async with _within(BEGUN_S):
-            while len(self._received) < length:
-                if not await self._receive():
-                    raise Gone
-        body, self._received = self._received[:length], self._received[length:]
-        return body
+                found = self._next()
+        return found
 
     async def send(self, data: bytes) -> None:
         """Sends bytes, and waits while the other end does not take those before. Raises Gone."""
@@ -96,6 +82,12 @@ class Connection:
     def _is_ready(self) -> bool:
         return self.tls is None or self.tls.is_ready
 
+    def _next(self) -> Request | None:
+        try:
+            return self.http.request()
+        except EOFError:
+            raise Gone from None
+
     async def _receive(self) -> bool:
         """Reads what comes next; returns whether there is more to come."""
         try:
@@ -105,10 +97,11 @@ class Connection:
         if not data:
             return False
         if self.tls is None:
-            self._received += data
+            self.http.receive(data)
             return True
         try:
-            self._received += self.tls.receive_data(data)
+            if plain := self.tls.receive_data(data):
+                self.http.receive(plain)
         finally:
             if answer := self.tls.data_to_send():  # of the handshake, or an alert
                 self._writer.write(answer)

@@ -15,9 +15,9 @@ from kraft.service.observer_pb2 import WatchImageRequest, WatchImageResponse
 from services.observer.page.calls import SERVICE, PageCalls, Refused
 from services.observer.page.connection import Connection
 from services.observer.page.files import File
-from services.observer.page.http import HttpError, Request, chunk, read_head, response_head
+from services.observer.page.http import Http, HttpError, Request
 
-__all__ = ["Site", "refusal"]
+__all__ = ["Site"]
 
 JSON: Final = "application/json"
 JSON_LINES: Final = "application/x-ndjson"
@@ -36,27 +36,24 @@ class Site:
         self._files = files
         self._hosts = {"localhost", host.lower(), socket.gethostname().lower()} - {""}
 
-    async def answer(self, connection: Connection, head: bytes, let_in: Callable[[], None]) -> bool:
-        """Answers one request; returns whether the connection stays open for another.
+    async def answer(self, connection: Connection, request: Request, let_in: Callable[[], None]) -> None:
+        """Answers one request.
 
-        `let_in` is called once a call of the client is answered, and not refused. Raises HttpError, Gone, TlsError.
+        `let_in` is called once a call of the client is answered, and not refused. Raises HttpError and Gone.
         """
-        request = read_head(head)
-        body = await connection.body(request.length)
         self._check_host(request, is_tls=connection.tls is not None)
         called = CALL.fullmatch(request.path)
         if called is None:
             await self._give_file(connection, request)
-            return not request.closes
+            return
         _check_site(request, is_tls=connection.tls is not None)
-        message = self._watch(request, called[1]) if request.method == "GET" else self._posted(request, called[1], body)
+        message = self._watch(request, called[1]) if request.method == "GET" else self._posted(request, called[1])
         answer = _Answer(connection, self._calls, let_in, _kind(request, self._calls.is_stream(called[1])))
         try:
             await self._calls.call(called[1], message, connection, answer.give)
         except Refused as refused:
             await answer.refuse(refused)
         await answer.end()
-        return answer.kind != EVENTS and not request.closes
 
     async def _give_file(self, connection: Connection, request: Request) -> None:
         if request.method != "GET":
@@ -64,18 +61,19 @@ class Site:
         file = self._files.get(request.path)
         if file is None:
             raise HttpError(HTTPStatus.NOT_FOUND, f"{request.path[:80]} is not here; the page is at /")
-        size = len(file.content)
-        head = response_head(HTTPStatus.OK, file.content_type, length=size, closes=request.closes)
-        await connection.send(head + file.content)
+        http, size = connection.http, len(file.content)
+        await connection.send(
+            http.head(HTTPStatus.OK, file.content_type, length=size) + http.part(file.content) + http.end()
+        )
 
-    def _posted(self, request: Request, name: str, body: bytes) -> Message:
+    def _posted(self, request: Request, name: str) -> Message:
         if request.method != "POST":
             why = f"{request.method}: a call is a POST of its request as JSON; {WATCH} is a GET, too"
             raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, why)
         # A page of another site may send a POST of text without asking (CORS), but none of this type.
         if request.fields.get("content-type", "").partition(";")[0].strip().lower() != JSON:
             raise HttpError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"Content-Type: a call is {JSON}")
-        return self._calls.request(name, body)
+        return self._calls.request(name, request.body)
 
     def _watch(self, request: Request, name: str) -> Message:
         """Returns the request of a watch: a browser says from where on it has lost the connection."""
@@ -128,6 +126,7 @@ class _Answer:
     def __init__(self, connection: Connection, calls: PageCalls, let_in: Callable[[], None], kind: str) -> None:
         self.kind = kind
         self._connection = connection
+        self._http: Http = connection.http
         self._calls = calls
         self._let_in = let_in
         self._has_begun = False
@@ -137,7 +136,7 @@ class _Answer:
         text = await self._calls.json(message)
         self._let_in()
         if self.kind == JSON:
-            await self._connection.send(self._head(HTTPStatus.OK, len(text)) + text)
+            await self._whole(HTTPStatus.OK, text)
         elif self.kind == EVENTS:
             assert isinstance(message, WatchImageResponse), "a GET is a watch"
             await self._part(b"id: %d\ndata: %b\n\n" % (message.next_offset, text))
@@ -149,7 +148,7 @@ class _Answer:
         text = await self._calls.json(refused.status)
         if not self._has_begun:
             self.kind = JSON
-            await self._connection.send(self._head(refused.http_status, len(text)) + text)
+            await self._whole(refused.http_status, text)
         elif self.kind == EVENTS:
             await self._part(b"event: refused\ndata: %b\n\n" % text)
         else:
@@ -158,19 +157,19 @@ class _Answer:
     async def end(self) -> None:
         """Ends an answer that came in parts. Raises Gone."""
         if self.kind != JSON:
-            begin = b"" if self._has_begun else self._head(HTTPStatus.OK, None)
-            await self._connection.send(begin + chunk(b""))
+            await self._connection.send(self._begun() + self._http.end())
+
+    async def _whole(self, status: HTTPStatus, text: bytes) -> None:
+        self._has_begun = True
+        head = self._http.head(status, self.kind, length=len(text))
+        await self._connection.send(head + self._http.part(text) + self._http.end())
 
     async def _part(self, data: bytes) -> None:
-        head = b"" if self._has_begun else self._head(HTTPStatus.OK, None)
-        await self._connection.send(head + chunk(data))
+        await self._connection.send(self._begun() + self._http.part(data))
 
-    def _head(self, status: HTTPStatus, length: int | None) -> bytes:
+    def _begun(self) -> bytes:
+        """Returns the head, if it is not sent yet."""
+        if self._has_begun:
+            return b""
         self._has_begun = True
-        return response_head(status, self.kind, length=length, closes=self.kind == EVENTS)
-
-
-def refusal(error: HttpError) -> bytes:
-    """Returns the whole answer to a request that is refused before any call: after it the connection ends."""
-    text = f"{error}\n".encode("utf-8", "replace")
-    return response_head(error.status, "text/plain; charset=utf-8", length=len(text), closes=True) + text
+        return self._http.head(HTTPStatus.OK, self.kind, closes=self.kind == EVENTS)

@@ -1,17 +1,18 @@
-"""HTTP/1.1 as far as the page needs it, without I/O: the head of a request, read strictly, and that of a response.
+"""One connection of a browser as HTTP/1.1 speaks it, without I/O: h11 reads and writes it, the page's bounds are here.
 
-RFC 9112. What has two readings is refused: a length twice, Transfer-Encoding, a folded line, a bare line feed.
+A request is taken whole, its body with it; RFC 9112.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-__all__ = ["BODY_BYTES_MAX", "HEAD_BYTES_MAX", "HttpError", "Request", "chunk", "read_head", "response_head"]
+import h11
+
+__all__ = ["BODY_BYTES_MAX", "HEAD_BYTES_MAX", "Http", "HttpError", "Request"]
 
 HEAD_BYTES_MAX: Final = 16 << 10
 """The bytes of a request's head, cookies of other pages of the same host in it."""
@@ -31,9 +32,6 @@ SECURITY: Final[Mapping[str, str]] = {
 }
 """Of each response: the browser takes scripts and styles from this listener alone, and shows the page in no frame."""
 
-_REQUEST_LINE: Final = re.compile(r"([A-Z]{1,16}) (/[!-~]*) HTTP/(\d\.\d)")
-_FIELD: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~\x80-\xff]*?)[ \t]*")
-
 
 class HttpError(Exception):
     """A request that is refused; `status` and the message are the answer, and the connection ends with it."""
@@ -44,73 +42,105 @@ class HttpError(Exception):
 
 
 class Request(NamedTuple):
-    """A request without its body, which has `length` bytes. Names of fields are in small letters."""
+    """A request. Names of fields are in small letters; of a field that comes twice the last one counts."""
 
     method: str
     path: str
     parameters: Mapping[str, str]
     fields: Mapping[str, str]
-    length: int
+    body: bytes
+
+
+class Http:
+    """What one connection has received and sends."""
+
+    def __init__(self) -> None:
+        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
+        self._head: h11.Request | None = None
+        self._body = bytearray()
 
     @property
-    def closes(self) -> bool:
-        """Whether the client wants the connection to end with the answer."""
-        return "close" in self.fields.get("connection", "").lower()
+    def has_begun(self) -> bool:
+        """Whether a part of a request is there."""
+        return self._head is not None or bool(self._h11.trailing_data[0])
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the connection may have another request, after the answer to this one."""
+        return self._h11.our_state not in (h11.MUST_CLOSE, h11.CLOSED, h11.ERROR)
+
+    def receive(self, data: bytes) -> None:
+        """Takes what came; empty bytes are the end of the other side."""
+        self._h11.receive_data(data)
+
+    def request(self) -> Request | None:
+        """Returns the next request once it is whole, else None. Raises HttpError, and EOFError when none will come."""
+        try:
+            if self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE:
+                self._h11.start_next_cycle()
+            while True:
+                event = self._h11.next_event()
+                if event is h11.NEED_DATA or event is h11.PAUSED:
+                    return None
+                if isinstance(event, h11.ConnectionClosed):
+                    raise EOFError
+                if isinstance(event, h11.Request):
+                    self._head = event
+                    _check_size(int(dict(event.headers).get(b"content-length", b"0")))
+                elif isinstance(event, h11.Data):
+                    self._add(event.data)
+                else:
+                    return self._whole()
+        except h11.RemoteProtocolError as problem:
+            raise HttpError(HTTPStatus(problem.error_status_hint), f"{problem} (HTTP/1.1, RFC 9112)") from None
+
+    def head(self, status: HTTPStatus, content_type: str, *, length: int | None = None, closes: bool = False) -> bytes:
+        """Returns the head of a response; without a length the body comes in chunks. RFC 9112, 7.1."""
+        fields = {
+            "Content-Type": content_type,
+            **({} if length is None else {"Content-Length": str(length)}),
+            **({"Connection": "close"} if closes else {}),
+            "Cache-Control": "no-store",
+            **SECURITY,
+        }
+        return self._send(h11.Response(status_code=status.value, headers=[*fields.items()], reason=status.phrase))
+
+    def part(self, data: bytes) -> bytes:
+        """Returns a part of the body."""
+        return self._send(h11.Data(data=data))
+
+    def end(self) -> bytes:
+        """Returns the end of the body."""
+        return self._send(h11.EndOfMessage())
+
+    def refusal(self, error: HttpError) -> bytes:
+        """Returns the whole answer to a request that is refused before any call: after it the connection ends."""
+        text = f"{error}\n".encode("utf-8", "replace")
+        head = self.head(error.status, "text/plain; charset=utf-8", length=len(text), closes=True)
+        return head + self.part(text) + self.end()
+
+    def _send(self, event: h11.Event) -> bytes:
+        return self._h11.send(event) or b""
+
+    def _add(self, data: bytes | bytearray) -> None:
+        self._body += data
+        _check_size(len(self._body))
+
+    def _whole(self) -> Request:
+        assert self._head is not None, "the end of a message comes after its head"
+        head, body = self._head, bytes(self._body)
+        self._head, self._body = None, bytearray()
+        path, _, query = head.target.decode("latin-1").partition("?")
+        fields = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
+        if "host" not in fields:
+            raise HttpError(HTTPStatus.BAD_REQUEST, "Host is missing (RFC 9112, 3.2)")
+        return Request(head.method.decode("latin-1"), unquote(path), _parameters(query), fields, body)
 
 
-def read_head(head: bytes) -> Request:
-    """Returns the request of a head, which ends before its empty line. Raises HttpError.
-
-    >>> read_head(b"GET /a?b=c HTTP/1.1\\r\\nHost: x").parameters
-    {'b': 'c'}
-    """
-    first, *lines = head.decode("latin-1").split("\r\n")
-    found = _REQUEST_LINE.fullmatch(first)
-    if found is None:
-        raise HttpError(HTTPStatus.BAD_REQUEST, "the first line is no request of HTTP/1.1")
-    method, target, version = found.groups()
-    if version != "1.1":
-        raise HttpError(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, f"HTTP/{version}: HTTP/1.1 is spoken here")
-    fields = dict[str, str]()
-    for name, value in _fields(lines):
-        if name in fields and name in ("host", "content-length", "content-type", "origin"):
-            raise HttpError(HTTPStatus.BAD_REQUEST, f"{name} is there twice")
-        fields[name] = value
-    if "host" not in fields:
-        raise HttpError(HTTPStatus.BAD_REQUEST, "Host is missing (RFC 9112, 3.2)")
-    if "transfer-encoding" in fields:
-        raise HttpError(HTTPStatus.LENGTH_REQUIRED, "Transfer-Encoding: a body is told by Content-Length here")
-    path, _, query = target.partition("?")
-    return Request(method, unquote(path), _parameters(query), fields, _length(fields.get("content-length", "0")))
-
-
-def response_head(
-    status: HTTPStatus, content_type: str, *, length: int | None, closes: bool, more: Mapping[str, str] | None = None
-) -> bytes:
-    """Returns the head of a response with its empty line; without a length the body comes in chunks."""
-    fields = {
-        "Content-Type": content_type,
-        **({"Transfer-Encoding": "chunked"} if length is None else {"Content-Length": str(length)}),
-        "Connection": "close" if closes else "keep-alive",
-        "Cache-Control": "no-store",
-        **SECURITY,
-        **(more or {}),
-    }
-    lines = [f"HTTP/1.1 {status.value} {status.phrase}", *(f"{name}: {value}" for name, value in fields.items())]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
-
-
-def chunk(data: bytes) -> bytes:
-    """Returns a chunk of a body; empty data is its end (RFC 9112, 7.1)."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-def _fields(lines: list[str]) -> Iterator[tuple[str, str]]:
-    for line in lines:
-        found = _FIELD.fullmatch(line)
-        if found is None:
-            raise HttpError(HTTPStatus.BAD_REQUEST, "a line of the head is no field of HTTP/1.1")
-        yield found[1].lower(), found[2]
+def _check_size(length: int) -> None:
+    if length > BODY_BYTES_MAX:
+        why = f"the body has {length:,} bytes or more: there may be {BODY_BYTES_MAX:,} at most"
+        raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, why)
 
 
 def _parameters(query: str) -> dict[str, str]:
@@ -119,12 +149,3 @@ def _parameters(query: str) -> dict[str, str]:
     except ValueError:
         rule = f"at most {PARAMETERS_MAX} parameters, in UTF-8"
         raise HttpError(HTTPStatus.BAD_REQUEST, f"the query after ? must have {rule}") from None
-
-
-def _length(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,18}", text):
-        raise HttpError(HTTPStatus.BAD_REQUEST, "Content-Length is no number")
-    if int(text) > BODY_BYTES_MAX:
-        why = f"Content-Length: {int(text)}: a request has at most {BODY_BYTES_MAX:,} bytes"
-        raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, why)
-    return int(text)

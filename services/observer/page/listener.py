@@ -18,7 +18,7 @@ from quorate.runtime.setting_types import ListenerAddress
 from quorate.runtime.transport import Transport
 from services.observer.page.calls import PageCalls
 from services.observer.page.connection import Connection, Gone
-from services.observer.page.exchange import Site, refusal
+from services.observer.page.exchange import Site
 from services.observer.page.files import page_files
 from services.observer.page.http import HttpError
 
@@ -117,12 +117,11 @@ class PageListener:
         """Answers the requests of a connection, one after the other. Raises Gone and TlsError."""
         let_in = partial(self._know, connection)
         try:
-            while (head := await connection.head()) is not None:
-                if not await self._site.answer(connection, head, let_in):
-                    return
+            while connection.http.goes_on and (request := await connection.request()) is not None:
+                await self._site.answer(connection, request, let_in)
         except HttpError as error:
             log.debug("refused a request at the page", host=connection.host, reason=str(error))
-            await connection.send(refusal(error))
+            await connection.send(connection.http.refusal(error))
 
 
 class _Contexts:
