@@ -19,7 +19,13 @@ Row = dict[str, Any]  # Any: what JSON has as values
 NODE = next(node for node in KAFKA_NODES if node.name == "controller-3")
 NAMES = ("orders", "orders-eu", "Orders", "ord_rs", "it's", "100%")
 VERBS = {"features": ("features", "list"), "reassign": ("reassign", "list")}
-TABLES = {"quotas": "client_quotas", "users": "scram_users", "tokens": "delegation_tokens", "reassign": "reassigning"}
+TABLES = {
+    "quotas": "client_quotas",
+    "users": "scram_users",
+    "tokens": "delegation_tokens",
+    "leaders": "brokers",
+    "reassign": "reassigning",
+}
 
 
 def listed(*words: str, path: Path = NODE) -> list[Row]:
@@ -79,6 +85,34 @@ def test_a_name_is_that_name_and_no_pattern_but_for_its_end(asked: str, found: s
 
     assert sorted(found) == [row[0] for row in rows]
     assert {(1, 1, 0)} >= {tuple(row[1:4]) for row in rows}
+
+
+def test_leaders_are_counted_beside_those_that_should_be() -> None:
+    """Broker 1 should lead two partitions and leads one of them; that of broker 2 has no leader."""
+    state, topic_id = ClusterState(), Uuid(bytes([*bytes(15), 1]))
+    records: list[Message] = [RegisterBrokerRecord(broker_id=each, broker_epoch=1, fenced=False) for each in (1, 2, 3)]
+    records.append(TopicRecord("orders", topic_id))
+    for number, (replicas, leader) in enumerate([((1, 2), 1), ((1, 2), 2), ((2, 1), -1)]):
+        records.append(PartitionRecord(number, topic_id, replicas, replicas, (), (), leader, 0, 0, 0))
+    state.apply_all(records, 0)
+    database = Database(Image(state=state, voters=None), now_s=lambda: 0.0)
+    answer = database.ask(listing_query("leaders"))
+    rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+    database.close()
+
+    names = ("broker_id", "leaders", "preferred", "led_by_others", "imbalance_percent")
+    assert [(1, 1, 2, 1, 50), (2, 1, 1, 1, 100), (3, 0, 0, 0, None)] == [
+        tuple(row[name] for name in names) for row in rows
+    ]
+
+
+def test_a_noun_is_listed_without_a_verb_and_what_is_called_like_one_with_it() -> None:
+    bare, listed_so = (run(*words, "--offline", NODE, "--json") for words in (["topics"], ["topics", "list"]))
+    named = run("topics", "list", "create", "--offline", NODE, "--json")
+
+    assert bare == listed_so
+    assert (0, []) == (named.code, named.document["rows"])
+    assert "Commands:" in run("topics", "--help").out
 
 
 def test_a_broker_is_named_by_its_id() -> None:

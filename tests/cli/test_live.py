@@ -68,6 +68,6 @@ def test_a_controller_that_is_silent_is_told_with_the_limit(tmp_path: Path) -> N
         where = f"{LOOPBACK}:{silent.getsockname()[1]}"
         ran = run("log", "dump", "--bootstrap-controller", where, "--command-config", config)
 
-    assert 1 == ran.code
+    assert 3 == ran.code
     said = rf"last: {re.escape(where)}: no connection within 200 ms \(socket\.connection\.setup\.timeout\.ms\)\n$"
     assert re.search(said, ran.err), ran.err

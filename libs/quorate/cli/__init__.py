@@ -2,6 +2,23 @@
 
 app             the commands and their options; all other modules are imported by the command that needs them
 app_sql         the same for those that ask by SQL: `sql`, and a listing for each noun
+app_nouns       the nouns that can be listed and changed
+app_live        the same for those that ask a running cluster: `quorum`, `trace`, `call`
+writes          all writes by noun and verb, and their commands
+write           what a row of that table is
+write_topics    the rows of topics, leaders, reassignments
+write_cluster   the rows of configs, features, members
+write_acls      the rows of ACLs
+write_users     the rows of quotas, users, tokens
+writing         sends one write, or has it tried, and tells its results
+messages        messages and methods by the protos' descriptors, and where JSON does not fit one
+call            `quorate call`: any API of the gRPC services
+grpc_call       `--controller`, `--observer`, `--quorum`: a channel to a server of Quorate
+grpcurl         `--print-grpcurl`: the line of grpcurl that does the same
+controller_call  calls controllers until there is a leader
+quorum          `quorate quorum`: voters and observers, and how far each is
+controller_quorum  the same of Quorate's controllers, over gRPC
+trace           `quorate trace`: the traces that an observer keeps
 app_plans       the same for those that say what is wrong, and plan
 version         `quorate --version`
 failures        errors of a command: one line on stderr, one JSON document, one exit code
@@ -53,7 +70,8 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; None for the process's arguments.
 
-    Returns the exit code: 0 done, 1 failed, 2 bad usage, 141 the reader of its output has gone (as after SIGPIPE).
+    Returns the exit code: 0 done, 1 failed, 2 bad usage, 3 no server or no leader, 141 the reader of its output has
+    gone (as after SIGPIPE).
     """
     from quorate.cli.app import app
     from quorate.cli.failures import run

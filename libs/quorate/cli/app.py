@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from quorate.cli.app_live import add_call, add_quorum, trace
+from quorate.cli.app_nouns import NOUNS
 from quorate.cli.app_plans import ask_doctor, ask_for_restarts, features, reassign
 from quorate.cli.app_sql import add_listings, ask_by_sql
 from quorate.cli.as_of import offset_to_follow, read_range, reader_of, reader_of_time
@@ -29,6 +31,7 @@ from quorate.cli.options import (
     source_of,
     state_from,
 )
+from quorate.cli.writes import add_writes
 
 __all__ = ["app"]
 
@@ -44,8 +47,6 @@ image = typer.Typer(help="The state that a metadata log amounts to.", no_args_is
 app.add_typer(storage, name="storage")
 app.add_typer(log, name="log")
 app.add_typer(image, name="image")
-app.add_typer(reassign, name="reassign")
-app.add_typer(features, name="features")
 
 
 def _print_version(asked: bool) -> None:
@@ -331,7 +332,14 @@ app.command("doctor")(ask_doctor)
 
 
 app.command("sql")(ask_by_sql)
-add_listings(app, features=features, reassign=reassign)
+groups = {**NOUNS, "features": features, "reassign": reassign}
+add_listings(app, groups)
+add_writes(groups)
+add_quorum(groups["quorum"])
+app.add_typer(trace, name="trace")
+add_call(app)
+for noun, group in groups.items():
+    app.add_typer(group, name=noun)
 
 
 @app.command(

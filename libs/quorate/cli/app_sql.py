@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from quorate.cli.app_nouns import LIST
 from quorate.cli.as_of import AsOf as AsOfValue
 from quorate.cli.failures import Misused
 from quorate.cli.options import (
@@ -25,7 +26,7 @@ from quorate.cli.options import (
     source_of,
 )
 
-__all__ = ["add_listings", "ask_by_sql"]
+__all__ = ["Output", "SqlOutput", "add_listings", "ask_by_sql", "chosen_output"]
 
 ROWS_MAX = 1_000_000
 SECONDS_MAX = 60.0
@@ -86,19 +87,19 @@ def ask_by_sql(
         command_config,
         as_of,
         with_open_transaction=with_open_transaction,
-        output=_output(output, as_json=as_json),
+        output=chosen_output(output, as_json=as_json),
         rows_max=rows_max,
         seconds_max=seconds_max,
     )
 
 
-def add_listings(app: typer.Typer, **groups: typer.Typer) -> None:
-    """Adds a command for each noun; in a group that has its name it is called `list`."""
+def add_listings(app: typer.Typer, groups: Mapping[str, typer.Typer]) -> None:
+    """Adds a command for each noun; in the group that has its name it is called `list`."""
     from quorate.sql.listings import LISTINGS, PARTITIONS
 
     for noun, listing in LISTINGS.items():
         command = _list_partitions if noun == PARTITIONS else _listing(noun)
-        place, verb = (groups[noun], "list") if noun in groups else (app, noun)
+        place, verb = (groups[noun], LIST) if noun in groups else (app, noun)
         place.command(verb, help=listing.about)(command)
 
 
@@ -116,7 +117,7 @@ def _listing(noun: str) -> Callable[..., None]:
         from quorate.sql.listings import listing_query
 
         query = listing_query(noun, name=name)
-        output = _output(output, as_json=as_json)
+        output = chosen_output(output, as_json=as_json)
         _ask(query, offline, bootstrap_controller, observer, command_config, as_of, output=output)
 
     return list_all
@@ -138,7 +139,7 @@ def _list_partitions(
     from quorate.sql.listings import PARTITIONS, listing_query
 
     query = listing_query(PARTITIONS, name=name, only=None if only is None else only.replace("-", "_"))
-    output = _output(output, as_json=as_json)
+    output = chosen_output(output, as_json=as_json)
     _ask(query, offline, bootstrap_controller, observer, command_config, as_of, output=output)
 
 
@@ -169,7 +170,8 @@ def _ask(
     ask(found, query, output=output, rows_max=rows_max, seconds_max=seconds_max)
 
 
-def _output(output: SqlOutput, *, as_json: bool) -> SqlOutput:
+def chosen_output(output: SqlOutput, *, as_json: bool) -> SqlOutput:
+    """Returns how rows are printed. Raises Misused for two ways."""
     if as_json and output is SqlOutput.CSV:
         raise Misused("--json and --output csv: give one of them")
     return SqlOutput.JSON if as_json else output

@@ -15,11 +15,12 @@ import typer
 from quorate.cli.printable import printable
 from quorate.errors import ApiError, Corrupt
 
-__all__ = ["Failed", "Misused", "error_document", "run"]
+__all__ = ["Failed", "Misused", "Unreached", "error_document", "run"]
 
 DONE: Final = 0
 FAILED: Final = 1
 MISUSED: Final = 2
+UNREACHED: Final = 3
 OUTPUT_FAULTS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF)
 """Errors of a write; without the name of a file they are of stdout, as a write to a file names it."""
 PIPE_CLOSED: Final = 141
@@ -45,6 +46,12 @@ class Misused(Failed):
     """Raised for invalid options or arguments. Exit code 2."""
 
     code = MISUSED
+
+
+class Unreached(Failed):
+    """Raised if no server answers, or if the quorum has no leader: the same may succeed later. Exit code 3."""
+
+    code = UNREACHED
 
 
 def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from quorate.cli.as_of import AsOf
 from quorate.cli.dump import dump
-from quorate.cli.failures import Failed, Misused
+from quorate.cli.failures import Misused, Unreached
 from quorate.cli.offline import Offline, Watch, load
 from quorate.network.client_config import (
     ClientConfig,
@@ -58,7 +58,7 @@ class LiveQuorum:
 def dump_live(
     live: LiveQuorum, *, as_json: bool, explain: bool, with_secrets: bool, from_offset: Offset, to_offset: Offset | None
 ) -> None:
-    """Prints the batches and records up to the high watermark. Raises as `dump`, and Failed."""
+    """Prints the batches and records up to the high watermark. Raises as `dump`, and Unreached."""
     with _fetched(live):
         dump(
             Path(PARTITION_DIRECTORY),
@@ -73,7 +73,7 @@ def dump_live(
 def load_live(
     live: LiveQuorum, *as_of: AsOf | None, with_open_transaction: bool, watch: Watch | None = None
 ) -> list[Offline]:
-    """Rebuilds the committed state at each of these. Raises as `load`, and Failed."""
+    """Rebuilds the committed state at each of these. Raises as `load`, and Unreached."""
     with _fetched(live) as high_watermark:
         partition = Path(PARTITION_DIRECTORY)
         found = [
@@ -88,7 +88,7 @@ def load_live(
 
 @contextmanager
 def _fetched(live: LiveQuorum) -> Iterator[Offset]:
-    """Yields the high watermark, in a working directory with the log as files. Raises Failed if it cannot be read.
+    """Yields the high watermark, in a working directory with the log as files. Raises Unreached.
 
     The files' names are relative in all output, as the directory is removed when it is read.
     """
@@ -99,7 +99,7 @@ def _fetched(live: LiveQuorum) -> Iterator[Offset]:
         try:
             high_watermark = asyncio.run(_fetch(Observer(endpoints, config), _Files(directory / PARTITION_DIRECTORY)))
         except TimeoutError as problem:
-            raise Failed(f"{live.bootstrap}: {problem}") from None
+            raise Unreached(f"{live.bootstrap}: {problem}") from None
         with chdir(directory):
             yield high_watermark
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -10,39 +11,37 @@ import grpc
 
 from kraft.service.observer_pb2 import QueryResponse
 from kraft.service.observer_pb2_grpc import ObserverStub
-from quorate.cli.failures import Failed, Misused
-from quorate.network.client_config import Endpoint, parse_bootstrap, read_client_properties
-from quorate.pipeline.grpc_nodes import credentials
-from quorate.pipeline.grpc_security import StoreFiles, parse_security
-from quorate.runtime.transport import WITHOUT_PROXY
+from quorate.cli.failures import Failed, Unreached
+from quorate.cli.grpc_call import Servers
 
-__all__ = ["TIMEOUT_S", "ask_first", "parts_of", "value_of"]
+__all__ = ["TIMEOUT_S", "answer_of", "ask_first", "parts_of", "value_of"]
 
 TIMEOUT_S: Final = 60.0
 """Longer than an observer lets a query and its answer take."""
-RECEIVED_BYTES_MAX: Final = 16 << 20
-"""As much as an observer sends in one message: a single row may be larger than what gRPC takes by itself."""
-
 T = TypeVar("T")
-
-
-class _Unreached(Failed):
-    """Raised for an observer that does not answer."""
 
 
 def ask_first(observers: str, command_config: Path | None, ask: Callable[[str, Any], T]) -> T:
     """Returns what `ask` does with the address and the stub of the first observer that answers.
 
-    `ask` takes what a call answers by `parts_of`, and prints nothing before its first part. Raises Misused, Failed for
-    what an observer refuses and if none is reached, OSError.
+    `ask` takes what a call answers by `parts_of` or `answer_of`, and prints nothing before its first part. Raises
+    Misused, Failed for what an observer refuses, Unreached if none is reached, OSError.
     """
-    endpoints, files = _endpoints(observers), _files(command_config)
-    for endpoint in endpoints[:-1]:
-        try:
-            return _ask(endpoint, files, ask)
-        except _Unreached:
-            continue
-    return _ask(endpoints[-1], files, ask)
+    servers = Servers(option="--observer", named=observers, command_config=command_config)
+    *others, last = servers.addresses()
+    for address in others:
+        with suppress(Unreached), servers.channel(address) as channel:
+            return ask(address, ObserverStub(channel))
+    with servers.channel(last) as channel:
+        return ask(last, ObserverStub(channel))
+
+
+def answer_of(address: str, call: Callable[..., T], request: Any) -> T:  # Any: the request of any method
+    """Returns the answer of a call. Raises Failed, with the observer's words; Unreached."""
+    try:
+        return call(request, timeout=TIMEOUT_S)
+    except grpc.RpcError as failure:
+        raise _failed(address, failure, has_begun=False) from None
 
 
 def parts_of(address: str, answer: Iterator[T]) -> Iterator[T]:
@@ -53,11 +52,7 @@ def parts_of(address: str, answer: Iterator[T]) -> Iterator[T]:
             has_begun = True
             yield part
     except grpc.RpcError as failure:
-        code: grpc.StatusCode = failure.code()
-        if code is grpc.StatusCode.UNIMPLEMENTED:
-            raise Failed(f"{address}: no observer that answers this listens there") from None
-        kind = _Unreached if code is grpc.StatusCode.UNAVAILABLE and not has_begun else Failed
-        raise kind(f"{address}: {failure.details()}") from None
+        raise _failed(address, failure, has_begun=has_begun) from None
 
 
 def value_of(value: QueryResponse.Value) -> Any:  # Any: int, float, str, bytes, bool, None
@@ -66,35 +61,10 @@ def value_of(value: QueryResponse.Value) -> Any:  # Any: int, float, str, bytes,
     return None if kind is None else getattr(value, kind)
 
 
-def _ask(endpoint: Endpoint, files: StoreFiles | None, ask: Callable[[str, Any], T]) -> T:
-    host, port = endpoint
-    address = f"{host}:{port}"
-    with _channel(address, files) as channel:
-        return ask(address, ObserverStub(channel))
-
-
-def _channel(address: str, files: StoreFiles | None) -> Any:
-    """Returns a channel; its type is Any, since the generated types are those of asyncio's stub."""
-    options = [*WITHOUT_PROXY, ("grpc.max_receive_message_length", RECEIVED_BYTES_MAX)]
-    if files is None:
-        return grpc.insecure_channel(address, options=options)
-    try:
-        return grpc.secure_channel(address, credentials(files), options=options)
-    except ValueError as problem:
-        raise Misused(f"--command-config {problem}") from None
-
-
-def _endpoints(observers: str) -> Sequence[Endpoint]:
-    try:
-        return parse_bootstrap(observers)
-    except ValueError as problem:
-        raise Misused(f"--observer: {problem}") from None
-
-
-def _files(command_config: Path | None) -> StoreFiles | None:
-    if command_config is None:
-        return None
-    try:
-        return parse_security(read_client_properties(command_config, parse_security))
-    except ValueError as problem:
-        raise Misused(f"--command-config {problem}") from None
+def _failed(address: str, failure: Any, *, has_begun: bool) -> Failed:
+    """Returns the error of a call; a connection that is lost in the middle of an answer is no server out of reach."""
+    code: grpc.StatusCode = failure.code()
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return Failed(f"{address}: no observer that answers this listens there")
+    kind = Unreached if code is grpc.StatusCode.UNAVAILABLE and not has_begun else Failed
+    return kind(f"{address}: {failure.details()}")

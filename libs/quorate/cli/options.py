@@ -24,9 +24,12 @@ __all__ = [
     "BrokerIds",
     "CommandConfig",
     "Config",
+    "Controller",
     "Json",
     "Observer",
     "Offline",
+    "PrintGrpcurl",
+    "SecondsMax",
     "WithOpenTransaction",
     "loaded_from",
     "needing_grpc",
@@ -54,6 +57,18 @@ Observer = Annotated[
     typer.Option(
         "--observer", metavar="HOST:PORT,…", help="An observer of Quorate; of its past, one that keeps a database."
     ),
+]
+Controller = Annotated[
+    str | None,
+    typer.Option(
+        "--controller", metavar="HOST:PORT,…", help="Controllers of Quorate; each passes on to the active one."
+    ),
+]
+PrintGrpcurl = Annotated[
+    bool, typer.Option("--print-grpcurl", help="Call nothing: print the line of grpcurl that does the same.")
+]
+SecondsMax = Annotated[
+    float, typer.Option("--seconds-max", min=0.1, help="How long a leader is waited for, and an answer.")
 ]
 Offline = Annotated[
     Path | None, typer.Option("--offline", metavar="PATH", help="A log directory, a checkpoint or a log to read.")
@@ -127,9 +142,9 @@ def only_by_observer(*others: object, what: str, why: str = "") -> None:
 
 
 @contextmanager
-def needing_grpc() -> Iterator[None]:
+def needing_grpc(option: str = "--observer") -> Iterator[None]:
     """Raises Misused in the block if gRPC is not installed."""
     try:
         yield
     except ModuleNotFoundError as missing:
-        raise Misused(f"--observer needs gRPC, and {missing.name} is not installed: the extra services") from None
+        raise Misused(f"{option} needs gRPC, and {missing.name} is not installed: the extra services") from None

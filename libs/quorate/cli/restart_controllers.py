@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from quorate.cli.failures import Failed
+from quorate.cli.failures import Failed, Unreached
 from quorate.cli.live import LiveQuorum
 from quorate.doubles import dumps
 from quorate.errors import ApiError
@@ -14,7 +14,7 @@ from quorate.network.quorum_view import View, describe_quorum
 from quorate.nouns import NodeId
 from quorate.what_if import Quorum, VoterRestart, VoterState, plan_voter_restarts
 
-__all__ = ["ask"]
+__all__ = ["ask", "leader_clock_ms"]
 
 UNKNOWN = -1
 
@@ -22,13 +22,15 @@ UNKNOWN = -1
 def ask(live: LiveQuorum, *, controllers: Collection[NodeId], as_json: bool) -> bool:
     """Prints the order, and what stands against the others; returns whether all are safe.
 
-    Raises Failed if no leader answers, and for one that is no voter; Misused.
+    Raises Unreached if no leader answers, Failed for one that is no voter; Misused.
     """
     endpoints, config = live.endpoints(), live.config()
     try:
         quorum = quorum_of(asyncio.run(describe_quorum(endpoints, config)))
         plan = plan_voter_restarts(quorum, controllers)
-    except (ApiError, TimeoutError) as problem:
+    except TimeoutError as problem:
+        raise Unreached(f"{live.bootstrap}: {problem}") from None
+    except ApiError as problem:
         raise Failed(f"{live.bootstrap}: {problem}") from None
     behind = {each.id: why for each in quorum.voters if (why := quorum.trouble(each)) is not None}
     for line in _json(quorum, plan, behind) if as_json else _text(quorum, plan, behind):
@@ -38,9 +40,7 @@ def ask(live: LiveQuorum, *, controllers: Collection[NodeId], as_json: bool) -> 
 
 def quorum_of(view: View) -> Quorum:
     """Returns what the leader says; times are told from the leader's own, as its clock is the only one there is."""
-    own = next((each for each in view.current_voters if each.replica_id == view.leader_id), None)
-    latest = [each.last_fetch_timestamp for each in view.current_voters]
-    now_ms = own.last_fetch_timestamp if own is not None and own.last_fetch_timestamp != UNKNOWN else max(latest)
+    now_ms = leader_clock_ms(view)
 
     def ago(timestamp_ms: int) -> int | None:
         return None if timestamp_ms == UNKNOWN else max(0, now_ms - timestamp_ms)
@@ -57,6 +57,13 @@ def quorum_of(view: View) -> Quorum:
             for each in view.current_voters
         ],
     )
+
+
+def leader_clock_ms(view: View) -> int:
+    """Returns the time at which the leader has answered, in ms since 1970, by its own clock."""
+    own = next((each for each in view.current_voters if each.replica_id == view.leader_id), None)
+    latest = [each.last_fetch_timestamp for each in view.current_voters]
+    return own.last_fetch_timestamp if own is not None and own.last_fetch_timestamp != UNKNOWN else max(latest)
 
 
 def _text(quorum: Quorum, plan: Sequence[VoterRestart], behind: Mapping[NodeId, str]) -> Iterator[str]:

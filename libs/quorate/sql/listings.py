@@ -85,6 +85,18 @@ LISTINGS: Final[Mapping[str, Listing]] = {
         """,
         order="1, 2",
     ),
+    "leaders": Listing(
+        "Leaders by broker: how many partitions it should lead, as their first replica, and how many others lead.",
+        "broker_id",
+        """
+        SELECT b.broker_id, b.rack, b.fenced, count(r.broker_id) FILTER (WHERE r.is_leader) AS leaders,
+          count(r.broker_id) FILTER (WHERE r.position = 0) AS preferred,
+          count(r.broker_id) FILTER (WHERE r.position = 0 AND NOT r.is_leader) AS led_by_others,
+          100 * count(r.broker_id) FILTER (WHERE r.position = 0 AND NOT r.is_leader)
+            / nullif(count(r.broker_id) FILTER (WHERE r.position = 0), 0) AS imbalance_percent
+        FROM brokers AS b LEFT JOIN replicas AS r USING (broker_id) GROUP BY b.broker_id, b.rack, b.fenced
+        """,
+    ),
     "features": Listing("Finalized features.", "name", "SELECT name, feature_level FROM features"),
     "reassign": Listing(
         "Partitions in the middle of a reassignment.",

@@ -114,7 +114,7 @@ async def test_the_command_prints_what_an_observer_answers(state: tuple[Path, Ke
     assert (1, "") == (refused.code, refused.out)
     assert "a write to topics is refused" in refused.err
     assert "observer.state.database.url is not set" in without.err
-    assert (1, True) == (unreached.code, f"127.0.0.1:{nobody}: " in unreached.err)
+    assert (3, True) == (unreached.code, f"127.0.0.1:{nobody}: " in unreached.err)
     assert (2, True) == (misused.code, "tables X_history have the past" in misused.err)
 
 

@@ -1,0 +1,63 @@
+"""Calls a controller of Quorate, which passes the call on to the active one; and again while none is active."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import grpc
+
+from quorate.cli.failures import Failed, Unreached
+from quorate.cli.grpc_call import Servers
+from quorate.errors import ApiError, ErrorCode
+from quorate.runtime.statuses import BARE, GRPC_STATUS, error_from_call
+
+__all__ = ["ask_servers"]
+
+PAUSE_S: Final = 0.1
+WITHOUT_LEADER: Final = frozenset(
+    {ErrorCode.NOT_CONTROLLER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+)
+"""What a controller says while there is no leader, or not yet."""
+IN_TIME: Final = ErrorCode.REQUEST_TIMED_OUT
+
+T = TypeVar("T")
+
+
+def ask_servers(servers: Servers, ask: Callable[[Any, float], T], *, within_s: float) -> T:
+    """Returns what `ask` does with a channel and the seconds that are left: of the first of the servers that answers.
+
+    They are asked again in turn while they say that there is no leader; not if none of them can be reached.
+    Raises Failed with Kafka's name of the error for a refusal; Unreached if none answers in time; Misused, OSError.
+    """
+    addresses, deadline = servers.addresses(), time.monotonic() + within_s
+    while True:
+        lost, is_reached = [], False
+        for address in addresses:
+            left_s = deadline - time.monotonic()
+            try:
+                with servers.channel(address) as channel:
+                    return ask(channel, max(left_s, PAUSE_S))
+            except grpc.RpcError as failure:
+                error = error_from_call(failure)  # type: ignore[arg-type]  # a blocking call's has the same methods
+                lost.append(_told(address, error))
+                if not _is_passing(error):
+                    raise Failed(lost[-1]) from None
+                is_reached |= not _is_out_of_reach(error)
+        if not is_reached or time.monotonic() + PAUSE_S >= deadline:
+            raise Unreached("; ".join(lost))
+        time.sleep(PAUSE_S)
+
+
+def _is_passing(error: ApiError) -> bool:
+    return error.code in WITHOUT_LEADER or error.code is IN_TIME or _is_out_of_reach(error)
+
+
+def _is_out_of_reach(error: ApiError) -> bool:
+    return BARE in error.metadata and error.metadata[GRPC_STATUS] == grpc.StatusCode.UNAVAILABLE.name
+
+
+def _told(address: str, error: ApiError) -> str:
+    """Returns the error with its server; a status of gRPC itself is not called by a name of Kafka's."""
+    return f"{address}: {error.message if BARE in error.metadata else error}"

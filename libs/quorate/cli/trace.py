@@ -1,0 +1,104 @@
+"""`quorate trace`: the traces that an observer keeps, each as a waterfall."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from kraft.service.observer_pb2 import GetTraceRequest, ListTracesRequest, Span
+from quorate.cli.failures import Failed
+from quorate.cli.image import columns
+from quorate.cli.observer_call import answer_of, ask_first
+from quorate.cli.waterfall import waterfall_lines
+from quorate.doubles import dumps
+from quorate.traces import SpanData
+
+__all__ = ["list_traces", "show_trace"]
+
+COLUMNS: Final = ("traceId", "root", "beganAt", "durationMs", "spans")
+NS_PER_MS: Final = 1_000_000
+
+
+def list_traces(observers: str, command_config: Path | None, *, span_name: str, limit: int, output: str) -> None:
+    """Prints the latest traces, newest first. Raises Misused, Failed, Unreached, OSError."""
+
+    def ask(address: str, stub: Any) -> Any:  # Any: the generated types are those of asyncio's stub
+        return answer_of(address, stub.ListTraces, ListTracesRequest(span_name=span_name, limit=limit)).traces
+
+    rows = [
+        (each.trace_id, each.root, _time(each.start_unix_nano), each.duration_nano / NS_PER_MS, each.span_count)
+        for each in ask_first(observers, command_config, ask)
+    ]
+    _LISTS[output](rows)
+
+
+def show_trace(observers: str, command_config: Path | None, trace_id: str, *, width: int, as_json: bool) -> None:
+    """Prints one trace. Raises Failed if the observer has none of it; Misused, Unreached, OSError."""
+
+    def ask(address: str, stub: Any) -> list[Span]:
+        spans: list[Span] = []
+        while True:
+            request = GetTraceRequest(trace_id=trace_id, skip=len(spans))
+            answer = answer_of(address, stub.GetTrace, request)
+            spans += answer.spans
+            if not answer.spans or len(spans) >= answer.span_count:
+                return spans
+
+    spans = [_span(trace_id, each) for each in ask_first(observers, command_config, ask)]
+    if not spans:
+        raise Failed(f"the observer has no trace {trace_id}: the oldest ones make room for others")
+    for line in _trace_json(trace_id, spans) if as_json else waterfall_lines(spans, width):
+        sys.stdout.write(line + "\n")
+
+
+def _span(trace_id: str, span: Span) -> SpanData:
+    return SpanData(
+        trace_id=trace_id,
+        span_id=span.span_id,
+        parent_span_id=span.parent_span_id,
+        name=span.name,
+        service=span.service,
+        instance=span.instance,
+        start_ns=span.start_unix_nano,
+        end_ns=span.end_unix_nano,
+        error=span.error,
+        attributes=dict(span.attributes),
+    )
+
+
+def _trace_json(trace_id: str, spans: Sequence[SpanData]) -> Iterator[str]:
+    names = {"span_id": "spanId", "parent_span_id": "parentSpanId", "start_ns": "startNs", "end_ns": "endNs"}
+    told = [
+        {names.get(name, name): value for name, value in asdict(each).items() if name != "trace_id"} for each in spans
+    ]
+    yield dumps({"traceId": trace_id, "spans": told})
+
+
+def _time(unix_ns: int) -> str:
+    return datetime.fromtimestamp(unix_ns / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _print_text(rows: Sequence[Sequence[Any]]) -> None:
+    told = [[*each[:3], f"{each[3]:.1f}", each[4]] for each in rows]
+    for line in columns([COLUMNS, *told]):
+        sys.stdout.write(line + "\n")
+
+
+def _print_json(rows: Sequence[Sequence[Any]]) -> None:
+    sys.stdout.write(dumps({"traces": [dict(zip(COLUMNS, each, strict=True)) for each in rows]}) + "\n")
+
+
+def _print_csv(rows: Sequence[Sequence[Any]]) -> None:
+    csv.writer(sys.stdout, lineterminator="\n").writerows([COLUMNS, *rows])
+
+
+_LISTS: Final[dict[str, Callable[[Sequence[Sequence[Any]]], None]]] = {
+    "text": _print_text,
+    "json": _print_json,
+    "csv": _print_csv,
+}

@@ -1,0 +1,180 @@
+"""Writes of topics and of where their partitions are: `topics`, `leaders`, `reassign`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from quorate.cli.failures import Misused
+from quorate.cli.write import Json, Write, number_of, pairs
+
+__all__ = ["WRITES"]
+
+BY_DEFAULT: Final = -1
+
+Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Their names.")]
+Plan = Annotated[
+    Path,
+    typer.Argument(metavar="FILE", help="As `reassign plan --output kafka` and kafka-reassign-partitions.sh have it."),
+]
+
+
+class Election(StrEnum):
+    """Which replica becomes the leader: the first one, or any at all if none is in sync, which loses records."""
+
+    PREFERRED = "preferred"
+    UNCLEAN = "unclean"
+
+
+def create_topics(
+    names: Topics,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", min=1, help="How many each has; else num.partitions.")
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option("--replication-factor", min=1, help="Replicas of each; else default.replication.factor."),
+    ] = None,
+    configs: Annotated[
+        list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A config; may be repeated.")
+    ] = None,
+) -> Json:
+    """Returns a CreateTopicsRequest."""
+    own = [{"name": name, "value": value} for name, value in pairs("--config", configs or (), like=CONFIG).items()]
+    made = {
+        "num_partitions": partitions or BY_DEFAULT,
+        "replication_factor": replication_factor or BY_DEFAULT,
+        "configs": own,
+    }
+    return {"topics": [{"name": name, **made} for name in names]}
+
+
+CONFIG: Final = "NAME=VALUE"
+
+
+def delete_topics(names: Topics) -> Json:
+    """Returns a DeleteTopicsRequest."""
+    return {"topics": [{"name": name} for name in names]}
+
+
+def add_partitions(
+    names: Topics,
+    partitions: Annotated[int, typer.Option("--partitions", min=1, help="How many each has then, in all.")],
+) -> Json:
+    """Returns a CreatePartitionsRequest."""
+    return {"topics": [{"name": name, "count": partitions} for name in names]}
+
+
+def elect_leaders(
+    partitions: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC-PARTITION", help="As orders-0; or --all.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All partitions that need it.")] = False,
+    election: Annotated[
+        Election, typer.Option("--type", help="unclean: a replica that is not in sync may lead; records are lost.")
+    ] = Election.PREFERRED,
+) -> Json:
+    """Returns an ElectLeadersRequest. Raises Misused."""
+    if bool(partitions) == every:
+        raise Misused("give partitions, or --all")
+    asked: Json = {"election_type": list(Election).index(election)}
+    if partitions:
+        by_topic: dict[str, list[int]] = {}
+        for each in partitions:
+            topic, _, number = each.rpartition("-")
+            by_topic.setdefault(topic, []).append(number_of("partition", number if topic else each, like=PARTITION))
+        items = [{"topic": topic, "partitions": numbers} for topic, numbers in by_topic.items()]
+        asked["topic_partitions"] = {"items": items}
+    return asked
+
+
+PARTITION: Final = "TOPIC-PARTITION, as in orders-0"
+
+
+def apply_plan(file: Plan) -> Json:
+    """Returns an AlterPartitionReassignmentsRequest. Raises Misused, OSError."""
+    return {"topics": _by_topic(file, lambda each: {"items": each["replicas"]})}
+
+
+def cancel_plan(file: Plan) -> Json:
+    """Returns an AlterPartitionReassignmentsRequest that cancels those of these partitions. Raises Misused, OSError."""
+    return {"topics": _by_topic(file, lambda _: None)}
+
+
+def _by_topic(file: Path, replicas: Any) -> list[Json]:
+    topics: dict[str, list[Json]] = {}
+    for each in _planned(file):
+        asked: Json = {"partition_index": each["partition"]}
+        if (wanted := replicas(each)) is not None:
+            asked["replicas"] = wanted
+        topics.setdefault(each["topic"], []).append(asked)
+    return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+
+
+def _planned(file: Path) -> list[Json]:
+    """Returns the partitions of a plan, each with topic, partition and replicas. Raises Misused, OSError."""
+    import json
+
+    try:
+        document = json.loads(file.read_bytes())
+    except ValueError as problem:
+        raise Misused(f"{file}: it is no JSON: {problem}") from None
+    version = document.get("version") if isinstance(document, dict) else None
+    if version != 1 or not isinstance(document.get("partitions"), list):
+        raise Misused(f'{file}: a plan is {{"version": 1, "partitions": […]}}')
+    for place, each in enumerate(document["partitions"]):
+        fits = isinstance(each, dict) and isinstance(each.get("topic"), str) and isinstance(each.get("partition"), int)
+        if not fits or not isinstance(each.get("replicas"), list):
+            raise Misused(f"{file}: partitions[{place}] has a topic, a partition and its replicas; this is {each}")
+        if set(each.get("log_dirs", ())) - {"any"}:
+            # Kafka's tool sends them to the brokers (AlterReplicaLogDirs), which this command does not know.
+            raise Misused(f"{file}: partitions[{place}] has log_dirs; they are the brokers', and not the controllers'")
+    partitions: list[Json] = document["partitions"]
+    if not partitions:
+        raise Misused(f"{file}: it has no partitions")
+    return partitions
+
+
+WRITES: Final = {
+    ("topics", "create"): Write(
+        "CreateTopics",
+        "Create topics.",
+        "created",
+        create_topics,
+        named_by=("name",),
+        shown=("topic_id", "num_partitions", "replication_factor"),
+    ),
+    ("topics", "delete"): Write(
+        "DeleteTopics", "Delete topics, with all their records.", "deleted", delete_topics, named_by=("name",)
+    ),
+    ("topics", "add-partitions"): Write(
+        "CreatePartitions", "Give topics more partitions.", "changed", add_partitions, named_by=("name",)
+    ),
+    ("leaders", "elect"): Write(
+        "ElectLeaders",
+        "Elect leaders of partitions.",
+        "elected",
+        elect_leaders,
+        named_by=("topic", "partition_id"),
+        subjects=lambda _: ["all partitions"],
+        fine=frozenset({"ELECTION_NOT_NEEDED"}),
+        if_none="none needs an election",
+    ),
+    ("reassign", "apply"): Write(
+        "AlterPartitionReassignments",
+        "Begin what a plan says; `reassign list` tells how far it is.",
+        "begun",
+        apply_plan,
+        named_by=("name", "partition_index"),
+    ),
+    ("reassign", "cancel"): Write(
+        "AlterPartitionReassignments",
+        "Cancel the reassignments of the partitions of a plan.",
+        "cancelled",
+        cancel_plan,
+        named_by=("name", "partition_index"),
+    ),
+}
