@@ -247,7 +247,7 @@ async def test_what_the_command_changes_is_what_the_cluster_has(cluster: Cluster
     assert 3 == told["partitions"]
     assert wanted == told["replicas"]
     assert "alice" == told["users"]["results"][0]["user"]
-    assert {"producer_byte_rate": 1000} == told["quotas"]["entries"][0]["values"]
+    assert [{"key": "producer_byte_rate", "value": 1000}] == told["quotas"]["entries"]["items"][0]["values"]
     assert {"cleanup.policy": "compact,delete", "retention.ms": "604800000"} == {
         each["name"]: each["value"] for each in told["configs"]["results"][0]["configs"]
     }
@@ -315,5 +315,5 @@ async def test_grpcurl_does_by_the_printed_line_what_the_command_does(cluster: C
 
     assert ("grpcurl", 0) == (program, child.returncode)
     assert "by-line" not in nothing
-    assert "by-line" == json.loads(out)["createTopics"]["topics"][0]["name"]
+    assert "by-line" == json.loads(out)["create_topics"]["topics"][0]["name"]
     assert "by-line" in await cluster.topics(at=1)
