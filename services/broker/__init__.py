@@ -11,13 +11,16 @@ replicas        the inputs and effects of `quorate.replication`, and the request
 fetcher         follows leaders
 isr_changes     AlterPartition
 placements      AssignReplicasToDirs
-wire            Kafka's protocol at its listener
+wire            Kafka's protocol at its listeners
 produce, fetch  the APIs of records
 fetch_sessions  what readers need not say again (KIP-227); fetching_session: a follower's end of one
 verification    whether a batch of a transaction may be appended (KIP-890)
 transaction_coordinators  AddPartitionsToTxn, as a leader asks it
 transaction_markers  WriteTxnMarkers
 producer_ids    InitProducerId
+callers         who asks, and what they may do
+logins          SCRAM and delegation tokens, by what is applied
+peers           connections to other brokers and to gateways
 coordinators    FindCoordinator
 deletion        DeleteRecords
 reads           DescribeCluster, DescribeTopicPartitions, DescribeConfigs
@@ -28,5 +31,5 @@ cluster         Metadata, and who leads what where
 tracing         the spans of a produced record
 topic_settings  a topic's configs, for its logs
 upkeep          what is done by the clock
-config          the settings
+config          the settings; listener_config: those of the listeners
 """

@@ -3,65 +3,86 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
+from typing import NamedTuple
 
 from kraft.api.broker_registration_pb2 import BrokerRegistrationRequest
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
+from quorate.listeners.security import ListenerSecurity, security_of
+from quorate.listeners.tls import ListenerTls, watch_files
 from quorate.metadata.features import supported_features
 from quorate.nouns import uuid_text
+from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
 from quorate.random_uuid import random_uuid
 from quorate.runtime.client import Client, open_channel
 from quorate.runtime.clock import SystemClock
+from quorate.runtime.entry_guard import authorizer_of
 from quorate.runtime.log_reader import LogReader
 from quorate.runtime.loop import ServiceLife, run
 from quorate.runtime.process import ServiceProcess, configured
 from quorate.runtime.replica import Replica
 from quorate.runtime.server import Server
+from quorate.runtime.transport import Transport
+from services.broker.callers import Callers
 from services.broker.cluster import Cluster
 from services.broker.config import FOR_FORMAT, BrokerConfig
 from services.broker.directories import LogDirectories
 from services.broker.driver import BrokerDriver, Parts
 from services.broker.forwarding import Forwarding
 from services.broker.lifecycle import Lifecycle
+from services.broker.logins import BrokerLogins
 from services.broker.news import News
+from services.broker.peers import Peers
 from services.broker.reads import Reads
 from services.broker.replicas import Replicas
 from services.broker.tracing import ProduceTraces
-from services.broker.wire import Wire
+from services.broker.wire import Asking, Wire
 
 
 async def main(life: ServiceLife) -> None:
     """Locks the log directories, and takes part in the cluster until asked to stop."""
     config = configured(BrokerConfig, others=FOR_FORMAT)
+    security = security_of(config)
+    to_brokers, to_gateways = Peers.of_brokers(config), Peers.of_gateways(config.gateway_client)
     directories = LogDirectories(config.log_dirs, config.node_id)
     try:
-        await _serve(life, config, directories)
+        await _serve(life, config, directories, _Wired(security, to_brokers, to_gateways))
     finally:
         directories.release()
 
 
-async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirectories) -> None:
+class _Wired(NamedTuple):
+    """What is spoken at each listener, to other brokers and to gateways."""
+
+    security: Mapping[str, ListenerSecurity]
+    to_brokers: Peers
+    to_gateways: Peers
+
+    @property
+    def of_files(self) -> list[ListenerTls]:
+        """All whose certificates are in files."""
+        every = (*(each.tls for each in self.security.values()), self.to_brokers.tls, self.to_gateways.tls)
+        return [each for each in every if each is not None]
+
+
+async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirectories, wired: _Wired) -> None:
     process = ServiceProcess(life, "broker", config, config.transport())
     telemetry, transport = process.telemetry, process.transport
     health = Server(telemetry=telemetry, on_fatal=life.fail, graceful_s=config.graceful_s)
     life.at_end(health.abort)
     health.listen_for_probes(config.health_listeners)
-    reader = LogReader(
-        [str(each) for each in config.quorum],
-        partial(open_channel, transport=transport),
-        cluster_id=directories.cluster_id,
-        replica_id=config.node_id,
-    )
+    reader = _reader(config, directories, transport)
     news = News()
     replica = Replica(reader, SystemClock(), telemetry, news.hear)
     replicas = Replicas(config.node_id, config.replication, SystemClock(), life.fail)
     cluster = Cluster(
-        config.node_id, directories.cluster_id, config.listens.name, lambda: replica.state, replicas.table
+        config.node_id, directories.cluster_id, config.inter_broker, lambda: replica.state, replicas.table
     )
     controllers = Client([*map(str, config.controllers)], ControllerStub, telemetry=telemetry, transport=transport)
     heartbeats = Client([*map(str, config.heartbeats)], HeartbeatStub, transport=transport)
-    forwarding = Forwarding(config.gateways)
+    forwarding = Forwarding(config.gateways, wired.to_gateways)
     parts = Parts(
         directories=directories,
         replica=replica,
@@ -75,17 +96,18 @@ async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirect
             directories,
             ProduceTraces(telemetry),
             forwarding,
-            Reads(config.node_id, replica, cluster, SystemClock()),
+            _asking(config, replica, cluster, wired),
         ),
         controllers=controllers,
+        peers=wired.to_brokers,
     )
     about = {"cluster_id": directories.cluster_id, "previous_broker_epoch": directories.previous_broker_epoch}
     async with process.running(
         reader.close, controllers.close, heartbeats.close, forwarding.close, parts.wire.close, **about
     ) as tasks:
-        async with parts.wire.serving(config.listens) as wire:
+        async with parts.wire.serving(config, wired.security) as servers:
             lifecycle = Lifecycle(
-                _registration(config, directories, wire.port),
+                _registration(config, directories, {name: each.port for name, each in servers.items()}),
                 controllers,
                 heartbeats,
                 interval_ms=config.heartbeat_interval_ms,
@@ -95,8 +117,10 @@ async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirect
             driver = BrokerDriver(parts, lifecycle, timeout_ms=config.registration_timeout_ms)
             await health.start()
             running = tasks.create_task(driver.run())
+            watching = tasks.create_task(watch_files(wired.of_files))
             await life.stopping()
             await driver.leave(within_s=config.graceful_s)
+        watching.cancel()
         running.cancel()
         await asyncio.wait([running])
         if running.cancelled():  # what else has ended it is told by the group
@@ -104,14 +128,35 @@ async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirect
         await health.stop()
 
 
-def _registration(config: BrokerConfig, directories: LogDirectories, port: int) -> BrokerRegistrationRequest:
+def _reader(config: BrokerConfig, directories: LogDirectories, transport: Transport) -> LogReader:
+    """Returns a reader of the metadata log, as an observer under the broker's id."""
+    return LogReader(
+        [str(each) for each in config.quorum],
+        partial(open_channel, transport=transport),
+        cluster_id=directories.cluster_id,
+        replica_id=config.node_id,
+    )
+
+
+def _asking(config: BrokerConfig, replica: Replica, cluster: Cluster, wired: _Wired) -> Asking:
+    """Returns who asks and is asked: the state that is applied says who they are, and what they may do."""
+    return Asking(
+        reads=Reads(config.node_id, replica, cluster, SystemClock()),
+        callers=Callers(authorizer_of(config), lambda: replica.state.acls),
+        logins=BrokerLogins(replica, config.token_secret_key, SystemClock()),
+        peers=wired.to_brokers,
+    )
+
+
+def _registration(
+    config: BrokerConfig, directories: LogDirectories, ports: Mapping[str, int]
+) -> BrokerRegistrationRequest:
     """Returns what this process says of itself: a new incarnation of the broker, with its directories and features."""
-    at = config.reached_at(port)
     return BrokerRegistrationRequest(
         broker_id=config.node_id,
         cluster_id=directories.cluster_id,
         incarnation_id=uuid_text(random_uuid()),
-        listeners=[BrokerRegistrationRequest.Listener(name=at.name, host=at.endpoint.host, port=at.endpoint.port)],
+        listeners=[_listener(config, name, port) for name, port in ports.items()],
         features=[
             BrokerRegistrationRequest.Feature(name=name, min_supported_version=low, max_supported_version=high)
             for name, (low, high) in supported_features().items()
@@ -119,6 +164,17 @@ def _registration(config: BrokerConfig, directories: LogDirectories, port: int) 
         rack=config.rack,
         log_dirs=[uuid_text(each.id) for each in directories.all],
         previous_broker_epoch=directories.previous_broker_epoch,
+    )
+
+
+def _listener(config: BrokerConfig, name: str, port: int) -> BrokerRegistrationRequest.Listener:
+    at, protocol = config.reached_at(name, port), config.security_protocol(name)
+    assert protocol is not None, name
+    return BrokerRegistrationRequest.Listener(
+        name=name,
+        host=at.endpoint.host,
+        port=at.endpoint.port,
+        security_protocol=SECURITY_PROTOCOLS[protocol].id,
     )
 
 

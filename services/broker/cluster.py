@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from kraft import Uuid
 from kraft.api.metadata import MetadataRequest, MetadataResponse
+from quorate.authorizer import CLUSTER_NAME
+from quorate.controller.access.authorized_operations import authorized_operations
 from quorate.controller.topic_names import INTERNAL_TOPICS, fault_of_name
 from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.brokers import Broker
 from quorate.metadata.partitions import NO_LEADER, Partition
 from quorate.metadata.state import ClusterState
@@ -16,6 +21,7 @@ from quorate.metadata.topics import Topic
 from quorate.nouns import NodeId, uuid_text
 from quorate.partition_log.offset_checkpoints import TopicPartition
 from quorate.runtime.statuses import shortened
+from services.broker.callers import Caller
 from services.broker.table import Hosted, Key, Table
 
 __all__ = ["Cluster", "Endpoint"]
@@ -23,6 +29,10 @@ __all__ = ["Cluster", "Endpoint"]
 NO_TOPIC_ID: Final = Uuid(bytes(16))
 NAME_SHOWN: Final = 60
 """Letters of a name that somebody has sent: an error repeats it for each partition."""
+NOT_ASKED: Final = -(1 << 31)
+"""The operations of an answer that was not asked for them."""
+CLUSTER_OPERATIONS_UNTIL: Final = 10
+"""The last version with those on the cluster; then DescribeCluster has them (KIP-700)."""
 UNKNOWN: Final = (-1, -1)
 """No leader, no epoch."""
 NAMING: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
@@ -34,7 +44,7 @@ _Partition = _Topic.MetadataResponsePartition
 
 
 class Endpoint(NamedTuple):
-    """Where a broker is reached at the listener of this one."""
+    """Where a broker is reached at a listener."""
 
     node_id: NodeId
     host: str
@@ -43,14 +53,14 @@ class Endpoint(NamedTuple):
 
 
 class Cluster:
-    """Reads of the state that this broker has applied. `listener` is the name of the listener that it answers at."""
+    """Reads of the state that this broker has applied. `between` is the name of the listener between brokers."""
 
     def __init__(
-        self, broker_id: NodeId, cluster_id: str, listener: str, state: Callable[[], ClusterState], table: Table
+        self, broker_id: NodeId, cluster_id: str, between: str, state: Callable[[], ClusterState], table: Table
     ) -> None:
         self._broker_id = broker_id
         self._cluster_id = cluster_id
-        self._listener = listener
+        self._between = between
         self._state = state
         self._table = table
 
@@ -74,6 +84,18 @@ class Cluster:
         why = f"broker {self._broker_id} has no replica of {topic.name}-{index}"
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
 
+    def check(self, caller: Caller, operation: AclOperation, topic_id: Uuid, name: str) -> None:
+        """Checks a right on a topic, by id or by name, before anything is said of it.
+
+        Raises ApiError: TOPIC_AUTHORIZATION_FAILED, or UNKNOWN_TOPIC_ID.
+        """
+        if topic_id != NO_TOPIC_ID:
+            topic = self._topic(topic_id, name)
+            if topic is None:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {uuid_text(topic_id)}")
+            name = topic.name
+        caller.check(operation, ResourceType.TOPIC, name)
+
     def leader_named(self, code: ErrorCode, topic_id: Uuid, name: str, index: int) -> tuple[NodeId, int]:
         """Returns the leader and its epoch for an answer with this error; -1 and -1 where it names none (KIP-951)."""
         topic = self._topic(topic_id, name) if code in NAMING else None
@@ -82,72 +104,115 @@ class Cluster:
 
     # Brokers
 
-    def endpoint(self, broker_id: NodeId) -> Endpoint | None:
-        """Returns where a broker is reached; None for one that is fenced, not registered, or not at this listener."""
-        broker = self._state().brokers.get(broker_id)
-        return None if broker is None or broker.fenced else self._at_listener(broker)
+    def endpoint(self, broker_id: NodeId, listener: str | None = None) -> Endpoint | None:
+        """Returns where a broker is reached at a listener; without its name at that between brokers.
 
-    def endpoints(self, broker_ids: Collection[NodeId]) -> Iterator[Endpoint]:
-        """Yields where these brokers are, as far as they are to be reached."""
+        None for one that is fenced, not registered, or not at that listener.
+        """
+        broker = self._state().brokers.get(broker_id)
+        return None if broker is None or broker.fenced else _at(listener or self._between, broker)
+
+    def endpoints(self, broker_ids: Collection[NodeId], listener: str) -> Iterator[Endpoint]:
+        """Yields where these brokers are at a listener, as far as they are to be reached."""
         for broker_id in sorted(broker_ids):
-            if (found := self.endpoint(broker_id)) is not None:
+            if (found := self.endpoint(broker_id, listener)) is not None:
                 yield found
 
     def address_of(self, broker_id: NodeId) -> tuple[str, int] | None:
         """Returns host and port of a leader. One that is fenced may just have come back, so it is tried as well."""
-        broker = self._state().brokers.get(broker_id)
-        found = None if broker is None else self._at_listener(broker)
+        found = self.listed(broker_id, self._between)
         return None if found is None else (found.host, found.port)
+
+    def listed(self, broker_id: NodeId, listener: str) -> Endpoint | None:
+        """Returns where a broker is at a listener, fenced or not; None for one that is not registered or not there."""
+        broker = self._state().brokers.get(broker_id)
+        return None if broker is None else _at(listener, broker)
 
     # Metadata
 
-    def metadata(self, request: MetadataRequest, version: int) -> MetadataResponse:
-        """Answers Metadata. Topics are not made by asking for them: auto.create.topics.enable is as if false."""
+    def metadata(self, request: MetadataRequest, version: int, caller: Caller) -> MetadataResponse:
+        """Answers Metadata. Topics are not made by asking for them: auto.create.topics.enable is as if false.
+
+        Topics that the caller may not describe are left out where all are asked for. Of one that is named nothing is
+        said but that, not even whether it exists; of one that is asked for by id its name is not.
+        """
         state = self._state()
         unfenced = (each for each in state.brokers if not each.fenced)
-        reached = {each.id: found for each in unfenced if (found := self._at_listener(each)) is not None}
-        asked = self._all(state) if request.topics is None or (version == 0 and not request.topics) else request.topics
+        reached = {each.id: found for each in unfenced if (found := _at(caller.listener, each)) is not None}
+        operations = NOT_ASKED
+        if request.include_cluster_authorized_operations and version <= CLUSTER_OPERATIONS_UNTIL:
+            operations = 0
+            if caller.may_on_cluster(AclOperation.DESCRIBE):
+                operations = authorized_operations(state, caller.would_allow, ResourceType.CLUSTER, CLUSTER_NAME)
+        if request.topics is None or (version == 0 and not request.topics):
+            topics = [_topic(each, reached) for each in self._all(state, caller)]
+        else:
+            topics = [self._described(state, each, reached, caller) for each in request.topics]
+        if request.include_topic_authorized_operations:
+            topics = [_with_operations(state, caller, each) for each in topics]
         return MetadataResponse(
             brokers=tuple(_Broker(each.node_id, each.host, each.port, each.rack) for each in reached.values()),
             cluster_id=self._cluster_id,
             controller_id=self._broker_id if self._broker_id in reached else next(iter(reached), -1),
-            topics=tuple(self._described(state, each, reached) for each in asked),
+            topics=tuple(topics),
+            cluster_authorized_operations=operations,
         )
 
-    def _all(self, state: ClusterState) -> Iterator[MetadataRequest.MetadataRequestTopic]:
+    def _all(self, state: ClusterState, caller: Caller) -> Iterator[Topic]:
         for topic in sorted(state.topics, key=lambda topic: topic.name):
-            yield MetadataRequest.MetadataRequestTopic(topic_id=topic.id, name=topic.name)
+            if caller.sees(state, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
+                yield topic
 
     def _described(
         self,
         state: ClusterState,
         asked: MetadataRequest.MetadataRequestTopic,
         reached: dict[NodeId, Endpoint],
+        caller: Caller,
     ) -> _Topic:
-        if asked.topic_id != NO_TOPIC_ID:
+        by_id = asked.topic_id != NO_TOPIC_ID
+        if by_id:
             topic, missing = state.topics.by_id(asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
         else:
             topic, missing = state.topics.by_name(asked.name or ""), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if topic is None and fault_of_name(asked.name or "") is not None:
-                missing = ErrorCode.INVALID_TOPIC_EXCEPTION
-        if topic is None:
-            return _Topic(error_code=missing, name=asked.name, topic_id=asked.topic_id)
-        return _Topic(
-            name=topic.name,
-            topic_id=topic.id,
-            is_internal=topic.name in INTERNAL_TOPICS,
-            partitions=tuple(_partition(index, each, reached) for index, each in topic.partitions.items()),
-        )
+        name = topic.name if topic is not None else asked.name
+        if (topic is not None or not by_id) and not caller.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name or ""):
+            missing = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return _Topic(error_code=missing, name=None if by_id else asked.name, topic_id=asked.topic_id)
+        if topic is not None:
+            return _topic(topic, reached)
+        if not by_id and fault_of_name(asked.name or "") is not None:
+            missing = ErrorCode.INVALID_TOPIC_EXCEPTION
+        return _Topic(error_code=missing, name=asked.name, topic_id=asked.topic_id)
 
     def _topic(self, topic_id: Uuid, name: str) -> Topic | None:
         topics = self._state().topics
         return topics.by_name(name) if topic_id == NO_TOPIC_ID else topics.by_id(topic_id)
 
-    def _at_listener(self, broker: Broker) -> Endpoint | None:
-        for each in broker.end_points:
-            if each.name == self._listener:
-                return Endpoint(broker.id, each.host, each.port, broker.rack)
-        return None
+
+def _at(listener: str, broker: Broker) -> Endpoint | None:
+    """Returns where a broker is at the listener of this name; None if it is not there."""
+    for each in broker.end_points:
+        if each.name == listener:
+            return Endpoint(broker.id, each.host, each.port, broker.rack)
+    return None
+
+
+def _with_operations(state: ClusterState, caller: Caller, topic: _Topic) -> _Topic:
+    """Returns a topic with what the caller may do with it (KIP-430); one that is not told of stays as it is."""
+    if topic.error_code:
+        return topic
+    operations = authorized_operations(state, caller.would_allow, ResourceType.TOPIC, topic.name or "")
+    return replace(topic, topic_authorized_operations=operations)
+
+
+def _topic(topic: Topic, reached: dict[NodeId, Endpoint]) -> _Topic:
+    return _Topic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=tuple(_partition(index, each, reached) for index, each in topic.partitions.items()),
+    )
 
 
 def _partition(index: int, partition: Partition, reached: dict[NodeId, Endpoint]) -> _Partition:

@@ -10,7 +10,6 @@ from typing import Final
 from quorate.nouns import NodeId
 from quorate.replication import ReplicationSettings
 from quorate.runtime.config import setting
-from quorate.runtime.reaching import advertised, reached_at
 from quorate.runtime.setting_types import (
     Endpoint,
     ListenerAddress,
@@ -24,27 +23,20 @@ from quorate.runtime.setting_types import (
     path,
     text,
 )
-from quorate.runtime.stop_settings import StopSettings
 from quorate.runtime.transport import PLAIN, Transport
 from quorate.runtime.transport_settings import GRPC_PROTOCOLS, KEYSTORE, PLAINTEXT, SSL, TRUSTSTORE
+from services.broker.listener_config import BrokerListeners
 
 FOR_FORMAT: Final = ("process.roles",)
 """What `quorate storage format` reads in the same file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig(StopSettings):
+class BrokerConfig(BrokerListeners):
     """The settings of one broker."""
 
     node_id: NodeId = setting("node.id", integer(0, 2**31 - 1), "The id of this broker.")
     log_dirs: tuple[Path, ...] = setting("log.dirs", list_of(path()), "The formatted directories that hold the logs.")
-    listens: ListenerAddress = setting("listeners", listener(), "Where it speaks Kafka's own wire, in the clear.")
-    advertises: ListenerAddress | None = setting(
-        "advertised.listeners",
-        optional(advertised()),
-        "Where clients and other brokers reach it, if not by `listeners`; under the same name.",
-        default=None,
-    )
     rack: str | None = setting("broker.rack", optional(text()), "The rack that it stands in.", default=None)
     health_listeners: ListenerAddress = setting(
         "health.listeners", listener(), "Where gRPC health is asked for, by probes."
@@ -61,8 +53,14 @@ class BrokerConfig(StopSettings):
     gateways: tuple[Endpoint, ...] = setting(
         "gateway.endpoints",
         list_of(endpoint(), low=0),
-        "Gateways, in the clear: they pass on to controllers what admin clients ask. Without one that is not served.",
+        "Gateways: they pass on to controllers what admin clients ask. Without one that is not served.",
         default=(),
+    )
+    gateway_client: Path | None = setting(
+        "gateway.client.config",
+        optional(path()),
+        "A file of a Kafka client's properties: how this broker speaks to the gateways; in the clear without it.",
+        default=None,
     )
     heartbeat_interval_ms: int = setting(
         "broker.heartbeat.interval.ms",
@@ -90,17 +88,12 @@ class BrokerConfig(StopSettings):
     grpc_truststore: Path | None = setting("grpc.ssl.truststore.location", optional(path()), TRUSTSTORE, default=None)
 
     def problems(self) -> Iterator[str]:
-        """Yields the violated rules: of the files for TLS, and of the listener's name."""
+        """Yields the violated rules: of the files for TLS, and of the listeners."""
         stores = {"keystore": self.grpc_keystore, "truststore": self.grpc_truststore}
         for name in [name for name, store in stores.items() if store is None and self.grpc_protocol == SSL]:
             instead = f"grpc.security.protocol = {PLAINTEXT}"
             yield f"grpc.ssl.{name}.location: is missing; the services speak {SSL}, in the clear only by {instead}"
-        if self.advertises is not None and self.advertises.name != self.listens.name:
-            yield f"advertised.listeners = {self.advertises}: must have the name in listeners = {self.listens}"
-
-    def reached_at(self, port: int) -> ListenerAddress:
-        """Returns the listener to register; `port` is the one that the system has chosen if the setting is 0."""
-        return reached_at(self.listens, self.advertises, port=port)
+        yield from self.broker_listener_problems()
 
     @property
     def replication(self) -> ReplicationSettings:

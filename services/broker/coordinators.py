@@ -13,20 +13,27 @@ from typing import Final, NamedTuple
 
 from kraft.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import NodeId
 from quorate.runtime.replica import Replica
 from quorate.runtime.statuses import shortened
 from quorate.wire.items import Steps
+from services.broker.callers import Caller
 from services.broker.cluster import Cluster, Endpoint
 
 __all__ = ["Coordinators", "partition_of"]
 
+GROUP: Final = 0
 TRANSACTION: Final = 1
 SHARE: Final = 2
 TOPICS: Final[Mapping[int, str]] = MappingProxyType(
-    {0: "__consumer_offsets", TRANSACTION: "__transaction_state", SHARE: "__share_group_state"}
+    {GROUP: "__consumer_offsets", TRANSACTION: "__transaction_state", SHARE: "__share_group_state"}
 )
 """By the type of key, the topic whose leaders coordinate (KIP-98, KIP-932)."""
+NEEDED: Final[Mapping[int, ResourceType]] = MappingProxyType(
+    {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
+)
+"""What a caller needs DESCRIBE on; for a share partition it needs CLUSTER_ACTION."""
 SHARE_SINCE: Final = 6
 HAS_MANY: Final = 4
 """From this version on a request has several keys (KIP-699)."""
@@ -55,10 +62,10 @@ class Coordinators:
         self._replica = replica
         self._cluster = cluster
 
-    def answer(self, request: FindCoordinatorRequest, version: int) -> Steps[FindCoordinatorResponse]:
+    def answer(self, request: FindCoordinatorRequest, version: int, caller: Caller) -> Steps[FindCoordinatorResponse]:
         """Returns the answer, in steps. Topics are not made by asking for their coordinators."""
         if version < HAS_MANY:
-            found = self._found(request.key_type, request.key, version)
+            found = self._found(request.key_type, request.key, version, caller)
             return FindCoordinatorResponse(
                 error_code=found.code,
                 error_message=found.why,
@@ -68,7 +75,7 @@ class Coordinators:
             )
         found_by_key, letters = [], 0
         for key in request.coordinator_keys:
-            found_by_key.append(_named(key, self._found(request.key_type, key, version)))
+            found_by_key.append(_named(key, self._found(request.key_type, key, version, caller)))
             letters += PER_KEY + len(key)
             if letters >= PER_STEP:
                 letters = 0
@@ -79,17 +86,22 @@ class Coordinators:
         """Returns where the coordinator of a transactional id is. Raises ApiError: COORDINATOR_NOT_AVAILABLE."""
         return self._leader(TOPICS[TRANSACTION], transactional_id)
 
-    def _found(self, key_type: int, key: str, version: int) -> _Found:
+    def _found(self, key_type: int, key: str, version: int, caller: Caller) -> _Found:
         try:
+            if key_type in NEEDED:
+                caller.check(AclOperation.DESCRIBE, NEEDED[key_type], key)
+            topic = _topic_of(key_type, version)
+            if key_type == SHARE:
+                caller.check(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
             if key_type == SHARE and not _SHARE_KEY.fullmatch(key):
                 why = f"{shortened(key, 200)!r} is no share partition's key: it is group:topicId:partition"
                 raise ApiError(ErrorCode.INVALID_REQUEST, why)
-            return _Found(self._leader(_topic_of(key_type, version), key))
+            return _Found(self._leader(topic, key, caller.listener))
         except ApiError as refusal:
             return _Found(NOBODY, refusal.code, refusal.message)
 
-    def _leader(self, topic: str, key: str) -> Endpoint:
-        """Returns where the key's coordinator is. Raises ApiError."""
+    def _leader(self, topic: str, key: str, listener: str | None = None) -> Endpoint:
+        """Returns where the key's coordinator is, at a listener or at that between brokers. Raises ApiError."""
         found = self._replica.state.topics.by_name(topic)
         if found is None or not found.partitions:
             raise _not_available(f"there is no topic {topic}: a broker of Kafka's makes it when it is asked")
@@ -101,7 +113,7 @@ class Coordinators:
         leader = found.partitions[index].leader
         if leader == self._broker_id:
             raise _not_available(f"broker {leader} leads {topic}-{index}, and coordinates nothing; move it to Kafka's")
-        if (at := self._cluster.endpoint(leader)) is None:
+        if (at := self._cluster.endpoint(leader, listener)) is None:
             raise _not_available(f"partition {topic}-{index} has no leader that can be reached")
         return at
 

@@ -8,11 +8,13 @@ from typing import Final, NamedTuple
 from kraft.api.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from quorate.controller.topic_names import INTERNAL_TOPICS
 from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import Offset
 from quorate.replication import deleted_outcome
 from quorate.replication.admission import leader_of
 from quorate.runtime.turns import in_turns
 from quorate.wire.items import Steps
+from services.broker.callers import Caller
 from services.broker.cluster import NO_TOPIC_ID, Cluster
 from services.broker.replicas import Replicas
 from services.broker.table import Hosted, Key
@@ -45,9 +47,9 @@ class Deletion:
         self._replicas = replicas
         self._cluster = cluster
 
-    async def answer(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    async def answer(self, request: DeleteRecordsRequest, caller: Caller) -> DeleteRecordsResponse:
         """Returns the answer once every replica that is not fenced has deleted the records, or the time is over."""
-        topics = await in_turns(self._deleted(request))
+        topics = await in_turns(self._deleted(request, caller))
         required = {each.hosted.key: each.start for _, deleted in topics for each in deleted if each.hosted is not None}
         outcomes: Mapping[Key, ErrorCode] = {}
         if required:
@@ -57,7 +59,7 @@ class Deletion:
             topics=tuple(_Topic(name, tuple(_result(each, outcomes) for each in deleted)) for name, deleted in topics)
         )
 
-    def _deleted(self, request: DeleteRecordsRequest) -> Steps[list[tuple[str, list[_Deleted]]]]:
+    def _deleted(self, request: DeleteRecordsRequest, caller: Caller) -> Steps[list[tuple[str, list[_Deleted]]]]:
         """Deletes at this leader, each partition once, to the highest offset that is asked for, in steps."""
         asked: dict[str, dict[int, _Asked]] = {}
         for topic in request.topics:
@@ -70,14 +72,15 @@ class Deletion:
         for name, chosen in asked.items():
             deleted = []
             for each in chosen.values():
-                deleted.append(self._delete(name, each))
+                deleted.append(self._delete(name, each, caller))
                 yield
             topics.append((name, deleted))
         return topics
 
-    def _delete(self, topic: str, asked: _Asked) -> _Deleted:
+    def _delete(self, topic: str, asked: _Asked, caller: Caller) -> _Deleted:
         """Raises the log start at this leader, at once; its followers hear of it with their next fetch (R59)."""
         try:
+            caller.check(AclOperation.DELETE, ResourceType.TOPIC, topic)
             if topic in INTERNAL_TOPICS:
                 raise ApiError(
                     ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {topic} is internal; its records cannot be deleted"

@@ -11,8 +11,10 @@ from kraft.api.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsR
 from kraft.api.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from kraft.api.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from quorate.controller.engine.steps import Steps, slices
-from quorate.errors import ApiError
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.partition_log.producers import Producer
+from services.broker.callers import Caller
 from services.broker.cluster import NO_TOPIC_ID, Cluster
 from services.broker.directories import LogDirectory
 from services.broker.table import Hosted, Table
@@ -29,9 +31,11 @@ _Partition = _Writers.PartitionResponse
 
 
 def describe_log_dirs(
-    request: DescribeLogDirsRequest, directories: Sequence[LogDirectory], table: Table
+    request: DescribeLogDirsRequest, directories: Sequence[LogDirectory], table: Table, caller: Caller
 ) -> DescribeLogDirsResponse:
     """Answers DescribeLogDirs: each directory, with those of its replicas that are asked for (KIP-113, KIP-827)."""
+    if not caller.may_on_cluster(AclOperation.DESCRIBE):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     asked = None
     if request.topics is not None:
         asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
@@ -42,7 +46,9 @@ def describe_log_dirs(
     return DescribeLogDirsResponse(results=tuple(_described(each, replicas) for each, replicas in held.items()))
 
 
-def describe_producers(request: DescribeProducersRequest, cluster: Cluster) -> Steps[DescribeProducersResponse]:
+def describe_producers(
+    request: DescribeProducersRequest, cluster: Cluster, caller: Caller
+) -> Steps[DescribeProducersResponse]:
     """Answers DescribeProducers for the partitions that this broker leads or follows, each once, in steps (KIP-664).
 
     `kafka-transactions find-hanging` asks one broker about all its replicas.
@@ -54,7 +60,7 @@ def describe_producers(request: DescribeProducersRequest, cluster: Cluster) -> S
     for name, indexes in asked.items():
         partitions = []
         for index in indexes:
-            partitions.append((yield from _writers(cluster, name, index)))
+            partitions.append((yield from _writers(cluster, name, index, caller)))
             if len(partitions) % PER_STEP == 0:
                 yield
         topics.append(_Writers(name, tuple(partitions)))
@@ -86,8 +92,9 @@ def _replica(hosted: Hosted) -> _Replica:
     )
 
 
-def _writers(cluster: Cluster, topic: str, index: int) -> Steps[_Partition]:
+def _writers(cluster: Cluster, topic: str, index: int, caller: Caller) -> Steps[_Partition]:
     try:
+        caller.check(AclOperation.READ, ResourceType.TOPIC, topic)
         hosted = cluster.hosted(NO_TOPIC_ID, topic, index)
     except ApiError as refusal:
         return _Partition(partition_index=index, error_code=refusal.code, error_message=refusal.message)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.metadata.state import ClusterState
+from quorate.network.client import Connection, Timeouts
+from quorate.nouns import NodeId
 from quorate.runtime.client import Client
 from quorate.runtime.replica import Replica
 from services.broker.cluster import Cluster
@@ -16,6 +18,7 @@ from services.broker.isr_changes import IsrChanges
 from services.broker.lifecycle import NOT_REGISTERED, Lifecycle
 from services.broker.news import News
 from services.broker.partitions import Partitions
+from services.broker.peers import Peers
 from services.broker.placements import Placements
 from services.broker.producer_ids import ProducerIds
 from services.broker.replicas import Replicas
@@ -37,6 +40,7 @@ class Parts:
     cluster: Cluster
     wire: Wire
     controllers: Client[ControllerStub]
+    peers: Peers
 
 
 class BrokerDriver:
@@ -86,7 +90,7 @@ class BrokerDriver:
             replicas,
             tasks,
             broker_epoch=self._broker_epoch,
-            address_of=parts.cluster.address_of,
+            connect_to=self._connect_to,
             cluster_id=parts.directories.cluster_id,
         )
         partitions = Partitions(replicas, store, parts.replica, parts.news, placed=placements.note)
@@ -96,6 +100,13 @@ class BrokerDriver:
         await partitions.applied(self._is_registered)
         store.set_strays_aside()
         tasks.create_task(Upkeep(replicas, store, partitions).run())
+
+    async def _connect_to(self, broker_id: NodeId, timeouts: Timeouts) -> Connection:
+        """Connects to a leader at the listener between brokers. Raises OSError, ApiError."""
+        address = self._parts.cluster.address_of(broker_id)
+        if address is None:
+            raise OSError(f"broker {broker_id} has no address at the listener between brokers")
+        return await self._parts.peers.connect(*address, timeouts=timeouts)
 
     def _broker_epoch(self) -> int:
         return self._lifecycle.broker_epoch

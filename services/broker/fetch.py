@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from kraft import Uuid
 from kraft.api.fetch import FetchRequest, FetchResponse
 from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.acls import AclOperation
 from quorate.nouns import NodeId, Offset
 from quorate.replication import (
     FetchPosition,
@@ -23,6 +24,7 @@ from quorate.replication import (
 from quorate.runtime.turns import in_turns
 from quorate.wire.batch import fetched_batches
 from quorate.wire.items import Steps
+from services.broker.callers import Caller
 from services.broker.cluster import Cluster
 from services.broker.fetch_sessions import Asked, FetchContext, FetchSessions
 from services.broker.replicas import Replicas
@@ -63,6 +65,13 @@ class _Part(NamedTuple):
     is_due: bool = False
 
 
+class _To(NamedTuple):
+    """Whom an answer is for: the version that it is told in, and the listener at which it is reached."""
+
+    version: int
+    listener: str
+
+
 class Fetch:
     """Answers Fetch."""
 
@@ -72,7 +81,7 @@ class Fetch:
         self._traces = traces
         self._sessions = FetchSessions()
 
-    async def answer(self, request: FetchRequest, version: int) -> FetchResponse:
+    async def answer(self, request: FetchRequest, version: int, caller: Caller) -> FetchResponse:
         """Returns the answer, once there are `min_bytes`, something else to tell, or `max_wait_ms` are over (R48)."""
         is_follower = _sender(request) != CONSUMER
         try:
@@ -80,26 +89,31 @@ class Fetch:
         except ApiError as refusal:
             return FetchResponse(error_code=refusal.code)
         with context:
-            parts = await in_turns(self._parts(request, context))
+            parts = await in_turns(self._parts(request, context, caller))
             is_due = any(each.refusal or each.is_due for each in parts)
             if request.max_wait_ms > 0 and 0 < len(parts) <= WAITING_MAX and not is_due:
                 await self._wait(request, parts)
-            return await in_turns(self._response(request, context, parts, version))
+            return await in_turns(self._response(request, context, parts, _To(version, caller.listener)))
 
-    def _parts(self, request: FetchRequest, context: FetchContext) -> Steps[list[_Part]]:
+    def _parts(self, request: FetchRequest, context: FetchContext, caller: Caller) -> Steps[list[_Part]]:
         """Admits each partition's part, in steps."""
         parts = []
         for number, each in enumerate(context.asked, 1):
-            parts.append(self._part(request, each))
+            parts.append(self._part(request, each, caller))
             if number % PER_STEP == 0:
                 yield
         return parts
 
-    def _part(self, request: FetchRequest, of: Asked) -> _Part:
+    def _part(self, request: FetchRequest, of: Asked, caller: Caller) -> _Part:
         """Admits one partition's part; a follower's progress counts from here on (R18)."""
         sender, asked = _sender(request), of.partition
         position = _position(request, asked, is_follower=sender != CONSUMER)
         try:
+            if sender == CONSUMER:
+                self._cluster.check(caller, AclOperation.READ, of.topic_id, of.topic)
+            elif not caller.may_on_cluster(AclOperation.CLUSTER_ACTION):
+                why = "CLUSTER_ACTION on the cluster is required to fetch as a replica"
+                raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, why)  # Kafka's code here
             hosted = self._cluster.hosted(of.topic_id, of.topic, asked.partition)
             diverges = self._admitted(request, hosted, position, asked, sender)
         except ApiError as refusal:
@@ -130,7 +144,7 @@ class Fetch:
         await self._replicas.held(partial(_held, positions, request.min_bytes, sizes, deadline_ms))
 
     def _response(
-        self, request: FetchRequest, context: FetchContext, parts: list[_Part], version: int
+        self, request: FetchRequest, context: FetchContext, parts: list[_Part], to: _To
     ) -> Steps[FetchResponse]:
         """Reads what each part may have by now, as far as the sizes go: the first batch of an answer whole (KIP-74)."""
         left = min(request.max_bytes, BYTES_MAX)
@@ -139,7 +153,7 @@ class Fetch:
         for number, part in enumerate(parts, 1):
             if number % PER_STEP == 0:
                 yield
-            data = self._read(part, left, version, may_exceed=not has_records)
+            data = self._read(part, left, to.version, may_exceed=not has_records)
             size = len(data.records or b"")
             left -= size
             has_records = has_records or size > 0
@@ -151,7 +165,7 @@ class Fetch:
                 FetchResponse.FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=tuple(found))
                 for (topic_id, name), found in topics.items()
             ),
-            node_endpoints=tuple(self._leaders(topics)) if version >= NAMES_LEADERS else (),
+            node_endpoints=tuple(self._leaders(topics, to.listener)) if to.version >= NAMES_LEADERS else (),
         )
 
     def _read(self, part: _Part, left: int, version: int, *, may_exceed: bool) -> _Data:
@@ -180,9 +194,11 @@ class Fetch:
             aborted_transactions=None,
         )
 
-    def _leaders(self, topics: Mapping[tuple[Uuid, str], list[_Data]]) -> Iterator[FetchResponse.NodeEndpoint]:
+    def _leaders(
+        self, topics: Mapping[tuple[Uuid, str], list[_Data]], listener: str
+    ) -> Iterator[FetchResponse.NodeEndpoint]:
         named = {each.current_leader.leader_id for found in topics.values() for each in found}
-        for broker in self._cluster.endpoints(named):
+        for broker in self._cluster.endpoints(named, listener):
             yield FetchResponse.NodeEndpoint(broker.node_id, broker.host, broker.port, broker.rack)
 
 

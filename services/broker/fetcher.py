@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from quorate.errors import ApiError, Corrupt, ErrorCode, error_of
-from quorate.network.client import Connection, Timeouts, connect
+from quorate.network.client import Connection, Timeouts
 from quorate.nouns import NodeId, OffsetAndEpoch
 from quorate.replication import (
     AskRange,
@@ -57,8 +57,8 @@ class _Turn(NamedTuple):
     request: FollowerRequest
 
 
-Address = Callable[[NodeId], tuple[str, int] | None]
-"""Where a broker is reached by other brokers; None if that is not known."""
+ConnectTo = Callable[[NodeId, Timeouts], Awaitable[Connection]]
+"""Connects to a broker as a broker. Raises OSError, ApiError."""
 
 
 class LeaderFetchers:
@@ -70,13 +70,13 @@ class LeaderFetchers:
         tasks: asyncio.TaskGroup,
         *,
         broker_epoch: Callable[[], int],
-        address_of: Address,
+        connect_to: ConnectTo,
         cluster_id: str,
     ) -> None:
         self._replicas = replicas
         self._tasks = tasks
         self._broker_epoch = broker_epoch
-        self._address_of = address_of
+        self._connect_to = connect_to
         self._cluster_id = cluster_id
         self._fetchers: dict[NodeId, _Fetcher] = {}
         self._leaders: dict[Key, NodeId] = {}
@@ -86,7 +86,7 @@ class LeaderFetchers:
         self.stop(hosted)
         if leader_id not in self._fetchers:
             fetcher = _Fetcher(
-                self._replicas, leader_id, self._address_of, broker_epoch=self._broker_epoch, cluster=self._cluster_id
+                self._replicas, leader_id, self._connect_to, broker_epoch=self._broker_epoch, cluster=self._cluster_id
             )
             self._fetchers[leader_id] = fetcher
             fetcher.task = self._tasks.create_task(fetcher.run())
@@ -109,7 +109,7 @@ class _Fetcher:
         self,
         replicas: Replicas,
         leader_id: NodeId,
-        address_of: Address,
+        connect_to: ConnectTo,
         *,
         broker_epoch: Callable[[], int],
         cluster: str,
@@ -117,7 +117,7 @@ class _Fetcher:
         self.task: asyncio.Task[None] | None = None
         self._replicas = replicas
         self._leader_id = leader_id
-        self._address_of = address_of
+        self._connect_to = connect_to
         self._broker_epoch = broker_epoch
         self._cluster_id = cluster
         self._followers: dict[Key, Hosted] = {}
@@ -187,10 +187,7 @@ class _Fetcher:
         """Returns the connection to the leader. Raises OSError, ApiError."""
         if self._connection is None or not self._connection.is_open:
             self._session.end()
-            address = self._address_of(self._leader_id)
-            if address is None:
-                raise OSError(f"broker {self._leader_id} has no address at this broker's listener")
-            self._connection = await connect(*address, timeouts=TIMEOUTS)
+            self._connection = await self._connect_to(self._leader_id, TIMEOUTS)
         return self._connection
 
     def _take(self, turns: Sequence[_Turn], answers: Mapping[Key, LeaderAnswer]) -> None:

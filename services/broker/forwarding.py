@@ -11,7 +11,7 @@ from kraft import Message
 from kraft.api.envelope import EnvelopeRequest, EnvelopeResponse
 from kraft.protocol.default_principal_data import DefaultPrincipalData
 from quorate.errors import ApiError, ErrorCode, error_of
-from quorate.network.client import Connection, Timeouts, connect
+from quorate.network.client import Connection, Timeouts
 from quorate.network.server import ConnectedClient
 from quorate.protocol import ClientSettings, ProtocolError, Request
 from quorate.protocol.api_versions import Versions
@@ -25,6 +25,7 @@ from quorate.runtime.setting_types import Endpoint
 from quorate.runtime.turns import in_turns
 from quorate.wire.codec import encode
 from quorate.wire.fitting import fitted_in_steps
+from services.broker.peers import Peers
 
 __all__ = ["FORWARDED", "Forwarding"]
 
@@ -51,7 +52,8 @@ PRINCIPAL_VERSION: Final = 0
 class Forwarding:
     """Passes requests on, to the gateway that has answered last; to the next one if it does not."""
 
-    def __init__(self, gateways: Sequence[Endpoint]) -> None:
+    def __init__(self, gateways: Sequence[Endpoint], peers: Peers) -> None:
+        self._peers = peers
         self._gateways = gateways
         self._at = 0
         self._connection: Connection | None = None
@@ -115,7 +117,7 @@ class Forwarding:
             if self._connection is None or not self._connection.is_open:
                 at = self._gateways[self._at]
                 self._connection = None
-                self._connection = await connect(at.host, at.port, settings=SETTINGS, timeouts=TIMEOUTS)
+                self._connection = await self._peers.connect(at.host, at.port, settings=SETTINGS, timeouts=TIMEOUTS)
             return self._connection
 
     def _leave(self, connection: Connection | None, why: str) -> None:

@@ -7,11 +7,13 @@ from typing import Final, NamedTuple
 from kraft.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraft.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from quorate.errors import ApiError, Corrupt, ErrorCode
+from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import Offset
 from quorate.partition_log.log import PartitionLog
 from quorate.replication import Isolation, Leading, end_of_epoch
 from quorate.replication.admission import leader_of
 from quorate.wire.batch import records
+from services.broker.callers import Caller
 from services.broker.cluster import NO_TOPIC_ID, Cluster
 
 __all__ = ["Offsets"]
@@ -60,7 +62,7 @@ class Offsets:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def list(self, request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
+    def list(self, request: ListOffsetsRequest, version: int, caller: Caller) -> ListOffsetsResponse:
         """Answers ListOffsets."""
         isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
         if request.replica_id != CONSUMER:
@@ -69,25 +71,32 @@ class Offsets:
             topics=tuple(
                 _Topic(
                     name=topic.name,
-                    partitions=tuple(self._found(topic.name, each, isolation, version) for each in topic.partitions),
+                    partitions=tuple(
+                        self._found(topic.name, each, isolation, version, caller) for each in topic.partitions
+                    ),
                 )
                 for topic in request.topics
             )
         )
 
-    def of_epochs(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-        """Answers OffsetForLeaderEpoch."""
+    def of_epochs(self, request: OffsetForLeaderEpochRequest, caller: Caller) -> OffsetForLeaderEpochResponse:
+        """Answers OffsetForLeaderEpoch. Brokers need no right on the topics, consumers DESCRIBE (KIP-320)."""
+        is_broker = caller.may_on_cluster(AclOperation.CLUSTER_ACTION, is_audited=False)
         return OffsetForLeaderEpochResponse(
             topics=tuple(
                 _EpochsTopic(
-                    topic=topic.topic, partitions=tuple(self._end(topic.topic, each) for each in topic.partitions)
+                    topic=topic.topic,
+                    partitions=tuple(
+                        self._end(topic.topic, each, None if is_broker else caller) for each in topic.partitions
+                    ),
                 )
                 for topic in request.topics
             )
         )
 
-    def _found(self, topic: str, asked: _Asked, isolation: Isolation, version: int) -> _Found:
+    def _found(self, topic: str, asked: _Asked, isolation: Isolation, version: int, caller: Caller) -> _Found:
         try:
+            caller.check(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
             _check_timestamp(asked.timestamp, version)
             hosted = self._cluster.hosted(NO_TOPIC_ID, topic, asked.partition_index)
             role = leader_of(hosted.partition, None if asked.current_leader_epoch < 0 else asked.current_leader_epoch)
@@ -104,8 +113,10 @@ class Offsets:
             leader_epoch=_epoch(role, hosted.log, found.offset) if version >= HAS_EPOCHS else -1,
         )
 
-    def _end(self, topic: str, asked: _EpochAsked) -> _EpochsTopic.EpochEndOffset:
+    def _end(self, topic: str, asked: _EpochAsked, caller: Caller | None) -> _EpochsTopic.EpochEndOffset:
         try:
+            if caller is not None:
+                caller.check(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
             hosted = self._cluster.hosted(NO_TOPIC_ID, topic, asked.partition)
             leader_epoch = None if asked.current_leader_epoch < 0 else asked.current_leader_epoch
             found = end_of_epoch(hosted.partition, asked.leader_epoch, leader_epoch=leader_epoch)

@@ -9,11 +9,13 @@ import msgspec
 
 from kraft.api.produce import ProduceRequest, ProduceResponse
 from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.acls import AclOperation
 from quorate.network.server import Unanswerable
 from quorate.nouns import Offset
 from quorate.partition_log.produced import is_transactional
 from quorate.replication import ACKS_ALL, admit_produce
 from quorate.runtime.telemetry import Span
+from services.broker.callers import Caller
 from services.broker.cluster import Cluster
 from services.broker.replicas import Replicas
 from services.broker.table import Hosted, Key
@@ -49,13 +51,15 @@ class Produce:
         self._traces = traces
         self._verifier = verifier
 
-    async def answer(self, request: ProduceRequest, version: int) -> ProduceResponse | None:
+    async def answer(self, request: ProduceRequest, version: int, caller: Caller) -> ProduceResponse | None:
         """Returns the answer; None with acks=0. Raises Unanswerable if what needs no answer has failed, as Kafka."""
         with self._traces.of_request(request.acks) as span:
-            return await self._answered(request, version, span)
+            return await self._answered(request, version, caller, span)
 
-    async def _answered(self, request: ProduceRequest, version: int, span: Span) -> ProduceResponse | None:
-        written = await self._written(request, version)
+    async def _answered(
+        self, request: ProduceRequest, version: int, caller: Caller, span: Span
+    ) -> ProduceResponse | None:
+        written = await self._written(request, version, caller)
         every = [each for _, partitions in written for each in partitions]
         if request.acks == 0:
             if refused := [each for each in every if each.end is None]:
@@ -71,21 +75,35 @@ class Produce:
             )
             for topic, partitions in written
         )
-        return ProduceResponse(responses=responses, node_endpoints=tuple(self._leaders(responses)))
+        return ProduceResponse(responses=responses, node_endpoints=tuple(self._leaders(responses, caller.listener)))
 
-    async def _written(self, request: ProduceRequest, version: int) -> list[tuple[_Asked, list[_Written]]]:
+    async def _written(
+        self, request: ProduceRequest, version: int, caller: Caller
+    ) -> list[tuple[_Asked, list[_Written]]]:
         """Appends all batches; of a transaction once its coordinator has said yes (KIP-890)."""
         try:
-            transaction = transaction_of(request, version)
+            transaction = transaction_of(request, version, caller)
         except ApiError as refusal:
-            return [
-                (topic, [_Written(None, _refused(each.index, refusal), None) for each in topic.partition_data])
-                for topic in request.topic_data
-            ]
+            return [_refused_whole(topic, refusal) for topic in request.topic_data]
+        allowed, refused = self._admitted(request, caller)
         if transaction is None:
-            return self._appended_all(request, None)
+            return [*self._appended_all(allowed, None), *refused]
         async with self._verifier.turn(transaction.producer_id):
-            return self._appended_all(request, await self._verifier.verified(request, version, transaction))
+            verified = await self._verifier.verified(allowed, version, transaction)
+            return [*self._appended_all(allowed, verified), *refused]
+
+    def _admitted(
+        self, request: ProduceRequest, caller: Caller
+    ) -> tuple[ProduceRequest, list[tuple[_Asked, list[_Written]]]]:
+        """Returns the request with the topics that the caller may write to, and the refusals of the others."""
+        allowed, refused = [], []
+        for topic in request.topic_data:
+            try:
+                self._cluster.check(caller, AclOperation.WRITE, topic.topic_id, topic.name)
+                allowed.append(topic)
+            except ApiError as refusal:
+                refused.append(_refused_whole(topic, refusal))
+        return (msgspec.structs.replace(request, topic_data=tuple(allowed)) if refused else request), refused
 
     def _appended_all(self, request: ProduceRequest, verified: Verified | None) -> list[tuple[_Asked, list[_Written]]]:
         return [
@@ -147,11 +165,15 @@ class Produce:
         leader = self._cluster.leader_named(ErrorCode(answer.error_code), topic.topic_id, topic.name, answer.index)
         return msgspec.structs.replace(answer, current_leader=_Partition.LeaderIdAndEpoch(*leader))
 
-    def _leaders(self, responses: tuple[_Topic, ...]) -> Iterator[ProduceResponse.NodeEndpoint]:
+    def _leaders(self, responses: tuple[_Topic, ...], listener: str) -> Iterator[ProduceResponse.NodeEndpoint]:
         """Yields where the leaders are that the answer names (KIP-951)."""
         named = {each.current_leader.leader_id for topic in responses for each in topic.partition_responses}
-        for broker in self._cluster.endpoints(named):
+        for broker in self._cluster.endpoints(named, listener):
             yield ProduceResponse.NodeEndpoint(broker.node_id, broker.host, broker.port, broker.rack)
+
+
+def _refused_whole(topic: _Asked, refusal: ApiError) -> tuple[_Asked, list[_Written]]:
+    return topic, [_Written(None, _refused(each.index, refusal), None) for each in topic.partition_data]
 
 
 def _refused(index: int, refusal: ApiError) -> _Partition:

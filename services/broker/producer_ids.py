@@ -10,10 +10,12 @@ from kraft.api.allocate_producer_ids_pb2 import AllocateProducerIdsRequest
 from kraft.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import NodeId
 from quorate.runtime.client import Client
 from quorate.runtime.logs import logger
 from quorate.runtime.repeats import ChangeFilter
+from services.broker.callers import Caller
 
 __all__ = ["ProducerIds"]
 
@@ -41,9 +43,10 @@ class ProducerIds:
         self._refusal: ApiError | None = None
         self._told = ChangeFilter()
 
-    async def answer(self, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    async def answer(self, request: InitProducerIdRequest, caller: Caller) -> InitProducerIdResponse:
         """Returns a new id in epoch 0; its last owner's epoch does not rise without a transactional id, as in Kafka."""
         try:
+            _check_rights(request, caller)
             _check(request)
             return InitProducerIdResponse(producer_id=await self._next())
         except ApiError as refusal:
@@ -84,6 +87,16 @@ class ProducerIds:
         self._refusal = None
         self._told.settle("allocate")
         return range(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
+
+
+def _check_rights(request: InitProducerIdRequest, caller: Caller) -> None:
+    """Raises ApiError. Who may write to any topic may be idempotent (KIP-679)."""
+    if request.transactional_id is not None:
+        caller.check(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    elif not caller.may_on_cluster(AclOperation.IDEMPOTENT_WRITE, is_audited=False) and not caller.may_on_any(
+        AclOperation.WRITE, ResourceType.TOPIC
+    ):
+        caller.check(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
 
 
 def _check(request: InitProducerIdRequest) -> None:

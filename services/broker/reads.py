@@ -15,6 +15,7 @@ from kraft import Message
 from kraft.api.describe_cluster import DescribeClusterRequest
 from kraft.api.describe_configs import DescribeConfigsRequest
 from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest
+from quorate.controller.access.screening import describe_configs as describe_configs_screen
 from quorate.controller.commands.describe_cluster import describe_cluster
 from quorate.controller.commands.describe_configs import describe_configs
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
@@ -29,6 +30,7 @@ from quorate.runtime.refusals import refused
 from quorate.runtime.replica import Replica
 from quorate.runtime.turns import in_turns
 from quorate.wire.fitting import fitted_in_steps
+from services.broker.callers import Caller
 from services.broker.cluster import Cluster
 
 __all__ = ["DESCRIBED", "Reads"]
@@ -50,52 +52,57 @@ class Reads:
         self._cluster = cluster
         self._clock = clock
 
-    async def answer(self, request: Request) -> Message:
+    async def answer(self, request: Request, caller: Caller) -> Message:
         """Returns the answer, in the request's version; a refusal in the place that the API has for it."""
         version = request.header.request_api_version
         try:
-            response = await self._described(request.message)
+            response = await self._described(request.message, caller)
         except ApiError as refusal:
             response = await in_turns(refused(request.message, refusal, version, request.principal))
         return await in_turns(fitted_in_steps(response, version))
 
-    async def _described(self, asked: Message) -> Message:
+    async def _described(self, asked: Message, caller: Caller) -> Message:
         if (items := _LISTS.get(type(asked))) is not None:
             check_list(items, len(getattr(asked, items)))
         moment = Moment(next_offset=self._replica.applied, now_ms=self._clock.wall_ms())
-        command, state = self._command(asked), self._replica.state
+        state = self._replica.state
         if isinstance(asked, DescribeConfigsRequest):  # each resource is looked up anew, whatever has changed meanwhile
+            screened = await in_turns(describe_configs_screen(caller.may, asked, state))
+            command = describe_configs(screened.asked, settings=DEFAULTS)
             decision = await in_turns(steps_of(command, state, moment))
-        else:
-            decision = command(state, moment)
-        found: Message = decision.response
+            finished: Message = screened.finish(decision.response)
+            return finished
+        found: Message = self._command(asked, caller)(state, moment).response
         return found
 
-    def _command(self, asked: Message) -> Command[Any]:
+    def _command(self, asked: Message, caller: Caller) -> Command[Any]:
         match asked:
             case DescribeClusterRequest():
-                return self._brokers(asked)
+                return self._brokers(asked, caller)
             case DescribeTopicPartitionsRequest():
-                return describe_topic_partitions(asked)
-            case DescribeConfigsRequest():
-                return describe_configs(asked, settings=DEFAULTS)
+                allows = caller.allows if asked.topics else caller.sees
+                return describe_topic_partitions(asked, allows=allows, would_allow=caller.would_allow)
         raise AssertionError(type(asked))
 
-    def _brokers(self, asked: DescribeClusterRequest) -> Command[Any]:
-        """Describes the brokers at this listener; controllers are asked for at a controller's (KIP-919)."""
+    def _brokers(self, asked: DescribeClusterRequest, caller: Caller) -> Command[Any]:
+        """Describes the brokers at the caller's listener; controllers are asked for at a controller's (KIP-919)."""
         if asked.endpoint_type != EndpointType.BROKERS:
             why = "this is a broker's listener, and endpoint type 2 asks for controllers; 1 asks for brokers"
             raise ApiError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, why)
         command: Callable[[Any, Moment], Any] = describe_cluster(
-            asked, cluster_id=self._replica.cluster_id or "", controller_id=self._broker_id
+            asked,
+            cluster_id=self._replica.cluster_id or "",
+            controller_id=self._broker_id,
+            allows=caller.allows,
+            would_allow=caller.would_allow,
         )
 
         def at_this_listener(state: Any, moment: Moment) -> Any:
             decision = command(state, moment)
             brokers = []
             for each in decision.response.brokers:
-                if (at := self._cluster.address_of(each.broker_id)) is not None:
-                    brokers.append(replace(each, host=at[0], port=at[1]))
+                if (at := self._cluster.listed(each.broker_id, caller.listener)) is not None:
+                    brokers.append(replace(each, host=at.host, port=at.port))
             return replace(decision, response=replace(decision.response, brokers=tuple(brokers)))
 
         return at_this_listener

@@ -13,12 +13,13 @@ from typing import Final, NamedTuple
 
 from kraft.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from quorate.errors import ApiError, ErrorCode, error_of
-from quorate.network.client import Connection, Timeouts, connect
+from quorate.network.client import Connection, Timeouts
 from quorate.nouns import NodeId
 from quorate.partition_log.offset_checkpoints import TopicPartition
 from quorate.runtime.logs import logger
 from quorate.runtime.repeats import ChangeFilter
 from services.broker.cluster import Endpoint
+from services.broker.peers import Peers
 
 __all__ = ["Transaction", "TransactionCoordinators"]
 
@@ -67,9 +68,10 @@ class _Question:
 class TransactionCoordinators:
     """The connections to the brokers that coordinate transactions."""
 
-    def __init__(self, find: Callable[[str], Endpoint]) -> None:
+    def __init__(self, find: Callable[[str], Endpoint], peers: Peers) -> None:
         """`find` returns where a transactional id's coordinator is, or raises ApiError."""
         self._find = find
+        self._peers = peers
         self._coordinators: dict[NodeId, _Coordinator] = {}
 
     async def ask(self, transaction: Transaction, partitions: Collection[TopicPartition]) -> Errors:
@@ -78,7 +80,7 @@ class TransactionCoordinators:
             at = self._find(transaction.transactional_id)
         except ApiError as refusal:
             return dict.fromkeys(partitions, refusal.code)
-        coordinator = self._coordinators.setdefault(at.node_id, _Coordinator(at.node_id))
+        coordinator = self._coordinators.setdefault(at.node_id, _Coordinator(at.node_id, self._peers))
         errors = await coordinator.ask(at, transaction, partitions)
         return {name: errors[name] for name in partitions if name in errors}
 
@@ -91,8 +93,9 @@ class TransactionCoordinators:
 class _Coordinator:
     """One broker that coordinates. A task of its own sends what all ask, so that no caller's end is the others'."""
 
-    def __init__(self, broker_id: NodeId) -> None:
+    def __init__(self, broker_id: NodeId, peers: Peers) -> None:
         self._broker_id = broker_id
+        self._peers = peers
         self._pending: dict[str, _Question] = {}
         self._at: Endpoint | None = None
         self._sending: asyncio.Future[None] | None = None
@@ -163,7 +166,7 @@ class _Coordinator:
         """Raises OSError, ApiError."""
         if self._connection is None or not self._connection.is_open:
             assert self._at is not None, "whoever asks says where"
-            self._connection = await connect(self._at.host, self._at.port, timeouts=TIMEOUTS)
+            self._connection = await self._peers.connect(self._at.host, self._at.port, timeouts=TIMEOUTS)
         if self._connection.version_of(AddPartitionsToTxnRequest) < OF_BROKERS_SINCE:  # as Kafka: it cannot be asked
             for question in asked.values():
                 question.settle({})

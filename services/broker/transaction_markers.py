@@ -7,12 +7,14 @@ from typing import Final, NamedTuple
 
 from kraft.api.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import Offset
 from quorate.partition_log import Marker, TransactionEnd
 from quorate.partition_log.offset_checkpoints import TopicPartition
 from quorate.replication import ACKS_ALL, admit_produce
 from quorate.runtime.turns import in_turns
 from quorate.wire.items import Steps
+from services.broker.callers import Caller
 from services.broker.cluster import NO_TOPIC_ID, Cluster
 from services.broker.replicas import Replicas
 from services.broker.table import Hosted, Key
@@ -47,12 +49,12 @@ class TransactionMarkers:
         self._replicas = replicas
         self._cluster = cluster
 
-    async def answer(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    async def answer(self, request: WriteTxnMarkersRequest, caller: Caller) -> WriteTxnMarkersResponse:
         """Returns the answer once the replicas of each ISR have the markers, as with acks=all, or the time is over.
 
         The coordinator forgets the transaction by it: a marker that one replica has is not enough.
         """
-        written = await in_turns(self._written(request))
+        written = await in_turns(self._written(request, _refusal(caller)))
         required: dict[Key, Offset] = {}
         for partitions in written.values():
             for each in partitions.values():
@@ -63,14 +65,14 @@ class TransactionMarkers:
             markers=tuple(_result(producer_id, found, outcomes) for producer_id, found in written.items())
         )
 
-    def _written(self, request: WriteTxnMarkersRequest) -> Steps[_Outcomes]:
-        """Appends each marker, in steps: each partition once."""
+    def _written(self, request: WriteTxnMarkersRequest, refusal: ApiError | None) -> Steps[_Outcomes]:
+        """Appends each marker, in steps: each partition once. With a refusal it appends none."""
         written: _Outcomes = {}
         for marker in request.markers:
             names = {TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes}
             of_producer = written.setdefault(marker.producer_id, {})
             for name in sorted(names):
-                of_producer[name] = self._write(marker, name)
+                of_producer[name] = self._write(marker, name) if refusal is None else _Written(None, code=refusal.code)
                 yield
         return written
 
@@ -87,6 +89,17 @@ class TransactionMarkers:
         appended = hosted.log.append_marker(end, epoch=role.leader_epoch, now_ms=self._replicas.wall_ms)
         self._replicas.appended(hosted, role)
         return appended.last_offset + 1
+
+
+def _refusal(caller: Caller) -> ApiError | None:
+    """Returns why the caller may write no markers: they are for coordinators, and for who may ALTER the cluster."""
+    if caller.may_on_cluster(AclOperation.ALTER, is_audited=False):
+        return None
+    try:
+        caller.check(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    except ApiError as refusal:
+        return refusal
+    return None
 
 
 def _end(asked: _Asked) -> TransactionEnd:

@@ -10,11 +10,13 @@ from weakref import WeakValueDictionary
 
 from kraft.api.produce import ProduceRequest
 from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.partition_log import Verification
 from quorate.partition_log.offset_checkpoints import TopicPartition
 from quorate.partition_log.produced import header_of, is_transactional
 from quorate.replication.admission import leader_of
 from quorate.wire.batch import NONE
+from services.broker.callers import Caller
 from services.broker.cluster import Cluster
 from services.broker.replicas import Replicas
 from services.broker.table import Hosted, Key
@@ -52,8 +54,11 @@ Verified = Mapping[Key, Verification | ApiError | None]
 """By partition, what its append needs, or why it is refused; None for one that has records of the transaction."""
 
 
-def transaction_of(request: ProduceRequest, version: int) -> Transaction | None:
-    """Returns the transaction that a request's batches are part of; None without one. Raises ApiError."""
+def transaction_of(request: ProduceRequest, version: int, caller: Caller) -> Transaction | None:
+    """Returns the transaction that a request's batches are part of; None without one.
+
+    Raises ApiError: what is wrong with it, or that it is not the caller's.
+    """
     found = set()
     for topic in request.topic_data:
         for each in topic.partition_data:
@@ -66,6 +71,7 @@ def transaction_of(request: ProduceRequest, version: int) -> Transaction | None:
     if request.transactional_id is None:
         why = "batches of a transaction in a request without a transactional id"
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why)
+    caller.check(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     if len(found) > 1:
         why = f"batches of {len(found)} producers in one transaction; there is one"
         raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, why)

@@ -1,11 +1,11 @@
-"""Kafka's protocol at the broker's listener: which APIs are served and by what, and with which features (KIP-584)."""
+"""Kafka's protocol at the broker's listeners: which APIs are served and by what, and with which features (KIP-584)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Final
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Final, NamedTuple
 
 from kraft import Message
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -23,17 +23,15 @@ from kraft.api.produce import ProduceRequest
 from kraft.api.write_txn_markers import WriteTxnMarkersRequest
 from quorate.controller.api_versions import api_versions
 from quorate.errors import Corrupt
-from quorate.network.buffers import Buffers
-from quorate.network.fair_turns import FairTurns
-from quorate.network.server import ConnectedClient, KafkaServer, Listening, Unanswerable, serving
+from quorate.listeners.opening import listening_of, opened
+from quorate.listeners.security import ListenerSecurity
+from quorate.network.server import ConnectedClient, KafkaServer, Unanswerable
 from quorate.protocol import Request
 from quorate.protocol.api_versions import Versions
 from quorate.protocol.apis import API_VERSIONS, all_apis, api_of
-from quorate.runtime.logs import logger
-from quorate.runtime.loop import CannotListen
 from quorate.runtime.replica import Replica
-from quorate.runtime.setting_types import ListenerAddress
 from quorate.runtime.turns import in_turns
+from services.broker.callers import Caller, Callers
 from services.broker.cluster import Cluster
 from services.broker.coordinators import Coordinators
 from services.broker.deletion import Deletion
@@ -41,7 +39,10 @@ from services.broker.descriptions import describe_log_dirs, describe_producers, 
 from services.broker.directories import LogDirectories
 from services.broker.fetch import Fetch
 from services.broker.forwarding import FORWARDED, Forwarding
+from services.broker.listener_config import BrokerListeners
+from services.broker.logins import BrokerLogins
 from services.broker.offsets import Offsets
+from services.broker.peers import Peers
 from services.broker.produce import Produce
 from services.broker.producer_ids import ProducerIds
 from services.broker.reads import DESCRIBED, Reads
@@ -51,9 +52,7 @@ from services.broker.transaction_coordinators import TransactionCoordinators
 from services.broker.transaction_markers import TransactionMarkers
 from services.broker.verification import Verifier
 
-__all__ = ["Wire"]
-
-log = logger(__name__)
+__all__ = ["Asking", "Wire"]
 
 ANSWERED: Final = (
     ProduceRequest,
@@ -74,16 +73,23 @@ SERVED: Final[Versions] = {
     **{api_of(each).key: api_of(each).versions for each in ANSWERED},
     API_VERSIONS: all_apis()[API_VERSIONS].versions,  # the connection answers it by itself
 }
-HELD_BYTES_MAX: Final = 512 << 20
-"""What all connections hold together: requests that are not whole yet, and answers that are not taken, 55 MiB each."""
 LARGE_AT_ONCE: Final = 64
 """Requests from 16 KiB on that are under way at once, those that wait for replicas, records, a controller included."""
 KRAFT_VERSION_OF_BROKERS: Final = 0
 """Brokers list no kraft.version: it is the quorum's."""
 
 
+class Asking(NamedTuple):
+    """Who asks this broker, and whom it asks: what is told of the cluster, rights, logins, connections to others."""
+
+    reads: Reads
+    callers: Callers
+    logins: BrokerLogins
+    peers: Peers
+
+
 class Wire:
-    """What a broker answers at its listener, by the state that it has applied and the logs that it has."""
+    """What a broker answers at its listeners, by the state that it has applied and the logs that it has."""
 
     def __init__(
         self,
@@ -93,16 +99,16 @@ class Wire:
         directories: LogDirectories,
         traces: ProduceTraces,
         forwarding: Forwarding,
-        reads: Reads,
+        asking: Asking,
     ) -> None:
         self._replica = replica
         self._replicas = replicas
         self._cluster = cluster
         self._directories = directories.all
         self._forwarding = forwarding
-        self._reads = reads
+        self._reads, self._callers, self._logins = asking.reads, asking.callers, asking.logins
         self._coordinators = Coordinators(replicas.broker_id, replica, cluster)
-        self._transactions = TransactionCoordinators(self._coordinators.of_transaction)
+        self._transactions = TransactionCoordinators(self._coordinators.of_transaction, asking.peers)
         self._produce = Produce(replicas, cluster, traces, Verifier(replicas, cluster, self._transactions))
         self._markers = TransactionMarkers(replicas, cluster)
         self._fetch = Fetch(replicas, cluster, traces)
@@ -115,29 +121,25 @@ class Wire:
     def begin(self, producer_ids: ProducerIds) -> None:
         """Answers from now on; what has come before has waited, as at a Kafka broker that catches up."""
         self._producer_ids = producer_ids
+        self._logins.begin()
         self._begun.set()
 
     async def close(self) -> None:
         """Ends the connections to other brokers."""
         await self._transactions.close()
 
-    @asynccontextmanager
-    async def serving(self, at: ListenerAddress) -> AsyncIterator[KafkaServer]:
-        """Listens until the context exits. Raises CannotListen."""
-        listening = Listening(
-            handle=self._answer,
+    def serving(
+        self, config: BrokerListeners, security: Mapping[str, ListenerSecurity]
+    ) -> AbstractAsyncContextManager[dict[str, KafkaServer]]:
+        """Listens at each of `listeners` until the context exits; yields the servers by name. Raises CannotListen."""
+        of_all = listening_of(
+            config,
+            self._answer,
             served=self._served,
             describe_versions=self._versions,
-            name=at.name,
-            buffers=Buffers(HELD_BYTES_MAX),
-            large=FairTurns(LARGE_AT_ONCE),
-            report=_report,
+            large_at_once=LARGE_AT_ONCE,
         )
-        try:
-            async with serving(listening, at.endpoint.host, at.endpoint.port) as server:
-                yield server
-        except OSError as problem:
-            raise CannotListen(f"cannot listen on {at}: {problem.strerror}") from None
+        return opened(config, security, of_all, self._logins)
 
     def _versions(self, request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
         features = self._replica.state.features
@@ -149,45 +151,42 @@ class Wire:
         try:
             if request.api.key in FORWARDED:
                 return await self._forwarding.answer(request, client)
+            caller = self._callers.of(request, client)
             if isinstance(request.message, DESCRIBED):
-                return await self._reads.answer(request)
-            return await self._answered(request, request.header.request_api_version)
+                return await self._reads.answer(request, caller)
+            return await self._answered(request, request.header.request_api_version, caller)
         except (OSError, Corrupt) as problem:
             self._replicas.fail(problem)
             raise Unanswerable(f"{request.api.name}: {problem}") from problem
 
-    async def _answered(self, request: Request, version: int) -> Message | None:
+    async def _answered(self, request: Request, version: int, caller: Caller) -> Message | None:
         match request.message:
             case ProduceRequest() as asked:
-                return await self._produce.answer(asked, version)
+                return await self._produce.answer(asked, version, caller)
             case FetchRequest() as asked:
-                return await self._fetch.answer(asked, version)
+                return await self._fetch.answer(asked, version, caller)
             case ListOffsetsRequest() as asked:
-                return self._offsets.list(asked, version)
+                return self._offsets.list(asked, version, caller)
             case OffsetForLeaderEpochRequest() as asked:
-                return self._offsets.of_epochs(asked)
+                return self._offsets.of_epochs(asked, caller)
             case MetadataRequest() as asked:
-                return self._cluster.metadata(asked, version)
+                return self._cluster.metadata(asked, version, caller)
             case DeleteRecordsRequest() as asked:
-                return await self._deletion.answer(asked)
+                return await self._deletion.answer(asked, caller)
             case WriteTxnMarkersRequest() as asked:
-                return await self._markers.answer(asked)
+                return await self._markers.answer(asked, caller)
             case ListTransactionsRequest() as asked:
                 return list_transactions(asked)
             case InitProducerIdRequest() as asked:
-                return await self._producer_ids.answer(asked)
+                return await self._producer_ids.answer(asked, caller)
             case FindCoordinatorRequest() as asked:
-                return await in_turns(self._coordinators.answer(asked, version))
+                return await in_turns(self._coordinators.answer(asked, version, caller))
             case DescribeLogDirsRequest() as asked:
-                return describe_log_dirs(asked, self._directories, self._replicas.table)
+                return describe_log_dirs(asked, self._directories, self._replicas.table, caller)
             case DescribeProducersRequest() as asked:
-                return await in_turns(describe_producers(asked, self._cluster))
+                return await in_turns(describe_producers(asked, self._cluster, caller))
         raise Unanswerable(f"{request.api.name} is not served")
 
 
 def _ends(versions: range) -> tuple[int, int]:
     return versions[0], versions[-1]
-
-
-def _report(reason: str, client: ConnectedClient) -> None:
-    log.info("a connection was closed", client=f"{client.host}:{client.port}", listener=client.listener, reason=reason)

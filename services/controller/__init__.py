@@ -4,7 +4,7 @@ api, handlers                               the table of the APIs: a row says al
 servicer, admin                             the gRPC service and the envelopes, made from the rows
 call, deadlines, pages, answers             one request on its way to its handler and back
 forwarding                                  forwards a call to the active controller
-authorizing, screening, hops                rights, on the cluster and item by item; who passed a call on
+authorizing, hops                           rights, on the cluster and item by item; who passed a call on
 logins, call_logins                         SCRAM exchanges for gateways; passwords and tokens of calls
 apis, outliving                             what handlers use
 own_placement                               replicas of new partitions, while no placer answers

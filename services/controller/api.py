@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from google.protobuf.message import Message as ProtobufMessage
 
+from quorate.controller.access.screening import Screen
 from quorate.controller.engine.engine import Answer, QueueLimit
 from quorate.controller.quotas.metered import Meter
 from quorate.metadata.acls import AclOperation
-from services.controller.screening import Screen
 
 if TYPE_CHECKING:
     from services.controller.apis import Apis

@@ -1,8 +1,8 @@
 """Authorization of requests: each API needs an operation on a resource, which its row names (`api`).
 
 A request that needs a right on the cluster is refused as a whole. A request on several resources is checked item by
-item in `screening`. Only committed ACLs count, so an uncommitted permission grants nothing, and a refusal is sent at
-once. Every decision goes to the `audit` log.
+item (`quorate.controller.access.screening`). Only committed ACLs count, so an uncommitted permission grants nothing,
+and a refusal is sent at once. Every decision goes to the `audit` log.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from quorate.authorizer import (
     StandardAuthorizer,
     host_address,
 )
+from quorate.controller.access.screening import CallerRights
 from quorate.controller.engine.committed import Committed
 from quorate.controller.engine.decision import Proposal
 from quorate.controller.engine.engine import Answer, Engine
@@ -41,7 +42,6 @@ from services.controller.call import Call
 from services.controller.forwarding import is_forwarded
 from services.controller.hops import NOT_FORWARDABLE, Hop, PassingOn, hops
 from services.controller.pending import LEADER_EPOCH, OFFSET
-from services.controller.screening import CallerRights
 
 AT_OTHER_SERVICES: Final = frozenset(
     {

@@ -7,6 +7,8 @@ from typing import Final
 from tests.mutation.planted import Planted
 
 TRANSACTIONS: Final = "tests/services/broker/test_transactions.py"
+RIGHTS: Final = "tests/services/broker/test_rights.py"
+LISTENERS: Final = "tests/services/broker/test_listeners.py"
 LOG: Final = "tests/partition_log/test_transactions.py"
 
 BROKER_BUGS: Final = (
@@ -75,5 +77,61 @@ BROKER_BUGS: Final = (
         right="        self.commit(min(self._committed, leo))",
         wrong="        _ = (self._committed, leo)",
         test=f"{LOG}::test_a_truncation_leaves_what_was_decided_and_committed_decided",
+    ),
+    Planted(
+        number="C84",
+        what="a topic is written to by who may not",
+        file="services/broker/produce.py",
+        right="self._cluster.check(caller, AclOperation.WRITE,",
+        wrong="self._cluster.check(caller, AclOperation.DESCRIBE,",
+        test=f"{RIGHTS}::test_each_api_takes_its_right_on_the_topic",
+    ),
+    Planted(
+        number="C85",
+        what="whoever says that it is a replica reads what it likes, and beyond what is committed",
+        file="services/broker/fetch.py",
+        right="elif not caller.may_on_cluster(AclOperation.CLUSTER_ACTION):",
+        wrong="elif False:",
+        test=f"{RIGHTS}::test_a_replica_needs_the_right_of_brokers_and_none_on_topics",
+    ),
+    Planted(
+        number="C86",
+        what="Metadata tells of a topic that the caller may not describe",
+        file="services/broker/cluster.py",
+        right="if (topic is not None or not by_id) and not caller.may(",
+        wrong="if topic is None and not by_id and not caller.may(",
+        test=f"{RIGHTS}::test_metadata_hides_what_the_caller_may_not_describe",
+    ),
+    Planted(
+        number="C87",
+        what="anybody ends anybody's transactions",
+        file="services/broker/transaction_markers.py",
+        right="self._written(request, _refusal(caller))",
+        wrong="self._written(request, None)",
+        test=f"{RIGHTS}::test_markers_are_of_those_who_may_act_for_the_cluster",
+    ),
+    Planted(
+        number="C88",
+        what="a partition that a producer may not write to becomes part of its transaction",
+        file="services/broker/produce.py",
+        right="await self._verifier.verified(allowed, version, transaction)",
+        wrong="await self._verifier.verified(request, version, transaction)",
+        test=f"{RIGHTS}::test_a_transaction_is_of_those_who_may_write_by_its_id",
+    ),
+    Planted(
+        number="C89",
+        what="a user who is in the log does not log in, as the broker has not read it yet",
+        file="services/broker/logins.py",
+        right="        await self._begun.wait()\n",
+        wrong="",
+        test=f"{LISTENERS}::test_a_login_waits_until_the_broker_has_caught_up",
+    ),
+    Planted(
+        number="C90",
+        what="a broker speaks to others with the certificates of its start for ever",
+        file="services/broker/peers.py",
+        right="tls = None if self.tls is None else self.tls()",
+        wrong="tls = self._config.tls",
+        test=f"{LISTENERS}::test_a_broker_logs_in_at_another_over_tls_and_takes_new_files",
     ),
 )

@@ -32,11 +32,19 @@ from quorate.runtime.replica import Replica
 from quorate.runtime.setting_types import boolean
 from quorate.runtime.transport import Transport
 
-__all__ = ["EntryGuard", "EntrySettings", "authorizer_of", "entry_guard_of", "everyone_setting", "rights_of"]
+__all__ = [
+    "AuthorizerSettings",
+    "EntryGuard",
+    "EntrySettings",
+    "authorizer_of",
+    "entry_guard_of",
+    "everyone_setting",
+    "rights_of",
+]
 
 
-class EntrySettings(Protocol):
-    """The settings of a service that authorizes its callers by ACL entries, as its Config has them."""
+class AuthorizerSettings(Protocol):
+    """The settings of an authorizer, as a Config has them."""
 
     @property
     def authorizer(self) -> str | None: ...
@@ -45,10 +53,14 @@ class EntrySettings(Protocol):
     def super_users(self) -> frozenset[str]: ...
 
     @property
-    def process_rules(self) -> str | None: ...
+    def allow_everyone_if_no_acl_found(self) -> bool: ...
+
+
+class EntrySettings(AuthorizerSettings, Protocol):
+    """The settings of a service that authorizes its callers by ACL entries, as its Config has them."""
 
     @property
-    def allow_everyone_if_no_acl_found(self) -> bool: ...
+    def process_rules(self) -> str | None: ...
 
 
 def everyone_setting() -> bool:
@@ -61,7 +73,7 @@ def everyone_setting() -> bool:
     )
 
 
-def authorizer_of(settings: EntrySettings) -> StandardAuthorizer | None:
+def authorizer_of(settings: AuthorizerSettings) -> StandardAuthorizer | None:
     """Returns the configured authorizer; None if none is set, and then every caller may do everything."""
     if settings.authorizer is None:
         return None

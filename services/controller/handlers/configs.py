@@ -9,6 +9,7 @@ from kraft.api.alter_configs_pb2 import AlterConfigsRequest
 from kraft.api.describe_client_quotas_pb2 import DescribeClientQuotasRequest
 from kraft.api.describe_configs_pb2 import DescribeConfigsRequest
 from kraft.api.incremental_alter_configs_pb2 import IncrementalAlterConfigsRequest
+from quorate.controller.access import screening
 from quorate.controller.commands.alter_client_quotas import alter_client_quotas, wanted_hosts
 from quorate.controller.commands.alter_configs import alter_configs
 from quorate.controller.commands.describe_client_quotas import describe_client_quotas
@@ -16,7 +17,6 @@ from quorate.controller.commands.describe_configs import describe_configs
 from quorate.controller.commands.incremental_alter_configs import incremental_alter_configs
 from quorate.controller.engine.engine import Answer
 from quorate.metadata.acls import AclOperation
-from services.controller import screening
 from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call

@@ -11,6 +11,7 @@ from kraft.api.delete_topics_pb2 import DeleteTopicsRequest
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest
 from kraft.api.elect_leaders_pb2 import ElectLeadersRequest
 from kraft.api.list_partition_reassignments_pb2 import ListPartitionReassignmentsRequest
+from quorate.controller.access import screening
 from quorate.controller.commands.alter_partition_reassignments import alter_partition_reassignments
 from quorate.controller.commands.create_partitions import create_partitions, wanted_more
 from quorate.controller.commands.create_topics import create_topics, wanted_placements
@@ -26,7 +27,6 @@ from quorate.metadata.acls import AclOperation
 from quorate.metadata.state import ClusterState
 from quorate.placement import PlacementSpec
 from quorate.random_uuid import random_uuid
-from services.controller import screening
 from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call

@@ -14,6 +14,7 @@ from quorate.protocol import Request
 from quorate.protocol.apis import api_of
 from quorate.runtime.setting_types import Endpoint
 from services.broker.forwarding import FORWARDED, Forwarding
+from services.broker.peers import Peers
 
 CLIENT = ConnectedClient(host=HOST, port=1, software=("", ""), is_tls=False)
 
@@ -26,7 +27,7 @@ def request(message: CreateTopicsRequest) -> Request:
 
 @pytest.mark.asyncio
 async def test_without_an_answer_each_topic_has_timed_out() -> None:
-    forwarding = Forwarding([Endpoint(HOST, port) for port in free_ports(2)])
+    forwarding = Forwarding([Endpoint(HOST, port) for port in free_ports(2)], Peers())
     topics = tuple(CreateTopicsRequest.CreatableTopic(name=name) for name in ("a", "b"))
     answer = await forwarding.answer(request(CreateTopicsRequest(topics=topics, timeout_ms=300)), CLIENT)
 
@@ -40,6 +41,6 @@ async def test_without_an_answer_each_topic_has_timed_out() -> None:
 def test_without_a_gateway_nothing_is_offered() -> None:
     described = api_of(DescribeQuorumRequest).key
 
-    assert {} == Forwarding([]).served
-    assert described in Forwarding([Endpoint(HOST, 1)]).served
+    assert {} == Forwarding([], Peers()).served
+    assert described in Forwarding([Endpoint(HOST, 1)], Peers()).served
     assert 67 not in FORWARDED  # AllocateProducerIds

@@ -10,6 +10,7 @@ from deploy.local.ports import HOST, free_ports
 from quorate.errors import ApiError, ErrorCode
 from quorate.partition_log.offset_checkpoints import TopicPartition
 from services.broker.cluster import Endpoint
+from services.broker.peers import Peers
 from services.broker.transaction_coordinators import Errors, Transaction, TransactionCoordinators
 from tests.services.broker.coordinating import COORDINATOR, Coordinator, coordinating, partitions_of
 
@@ -29,7 +30,7 @@ class Askers:
 
     def __init__(self, coordinator: Coordinator) -> None:
         self.coordinator = coordinator
-        self.coordinators = TransactionCoordinators(coordinator.find)
+        self.coordinators = TransactionCoordinators(coordinator.find, Peers())
 
     def ask(self, of: Transaction, *partitions: TopicPartition) -> asyncio.Future[Errors]:
         return asyncio.ensure_future(self.coordinators.ask(of, partitions))
@@ -176,7 +177,7 @@ async def test_at_the_end_nobody_is_left_without_an_answer() -> None:
 
 async def test_without_a_coordinator_that_answers_it_is_not_known() -> None:
     (port,) = free_ports(1)
-    silent = TransactionCoordinators(lambda _: Endpoint(COORDINATOR, HOST, port, None))
+    silent = TransactionCoordinators(lambda _: Endpoint(COORDINATOR, HOST, port, None), Peers())
 
     assert {A: ErrorCode.NETWORK_EXCEPTION} == await silent.ask(transaction(), [A])
 
@@ -185,4 +186,6 @@ async def test_without_a_coordinator_at_all_it_is_said() -> None:
     def nobody(_transactional_id: str) -> Endpoint:
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody")
 
-    assert {A: ErrorCode.COORDINATOR_NOT_AVAILABLE} == await TransactionCoordinators(nobody).ask(transaction(), [A])
+    assert {A: ErrorCode.COORDINATOR_NOT_AVAILABLE} == await TransactionCoordinators(nobody, Peers()).ask(
+        transaction(), [A]
+    )

@@ -20,6 +20,7 @@ from quorate.runtime.turns import in_turns
 from services.broker.cluster import Cluster
 from services.broker.descriptions import describe_producers
 from services.broker.fetch import Fetch
+from services.broker.peers import Peers
 from services.broker.produce import Produce
 from services.broker.table import Hosted
 from services.broker.tracing import ProduceTraces
@@ -28,6 +29,7 @@ from services.broker.transaction_markers import TransactionMarkers
 from services.broker.verification import Verifier
 from tests.partition_log.batches import placed, produced
 from tests.services.broker import test_partitions
+from tests.services.broker.calling import caller
 from tests.services.broker.coordinating import Coordinator, coordinating, partitions_of
 from tests.services.broker.test_partitions import (
     BROKERS,
@@ -53,8 +55,10 @@ class Leader:
     def __init__(self, scene: Scene, coordinator: Coordinator) -> None:
         replicas = self.replicas = scene.replicas
         self.coordinator = coordinator
+        self.scene = scene
+        self.caller = caller()
         cluster = Cluster(ME, "ours", "PLAINTEXT", lambda: scene.replica.state, replicas.table)
-        self.coordinators = TransactionCoordinators(coordinator.find)
+        self.coordinators = TransactionCoordinators(coordinator.find, Peers())
         traces = ProduceTraces(OFF)
         self._produce = Produce(replicas, cluster, traces, Verifier(replicas, cluster, self.coordinators))
         self._fetch = Fetch(replicas, cluster, traces)
@@ -71,7 +75,7 @@ class Leader:
         """What becomes of each partition's batch, with acks=1."""
         partitions = tuple(_Topic.PartitionProduceData(index, data) for index, data in parts)
         request = ProduceRequest(transactional_id, 1, 1_000, (_Topic(name="orders", partition_data=partitions),))
-        answer = await self._produce.answer(request, version)
+        answer = await self._produce.answer(request, version, self.caller)
         assert isinstance(answer, ProduceResponse)
         return [ErrorCode(each.error_code) for each in answer.responses[0].partition_responses]
 
@@ -80,7 +84,16 @@ class Leader:
     ) -> WriteTxnMarkersResponse:
         topics = (_Marker.WritableTxnMarkerTopic("orders", indexes),)
         marker = _Marker(*producer, not aborts, topics, coordinator_epoch)
-        return await self._markers.answer(WriteTxnMarkersRequest((marker,)))
+        return await self._markers.answer(WriteTxnMarkersRequest((marker,)), self.caller)
+
+    async def marked_at_once(self, index: int) -> list[int]:
+        """What becomes of a marker in a partition, once the other replica has all that is written."""
+        marking = asyncio.ensure_future(self.mark(index))
+        async with asyncio.timeout(60):
+            while not marking.done():
+                self.replicate(index)
+                await asyncio.sleep(0)
+        return [*codes(await marking).values()]
 
     async def read(
         self, isolation: int = 1, offset: int = 0, size: int = 1 << 20
@@ -91,7 +104,7 @@ class Leader:
         request = FetchRequest(
             max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, isolation_level=isolation, session_epoch=-1, topics=topics
         )
-        answer = await self._fetch.answer(request, 17)
+        answer = await self._fetch.answer(request, 17, self.caller)
         return answer.responses[0].partitions[0]
 
     async def has_written(self, *ends: int) -> None:
@@ -301,7 +314,7 @@ async def test_a_follower_tells_who_writes_to_its_partitions(disks: list[Path]) 
         hosted.log.append_as_follower(placed(batch(), offset=0, epoch=0), now_ms=0)
         cluster = Cluster(ME, "ours", "PLAINTEXT", lambda: scene.replica.state, scene.replicas.table)
         request = DescribeProducersRequest((DescribeProducersRequest.TopicRequest("orders", (0, 1)),))
-        known, unknown = (await in_turns(describe_producers(request, cluster))).topics[0].partitions
+        known, unknown = (await in_turns(describe_producers(request, cluster, caller()))).topics[0].partitions
 
     assert [(7, 0)] == [(each.producer_id, each.current_txn_start_offset) for each in known.active_producers]
     assert ErrorCode.UNKNOWN_TOPIC_OR_PARTITION == unknown.error_code

@@ -1,0 +1,107 @@
+"""Who asks at the listeners, and what they may do: Kafka's StandardAuthorizer on the entries that are applied here.
+
+As in Kafka, an entry counts a little later here than at the controller that has taken it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from quorate.authorizer import CLUSTER_NAME, AclResource, Requester, StandardAuthorizer, host_address
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.acls import AclOperation, Acls, ResourceType
+from quorate.metadata.state import ClusterState
+from quorate.network.server import ConnectedClient
+from quorate.protocol import Request
+from quorate.runtime import audit
+from quorate.runtime.audit import named
+from quorate.runtime.statuses import shortened
+
+__all__ = ["Caller", "Callers"]
+
+NAME_SHOWN: Final = 60
+"""Letters of a name that somebody has sent: an error repeats it for each partition."""
+REFUSED: Final = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+
+
+class Caller:
+    """The sender of one request: the listener at which it has come, and its rights. Each right is decided once."""
+
+    def __init__(
+        self,
+        listener: str,
+        who: Requester,
+        request: str,
+        authorizer: StandardAuthorizer | None,
+        acls: Callable[[], Acls],
+    ) -> None:
+        self.listener = listener
+        self._who = who
+        self._request = request
+        self._authorizer = authorizer
+        self._acls = acls
+        self._decided: dict[tuple[AclOperation, ResourceType, str], bool] = {}
+
+    def may(self, operation: AclOperation, kind: ResourceType, name: str, *, is_audited: bool = True) -> bool:
+        """Returns whether the caller may do it. With `is_audited` False a denial is not audited: it refuses nothing."""
+        if self._authorizer is None:
+            return True
+        asked = operation, kind, name
+        decided = self._decided.get(asked)
+        if decided is None:
+            resource = AclResource(kind, name)
+            ruling = self._authorizer.ruling(self._acls(), self._who, operation, resource)
+            decided = ruling.allowed
+            if is_audited or decided:
+                self._decided[asked] = decided
+                audit.tell(self._request, self._who, operation, resource, ruling)
+        return decided
+
+    def check(self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> None:
+        """Raises ApiError with the code that Kafka has for the kind of resource, unless the caller may do it."""
+        if not self.may(operation, kind, name):
+            what = "the cluster" if kind is ResourceType.CLUSTER else f"{named(kind)} {shortened(name, NAME_SHOWN)!r}"
+            why = f"{operation.name} on {what} is required; {self._who.principal} does not have it"
+            raise ApiError(REFUSED[kind], why)
+
+    def may_on_cluster(self, operation: AclOperation, *, is_audited: bool = True) -> bool:
+        """Returns whether the caller may do it on the cluster."""
+        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, is_audited=is_audited)
+
+    def may_on_any(self, operation: AclOperation, kind: ResourceType) -> bool:
+        """Returns whether the caller may do it on one resource of the kind at least (KIP-679)."""
+        return self._authorizer is None or self._authorizer.allows_on_any(self._acls(), self._who, operation, kind)
+
+    def allows(self, _state: ClusterState, operation: AclOperation, kind: ResourceType, name: str) -> bool:
+        """As `may`, for the commands of `quorate.controller`."""
+        return self.may(operation, kind, name)
+
+    def sees(self, _state: ClusterState, operation: AclOperation, kind: ResourceType, name: str) -> bool:
+        """The same where a denial refuses nothing: what is asked for all there is."""
+        return self.may(operation, kind, name, is_audited=False)
+
+    def would_allow(self, _state: ClusterState, operation: AclOperation, kind: ResourceType, name: str) -> bool:
+        """As `may`, but nobody hears of it: it says what the caller might do (KIP-430)."""
+        if self._authorizer is None:
+            return True
+        return self._authorizer.allows(self._acls(), self._who, operation, AclResource(kind, name))
+
+
+class Callers:
+    """Makes the caller of each request. Without an authorizer everybody may do everything."""
+
+    def __init__(self, authorizer: StandardAuthorizer | None, acls: Callable[[], Acls]) -> None:
+        """`acls` returns the entries that are applied now."""
+        self._authorizer = authorizer
+        self._acls = acls
+
+    def of(self, request: Request, client: ConnectedClient) -> Caller:
+        """Returns the caller of a request that has come over this connection."""
+        who = Requester(principal=request.principal, host=host_address(client.host))
+        return Caller(client.listener, who, request.api.name, self._authorizer, self._acls)
