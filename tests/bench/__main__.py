@@ -41,6 +41,7 @@ BENCHES: Final = {
     "records": "records",
     "neighbours": "neighbours",
     "start": "start",
+    "help": "command_help",
     "heartbeats": "heartbeats",
     "loop_holds": "loop_holds",
     "pipeline_ingest": "pipeline_ingest",

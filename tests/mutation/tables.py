@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutation.planted import BUGS
 from tests.mutation.planted_broker import BROKER_BUGS
 from tests.mutation.planted_callers import CALLER_BUGS
+from tests.mutation.planted_command import COMMAND_BUGS
 from tests.mutation.planted_plans import PLAN_BUGS
 from tests.mutation.planted_readers import READER_BUGS
 from tests.mutation.planted_rights import RIGHT_BUGS
@@ -14,4 +15,4 @@ from tests.mutation.planted_wire import WIRE_BUGS
 
 __all__ = ["ALL"]
 
-ALL: Final = (*BUGS, *BROKER_BUGS, *CALLER_BUGS, *PLAN_BUGS, *READER_BUGS, *RIGHT_BUGS, *WIRE_BUGS)
+ALL: Final = (*BUGS, *BROKER_BUGS, *CALLER_BUGS, *COMMAND_BUGS, *PLAN_BUGS, *READER_BUGS, *RIGHT_BUGS, *WIRE_BUGS)

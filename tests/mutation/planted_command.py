@@ -1,0 +1,71 @@
+"""Bugs planted in what the command asks of a running cluster: each names the test that kills it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutation.planted import Planted
+
+WRITES: Final = "tests/cli/test_writes.py"
+CALL: Final = "libs/quorate/cli/controller_call.py"
+WRITING: Final = "libs/quorate/cli/writing.py"
+
+COMMAND_BUGS: Final = (
+    Planted(
+        number="F20",
+        what="a write that is sent again may be done twice",
+        file=WRITING,
+        right="message.request_id = request_id",
+        wrong="message.request_id = b''",
+        test=f"{WRITES}::test_a_write_is_asked_again_until_there_is_a_leader_as_the_same_request",
+    ),
+    Planted(
+        number="F21",
+        what="what is to be tried is done",
+        file=WRITING,
+        right='{"validate_only": True} if how.dry_run else {}',
+        wrong="{}",
+        test=f"{WRITES}::test_what_a_trial_says_is_asked_as_one_and_told_as_one",
+    ),
+    Planted(
+        number="F22",
+        what="a write waits for no leader",
+        file=CALL,
+        right="if not is_reached or time.monotonic()",
+        wrong="if is_reached or time.monotonic()",
+        test=f"{WRITES}::test_a_write_is_asked_again_until_there_is_a_leader_as_the_same_request",
+    ),
+    Planted(
+        number="F23",
+        what="a result that is an error is told and not counted",
+        file=WRITING,
+        right="return result.code == 0 or error_name(result.code) in write.fine",
+        wrong="return result.code >= 0",
+        test=f"{WRITES}::test_each_entry_that_a_filter_has_removed_is_told_and_a_filter_that_fits_nothing",
+    ),
+    Planted(
+        number="F24",
+        what="a password is sent as it is",
+        file="libs/quorate/cli/write_users.py",
+        right='"salted_password": b64encode(salted)',
+        wrong='"salted_password": b64encode(password.encode())',
+        test=f"{WRITES}::test_a_secret_comes_from_a_file_and_is_shown_nowhere",
+    ),
+    Planted(
+        number="F25",
+        what="ACLs are removed by a filter that fits all",
+        file="libs/quorate/cli/write_acls.py",
+        right="if not (named or principals or operations or hosts):",
+        wrong="if named is None:",
+        test=f"{WRITES}::test_what_cannot_be_meant_ends_with_2_and_says_the_rule",
+    ),
+    Planted(
+        number="F26",
+        what="an item of a list that is wrong in JSON is not told from the others",
+        file="libs/quorate/cli/messages.py",
+        right='each, f"{where}[{place}]"',
+        wrong="each, where",
+        test="tests/cli/test_call.py::test_what_cannot_be_meant_ends_with_2_and_names_the_place",
+    ),
+)
+"""In the order of their numbers."""
