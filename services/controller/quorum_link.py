@@ -33,8 +33,10 @@ SESSION_BITS: Final = 63
 RETRY_S: Final = 0.1
 """Pause before a reconnect to the quorum node, which runs on the same host."""
 GROUP_WAIT_S: Final = 0.005
-"""How long at most (s) queued appends wait for one that is about to come, to share its message and its commit; and how
-long a request before an append waits for the commit under way, to share a message with others."""
+"""How long (s) queued appends wait for one that is about to come, to share its message and its commit, and a request
+before an append for the commit under way: anew whenever another one has come meanwhile."""
+GROUP_WAIT_MAX_S: Final = 0.1
+"""How long (s) they wait at most, however many come."""
 APPENDS_WAITING_MAX: Final = 10_000
 """Bound of the queue of appends; the engine refuses writes long before it is reached."""
 REQUEST_BYTES_MAX: Final = 8 << 20
@@ -71,15 +73,28 @@ class QuorumLink:
     """Keeps the Listen and Append streams to the quorum node open, and reconnects when it comes back.
 
     Group commit: one message of appends is sent at a time, and all records decided until its commit share the next
-    message. A commit costs seven messages between the nodes, however many records it has. So appends also wait, at most
-    `group_wait_s`, while others are `coming`; an append that comes alone never waits. Kafka always waits for others,
-    until `controller.quorum.append.linger.ms` is over.
+    message. A commit costs seven messages between the nodes, however many records it has. So appends also wait while
+    others are `coming`; an append that comes alone never waits. Kafka always waits for others, until
+    `controller.quorum.append.linger.ms` is over.
+
+    The wait ends when nobody is coming any more, or `group_wait_s` after the last who came, or after
+    `group_wait_max_s`. While others come the loop is busy with them. A message that left before would not have them
+    answered sooner, and its commit would take the processor from them; and those that it had would have their answers
+    sent by a loop that is still as busy. If nobody comes, those that are announced wait for something else, such as a
+    placer, and the message is not to wait with them.
     """
 
     def __init__(
-        self, channel: grpc.aio.Channel, listener: QuorumListener, *, group_wait_s: float = GROUP_WAIT_S
+        self,
+        channel: grpc.aio.Channel,
+        listener: QuorumListener,
+        *,
+        group_wait_s: float = GROUP_WAIT_S,
+        group_wait_max_s: float = GROUP_WAIT_MAX_S,
     ) -> None:
-        self._group_wait_s = group_wait_s
+        self._group_wait_s, self._group_wait_max_s = group_wait_s, group_wait_max_s
+        self._came = 0
+        """Count of the appends that were announced or queued: while it rises, the loop is busy with them."""
         self._stub = RaftClientStub(channel)
         self._listener = listener
         self._sent = 0
@@ -99,12 +114,14 @@ class QuorumLink:
         """Queues one batch of records to append at the quorum node; never blocks."""
         assert len(self._waiting) < APPENDS_WAITING_MAX, len(self._waiting)
         self._waiting.append(append)
+        self._came += 1
         self._changed.set()
 
     @contextmanager
     def coming(self) -> Iterator[None]:
         """Announces an append that is queued right after the context, unless its request is refused."""
         self._coming += 1
+        self._came += 1
         try:
             yield
         finally:
@@ -113,11 +130,20 @@ class QuorumLink:
                 self._changed.set()
 
     async def until_committed(self) -> None:
-        """Waits until the message under way is committed, at most `group_wait_s`: no append can leave before it."""
-        if self._under_way is not None:
+        """Waits while a message is under way and others come to share the next: no append can leave before."""
+        await self._while_others_come(lambda: self._under_way is not None)
+
+    async def _while_others_come(self, is_due: Callable[[], bool]) -> None:
+        """Waits while `is_due`, but not longer than the class says."""
+        if not is_due():
+            return
+        now_s = asyncio.get_running_loop().time
+        ends, came = now_s() + self._group_wait_max_s, -1
+        while is_due() and came != self._came and now_s() < ends:
+            came = self._came
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._group_wait_s):
-                    while self._under_way is not None:
+                    while is_due():
                         await self._change()
 
     def drop(self) -> None:
@@ -216,11 +242,7 @@ class QuorumLink:
         """Waits until a message is due: appends are queued, the one before is committed, and no other is coming."""
         while not self._waiting or self._under_way is not None:
             await self._change()
-        if self._coming:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._group_wait_s):
-                    while self._coming:
-                        await self._change()
+        await self._while_others_come(lambda: self._coming > 0)
 
     async def _change(self) -> None:
         self._changed.clear()

@@ -12,7 +12,18 @@ from tests.mutation.planted_plans import PLAN_BUGS
 from tests.mutation.planted_readers import READER_BUGS
 from tests.mutation.planted_rights import RIGHT_BUGS
 from tests.mutation.planted_wire import WIRE_BUGS
+from tests.mutation.planted_writes import WRITE_BUGS
 
 __all__ = ["ALL"]
 
-ALL: Final = (*BUGS, *BROKER_BUGS, *CALLER_BUGS, *COMMAND_BUGS, *PLAN_BUGS, *READER_BUGS, *RIGHT_BUGS, *WIRE_BUGS)
+ALL: Final = (
+    *BUGS,
+    *BROKER_BUGS,
+    *CALLER_BUGS,
+    *COMMAND_BUGS,
+    *PLAN_BUGS,
+    *READER_BUGS,
+    *RIGHT_BUGS,
+    *WIRE_BUGS,
+    *WRITE_BUGS,
+)

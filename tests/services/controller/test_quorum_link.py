@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from kraft.service.quorum_pb2 import ListenResponse
 from quorate.controller.engine.engine import Append
 from quorate.errors import ErrorCode
-from services.controller.quorum_link import EventsBehind
+from services.controller.quorum_link import EventsBehind, QuorumLink
 from tests.services.links import PATIENT_S, Told, batch, linked
 
 
@@ -86,6 +88,41 @@ async def test_an_announced_append_that_does_not_come_holds_the_others_up_for_a_
         with link.coming():
             link.send(batch(10))
             assert ("appended", 11) == await told.next()
+
+
+@asynccontextmanager
+async def others_come(link: QuorumLink) -> AsyncIterator[None]:
+    """One is announced until the block ends, and in each turn of the loop another one that is refused."""
+
+    async def come() -> None:
+        while True:
+            with link.coming():
+                await asyncio.sleep(0)
+
+    coming = asyncio.ensure_future(come())
+    with link.coming():
+        yield
+    coming.cancel()
+
+
+async def test_an_append_waits_on_while_others_come() -> None:
+    wait_s = 0.005
+    async with linked(group_wait_s=wait_s) as (link, quorum, told), others_come(link):
+        link.send(batch(10))
+        ends = asyncio.get_running_loop().time() + 2 * wait_s
+        committed = 0
+        while asyncio.get_running_loop().time() < ends or committed < 3:  # rounds of messages in which it might leave
+            quorum.commit(committed)
+            assert ("committed", committed) == await told.next()
+            committed += 1
+
+        assert [] == quorum.messages
+
+
+async def test_an_append_leaves_after_a_while_though_others_come() -> None:
+    async with linked(group_wait_s=0.005, group_wait_max_s=0.01) as (link, _, told), others_come(link):
+        link.send(batch(10))
+        assert ("appended", 11) == await told.next()
 
 
 async def test_what_is_dropped_while_it_waits_for_another_never_leaves() -> None:

@@ -1,0 +1,29 @@
+"""Bugs in what many writes at once share: messages, groups, timers, random bytes. Each names the test that kills it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutation.planted import Planted
+
+LINK: Final = "services/controller/quorum_link.py"
+LINK_TESTS: Final = "tests/services/controller/test_quorum_link.py"
+
+WRITE_BUGS: Final = (
+    Planted(
+        number="F10",
+        what="a message leaves before those that still come",
+        file=LINK,
+        right="        while is_due() and came != self._came and now_s() < ends:\n",
+        wrong="        if is_due():\n",
+        test=f"{LINK_TESTS}::test_an_append_waits_on_while_others_come",
+    ),
+    Planted(
+        number="F11",
+        what="a message waits for others for as long as some come",
+        file=LINK,
+        right="        while is_due() and came != self._came and now_s() < ends:\n",
+        wrong="        while is_due() and came != self._came:\n",
+        test=f"{LINK_TESTS}::test_an_append_leaves_after_a_while_though_others_come",
+    ),
+)
