@@ -28,6 +28,7 @@ from quorate.metadata.versions import record_version
 from quorate.nouns import Offset
 from quorate.runtime.call_login import login_of_call
 from quorate.runtime.caps import check_items_in_steps
+from quorate.runtime.limit import Limit
 from quorate.runtime.statuses import is_retriable
 from quorate.runtime.stream_requests import RequestContext, StreamContext, StreamRequests
 from quorate.runtime.telemetry import Span, SpanKind, Telemetry
@@ -141,7 +142,7 @@ class AdminDoor:
     async def _one_of_many(self, request: AdminRequest, opened: StreamContext) -> AdminResponse:
         timeout_ms = request.timeout_ms or TIMEOUT_MS
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
+            with Limit(opened.loop, opened.loop.time() + timeout_ms / 1000):
                 return await self.submit(request, EnvelopeContext(opened, timeout_ms))
         except TimeoutError:
             error = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"no answer within its timeout_ms of {timeout_ms}")

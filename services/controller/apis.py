@@ -62,6 +62,7 @@ class Apis:
         transport: Transport = PLAIN,
     ) -> None:
         self.driver = driver
+        self.loop = driver.loop
         self.sessions = sessions or SessionLookup(None)
         self.quorum = quorum
         self.placing = Placing(placers, lambda: usable_brokers(driver.engine.state), due=driver.until_committed)

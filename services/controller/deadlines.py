@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from quorate.errors import ApiError, ErrorCode
+from quorate.runtime.limit import Limit
 from services.controller.api import Api
 from services.controller.metrics import QUEUE_TIME
 
@@ -29,38 +30,33 @@ def timeout_of(api: Api, request: Any) -> int | None:
 class Deadline:
     """A timer for the time before a decision. From `begin` on it is off: a decided write goes on to its commit."""
 
-    def __init__(self, api: Api, timeout_ms: int | None) -> None:
+    def __init__(self, api: Api, timeout_ms: int | None, loop: asyncio.AbstractEventLoop) -> None:
         self._api = api
         self._timeout_ms = timeout_ms
-        self._limit: asyncio.Timeout | None = None
-        self._arrived = asyncio.get_running_loop().time()
+        self._loop = loop
+        self._arrived = loop.time()
+        self._limit = Limit(loop, None if timeout_ms is None else self._arrived + timeout_ms / 1000)
 
     # A class, not a generator: one that a dropped task leaves behind is closed when it is collected, at any time.
-    async def __aenter__(self) -> None:
+    def __enter__(self) -> None:
         """Starts the timer. The context ends with ApiError(REQUEST_TIMED_OUT) if `begin` is not called in time."""
-        if self._timeout_ms is not None:
-            self._limit = asyncio.timeout(self._timeout_ms / 1000)
-            await self._limit.__aenter__()
+        self._limit.__enter__()
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._limit is None:
-            return
         try:
-            await self._limit.__aexit__(kind, error, trace)
+            self._limit.__exit__(kind, error, trace)
         except TimeoutError:
             raise self._missed() from None
 
     def begin(self) -> None:
         """Stops the timer, as the decision begins now. Raises ApiError(REQUEST_TIMED_OUT) if it has expired."""
-        now_s = asyncio.get_running_loop().time()
+        now_s = self._loop.time()
         QUEUE_TIME.record(now_s - self._arrived)
-        if self._limit is None or (at := self._limit.when()) is None:
-            return
-        if self._limit.expired() or now_s >= at:
+        if self._limit.has_expired or (self._limit.when is not None and now_s >= self._limit.when):
             raise self._missed()
-        self._limit.reschedule(None)
+        self._limit.lift()
 
     def _missed(self) -> ApiError:
         return ApiError(

@@ -57,7 +57,7 @@ class ControllerDriver:
         activation: Command[None],
         performance: PerformanceLog | None = None,
     ) -> None:
-        self.engine = engine
+        self.engine, self.loop = engine, asyncio.get_running_loop()  # to ask for the loop is a call of the kernel
         self._performance = performance or PerformanceLog()
         self.leader_id: NodeId = NOBODY
         self.leader_epoch: Epoch = 0
@@ -202,7 +202,7 @@ class ControllerDriver:
         Between two steps of the decision the loop runs other tasks. A command without steps is decided at once.
         """
         begun_ns = self._clock.wall_ns()
-        waiting = PendingWrite.begun(api, begun_ns, self._tracer.traceparent())
+        waiting = PendingWrite.begun(api, begun_ns, self.loop, self._tracer.traceparent())
         with self._tracer.write(api) as span:
             try:
                 asked = Undecided(
@@ -379,7 +379,7 @@ class ControllerDriver:
         self.engine.claim(epoch, next_offset)
         self.applied.note(epoch, 0)
         log.info("active", epoch=epoch, next_offset=next_offset)
-        waiting = PendingWrite.begun("activation", self._clock.wall_ns())
+        waiting = PendingWrite.begun("activation", self._clock.wall_ns(), self.loop)
         waiting.answered.add_done_callback(report_activation)
         try:
             self.engine.write(waiting, unrefused(self._activation), now_ms=self._clock.wall_ms())

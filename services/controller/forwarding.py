@@ -72,6 +72,7 @@ class Forwarding:
     ) -> None:
         """`listener` is the name that the listener for such calls has on all controllers; None: the first one."""
         self._driver = driver
+        self._loop = driver.loop
         self._transport = transport
         self._telemetry = telemetry
         self._listener = listener
@@ -100,7 +101,7 @@ class Forwarding:
         leader; another one ends with NOT_CONTROLLER when the leader that has it is replaced.
         """
         assert api.is_forwarded, api.name
-        patience = _Patience(context.time_remaining(), timeout_ms)
+        patience = _Patience(self._loop, context.time_remaining(), timeout_ms)
         while True:
             changed = self._driver.changed
             try:
@@ -140,7 +141,7 @@ class Forwarding:
         """
         if not self._driver.engine.next_offset and api.quorum_deadline_ms is None:
             return False
-        now_s = asyncio.get_running_loop().time()
+        now_s = self._loop.time()
         if self._in_vain_since_s is None:
             self._in_vain_since_s = now_s
         without_s = max(now_s - self._in_vain_since_s, self._driver.leaderless_ms / 1000)
@@ -189,7 +190,7 @@ class Forwarding:
             return await call(
                 getattr(ControllerStub(self._channels[address]), rpc),
                 request,
-                deadline_ms=max(1, int((ends - asyncio.get_running_loop().time()) * 1000)),
+                deadline_ms=max(1, int((ends - self._loop.time()) * 1000)),
                 telemetry=self._telemetry,
                 metadata=((FORWARDED, "1"), *self._caller(context), (CLIENT_HOST, host_of(context.peer()))),
                 server=address,
@@ -268,17 +269,18 @@ class Forwarding:
 class _Patience:
     """How long one call may wait for an active controller, and until when it may take, by the loop's clock (s)."""
 
-    def __init__(self, left_s: float | None, timeout_ms: int | None) -> None:
-        self._begun = asyncio.get_running_loop().time()
+    def __init__(self, loop: asyncio.AbstractEventLoop, left_s: float | None, timeout_ms: int | None) -> None:
+        self._now_s = loop.time
+        begun = loop.time()
         most_s = DEADLINE_MS / 1000 if left_s is None else left_s
         own_s = HOLD_S if timeout_ms is None else max(0, timeout_ms) / 1000
-        self.ends = self._begun + (most_s if timeout_ms is None else min(most_s, own_s + TIMEOUT_MARGIN_S))
-        self._holds_until = min(self._begun + min(HOLD_S, own_s), self.ends - MARGIN_S)
+        self.ends = begun + (most_s if timeout_ms is None else min(most_s, own_s + TIMEOUT_MARGIN_S))
+        self._holds_until = min(begun + min(HOLD_S, own_s), self.ends - MARGIN_S)
 
     @property
     def left_s(self) -> float:
         """How long it still waits for an active controller."""
-        return self._holds_until - asyncio.get_running_loop().time()
+        return self._holds_until - self._now_s()
 
 
 class _HandedOver:

@@ -35,9 +35,11 @@ class PendingWrite(msgspec.Struct, kw_only=True, eq=False):
     written_ns: int
 
     @classmethod
-    def begun(cls, api: str, at_ns: int, traceparent: bytes | None = None) -> PendingWrite:
+    def begun(
+        cls, api: str, at_ns: int, loop: asyncio.AbstractEventLoop, traceparent: bytes | None = None
+    ) -> PendingWrite:
         """Returns one whose decision begins now; nobody has waited for it yet."""
-        answered = asyncio.get_running_loop().create_future()
+        answered = loop.create_future()
         return cls(answered=answered, traceparent=traceparent, api=api, decided_ns=at_ns, written_ns=at_ns)
 
 

@@ -35,6 +35,7 @@ BENCHES: Final = {
     "beside-etcd": "beside_etcd",
     "profile": "write_profile",
     "instructions": "instructions",
+    "kernel-calls": "kernel_calls",
     "kafka-door": "kafka_door",
     "through-broker": "through_broker",
     "broker-start": "broker_start",

@@ -135,7 +135,7 @@ BUGS: Final = (
         number="G7",
         what="the caller's deadline is ignored when handing over",
         file=f"{CONTROLLER}/forwarding.py",
-        right="deadline_ms=max(1, int((ends - asyncio.get_running_loop().time()) * 1000)),",
+        right="deadline_ms=max(1, int((ends - self._loop.time()) * 1000)),",
         wrong="deadline_ms=DEADLINE_MS,",
         test="tests/services/controller/test_forwarding.py::test_what_is_handed_over_ends_with_its_callers_patience",
     ),

@@ -26,4 +26,20 @@ WRITE_BUGS: Final = (
         wrong="        while is_due() and came != self._came:\n",
         test=f"{LINK_TESTS}::test_an_append_leaves_after_a_while_though_others_come",
     ),
+    Planted(
+        number="F12",
+        what="a process that is forked makes the ids of its parent",
+        file="libs/quorate/random_uuid.py",
+        right="os.register_at_fork(after_in_child=DRAWN.clear)\n",
+        wrong="",
+        test="tests/services/controller/test_new_ids.py::test_a_process_that_is_forked_makes_other_ids_than_its_parent",
+    ),
+    Planted(
+        number="F13",
+        what="who is cancelled while its time ends is told of the time only",
+        file="libs/quorate/runtime/limit.py",
+        right="            if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:\n",
+        wrong="            if task.uncancel() >= 0 and kind is asyncio.CancelledError:\n",
+        test="tests/runtime/test_limit.py::test_a_cancellation_by_somebody_else_stays_one",
+    ),
 )

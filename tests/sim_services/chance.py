@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import closing
 from random import Random
@@ -69,6 +70,7 @@ def unhurried(random: Random) -> Callable[[Generator[None, None, Any]], Coroutin
 def rule(patch: Any, stream: Callable[[str], Random], now_s: Callable[[], float]) -> None:
     """For as long as the patch holds."""
     patch.setattr(random_uuid, "secrets", Secrets(stream("new ids")))
+    patch.setattr(random_uuid, "DRAWN", deque())
     patch.setattr(quorum_link, "getrandbits", stream("sessions").getrandbits)
     for module in (wait, placer, own_placement):
         patch.setattr(module, "random", Dice(stream(f"dice of {module.__name__}")))

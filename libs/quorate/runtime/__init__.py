@@ -1,7 +1,7 @@
 """The runtime that every service shares: event loop, gRPC server and client, configuration, logs, metrics, traces.
 
 process, loop                            a service's process: what it consists of; from its start to its exit code
-daemon_threads, memory, clock            its threads, its memory, its clocks
+daemon_threads, memory, clock, limit     its threads, its memory, its clocks, time limits
 config, setting_types, call_settings, stop_settings     configuration
 server, wrapped_server, door, call_bounds, peers, guard, entry_guard, process_rights, audit, claims, admission,
   late_refusals                          a gRPC server, the wrapper of its handlers, who may call, limits

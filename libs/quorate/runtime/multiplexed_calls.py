@@ -17,6 +17,7 @@ from kraft.service.multiplexed_pb2 import CallBatch, ResultBatch
 from kraft.service.multiplexed_pb2_grpc import MultiplexedServicer
 from quorate.errors import ApiError, ErrorCode
 from quorate.runtime.door import UnaryMethod
+from quorate.runtime.limit import Limit
 from quorate.runtime.logs import logger
 from quorate.runtime.stream_requests import RequestContext, StreamContext, StreamRequests
 
@@ -94,14 +95,16 @@ class MultiplexedCalls(MultiplexedServicer):
             return _ended(called, _S.INVALID_ARGUMENT, f"another call of the stream has id {called.id}")
         if len(stream.running) >= UNDER_WAY_MAX:
             return _ended(called, _S.RESOURCE_EXHAUSTED, f"{UNDER_WAY_MAX} calls of the stream are under way")
-        task = asyncio.current_task()
+        task = asyncio.current_task(opened.loop)
         assert task is not None, "a call is run as a task"
         stream.running[called.id] = task
+        ends = opened.loop.time() + called.timeout_ms / 1000 if called.timeout_ms > 0 else None
+        deadline = Limit(opened.loop, ends)
         try:
-            async with asyncio.timeout(called.timeout_ms / 1000 if called.timeout_ms > 0 else None) as deadline:
+            with deadline:
                 return await self._result(called, opened)
         except TimeoutError:
-            assert deadline.expired(), "a handler's own TimeoutError is a result"
+            assert deadline.has_expired, "a handler's own TimeoutError is a result"
             return _ended(called, _S.DEADLINE_EXCEEDED, "Deadline Exceeded")
         finally:
             del stream.running[called.id]

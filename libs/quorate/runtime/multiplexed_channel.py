@@ -58,7 +58,7 @@ class MultiplexedChannel(grpc.aio.Channel):
 
     def stream(self) -> _Stream | None:
         """Returns the stream that takes calls now; None while the server does not serve it."""
-        if asyncio.get_running_loop().time() < self._alone_until_s:
+        if self._alone_until_s and asyncio.get_running_loop().time() < self._alone_until_s:
             return None
         # New certificates are for calls from now on, as on any channel: they are another connection.
         connected = self._channel.connected() if isinstance(self._channel, ReloadingChannel) else None
@@ -145,7 +145,7 @@ class _Method:
         stream = self._channel.stream()
         if stream is None:
             return self._alone(request, timeout=timeout, metadata=metadata)
-        loop_s = asyncio.get_running_loop().time
+        loop_s = stream.loop.time
         ends = None if timeout is None else loop_s() + timeout
         pairs = [(key, value.encode("ascii") if isinstance(value, str) else value) for key, value in metadata or ()]
         call = _Unsent(self._name, self._serialize(request), pairs, ends)
@@ -245,7 +245,8 @@ class _Stream:
         self._has_sent = False
         self._has_ended = False
         self._is_retired = False
-        self._retiring = asyncio.get_running_loop().call_later(STREAM_AGE_S, self.retire)
+        self.loop = asyncio.get_running_loop()
+        self._retiring = self.loop.call_later(STREAM_AGE_S, self.retire)
         self._running = asyncio.ensure_future(self._run())
 
     @property
@@ -258,10 +259,9 @@ class _Stream:
         self._last_id = number = self._last_id + 1
         self._unsent[number] = call
         self._wanted.set()
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[ResultBatch.Result] = loop.create_future()
+        answer: asyncio.Future[ResultBatch.Result] = self.loop.create_future()
         self._pending[number] = answer
-        deadline = None if call.ends is None else loop.call_at(call.ends, self._expire, number)
+        deadline = None if call.ends is None else self.loop.call_at(call.ends, self._expire, number)
 
         def is_over(answer: asyncio.Future[ResultBatch.Result]) -> None:
             if deadline is not None:
@@ -349,7 +349,7 @@ class _Stream:
 
     def _next_batch(self) -> CallBatch:
         """Takes what is to be sent next: calls up to a message's size, and the ids that are cancelled."""
-        now_s = asyncio.get_running_loop().time()
+        now_s = self.loop.time()
         batch = CallBatch(cancelled=self._cancelled[:UNDER_WAY_MAX])
         del self._cancelled[:UNDER_WAY_MAX]
         size = 0

@@ -49,6 +49,7 @@ class StreamRequests(Generic[Request, Batch]):
         self._failed: BaseException | None = None
         self._reader: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._loop = asyncio.get_running_loop()
 
     def begin(self, requests: AsyncIterator[Iterable[Request]]) -> None:
         """Starts to read the stream and run its requests, in the background."""
@@ -115,7 +116,7 @@ class StreamRequests(Generic[Request, Batch]):
         self._answers_of(self._ready[-1]).add().CopyFrom(answer)  # faster than to extend with a list of messages
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
-        task: asyncio.Task[Any] = asyncio.ensure_future(work)
+        task: asyncio.Task[Any] = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._is_over)
         return task
@@ -140,6 +141,7 @@ class StreamContext:
         self.metadata: Any = stream.invocation_metadata()
         self.peer: str = stream.peer()
         self.auth_context: Any = stream.auth_context()
+        self.loop = asyncio.get_running_loop()
 
 
 class RequestContext:
@@ -147,7 +149,7 @@ class RequestContext:
 
     def __init__(self, opened: StreamContext, timeout_ms: int | None) -> None:
         self._opened = opened
-        self._ends = None if timeout_ms is None else asyncio.get_running_loop().time() + timeout_ms / 1000
+        self._ends = None if timeout_ms is None else opened.loop.time() + timeout_ms / 1000
 
     def invocation_metadata(self) -> Any:
         return self._opened.metadata
@@ -159,4 +161,4 @@ class RequestContext:
         return self._opened.auth_context
 
     def time_remaining(self) -> float | None:
-        return None if self._ends is None else self._ends - asyncio.get_running_loop().time()
+        return None if self._ends is None else self._ends - self._opened.loop.time()

@@ -41,7 +41,7 @@ async def answer_to(apis: Apis, call: Call) -> Answer:
     Raises ApiError; REQUEST_TIMED_OUT if the decision does not begin within `timeout_ms`.
     """
     assert call.api.handler is not None, call.api.name
-    deadline = Deadline(call.api, call.timeout_ms)
-    async with deadline:
+    deadline = Deadline(call.api, call.timeout_ms, apis.loop)
+    with deadline:
         admitted = await apis.authorizing.admit(replace(call, deadline=deadline))
         return admitted.finish(await call.api.handler(apis, admitted.call))

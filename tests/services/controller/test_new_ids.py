@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import secrets
+import subprocess
+import sys
+from collections import deque
 
 import pytest
 
@@ -23,13 +26,38 @@ FIT_V4 = bytes.fromhex("0001020304054607 88090a0b0c0d0e0f")
 def draw(monkeypatch: pytest.MonkeyPatch, *draws: bytes) -> None:
     """The machine's chance draws these, in this order."""
     rest = iter(draws)
-    monkeypatch.setattr(secrets, "token_bytes", lambda size: next(rest)[:size])
+    monkeypatch.setattr(secrets, "token_bytes", lambda _: next(rest))
+    monkeypatch.setattr("quorate.random_uuid.DRAWN", deque())
 
 
 def test_an_id_that_looks_like_an_option_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     draw(monkeypatch, LIKE_AN_OPTION, LIKE_AN_OPTION, FIT)
 
     assert FIT_V4 == random_uuid()
+
+
+FORKED = """
+import os
+from quorate.random_uuid import random_uuid
+random_uuid()
+if child := os.fork():
+    os.waitpid(child, 0)
+print(random_uuid().hex(), flush=True)
+"""
+
+
+def test_a_process_that_is_forked_makes_other_ids_than_its_parent() -> None:
+    told = subprocess.run([sys.executable, "-c", FORKED], check=True, capture_output=True, text=True).stdout.split()
+
+    assert 2 == len(told)
+    assert told[0] != told[1]
+
+
+def test_one_call_of_the_kernel_draws_many_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw(monkeypatch, bytes(range(32)))
+    made = [random_uuid(), random_uuid()]
+
+    assert [FIT_V4, bytes.fromhex("1011121314154617 98191a1b1c1d1e1f")] == made
 
 
 async def test_a_new_topic_has_a_fit_id(monkeypatch: pytest.MonkeyPatch) -> None:
