@@ -28,6 +28,7 @@ forwarding      what controllers answer, by way of a gateway (KIP-590)
 descriptions    DescribeLogDirs, DescribeProducers, ListTransactions
 offsets         ListOffsets, OffsetForLeaderEpoch
 cluster         Metadata, and who leads what where
+grpc_service    records by gRPC
 tracing         the spans of a produced record
 topic_settings  a topic's configs, for its logs
 upkeep          what is done by the clock

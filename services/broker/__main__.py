@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kraft.api.broker_registration_pb2 import BrokerRegistrationRequest
+from kraft.service.broker_pb2_grpc import add_BrokerServicer_to_server
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from quorate.listeners.security import ListenerSecurity, security_of
@@ -18,12 +20,12 @@ from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
 from quorate.random_uuid import random_uuid
 from quorate.runtime.client import Client, open_channel
 from quorate.runtime.clock import SystemClock
-from quorate.runtime.entry_guard import authorizer_of
+from quorate.runtime.entry_guard import EntryGuard, authorizer_of
 from quorate.runtime.log_reader import LogReader
 from quorate.runtime.loop import ServiceLife, run
 from quorate.runtime.process import ServiceProcess, configured
 from quorate.runtime.replica import Replica
-from quorate.runtime.server import Server
+from quorate.runtime.server import Server, ServerLimits
 from quorate.runtime.transport import Transport
 from services.broker.callers import Callers
 from services.broker.cluster import Cluster
@@ -31,6 +33,7 @@ from services.broker.config import FOR_FORMAT, BrokerConfig
 from services.broker.directories import LogDirectories
 from services.broker.driver import BrokerDriver, Parts
 from services.broker.forwarding import Forwarding
+from services.broker.grpc_service import NAME, OPEN, BrokerService
 from services.broker.lifecycle import Lifecycle
 from services.broker.logins import BrokerLogins
 from services.broker.news import News
@@ -51,6 +54,10 @@ async def main(life: ServiceLife) -> None:
         await _serve(life, config, directories, _Wired(security, to_brokers, to_gateways))
     finally:
         directories.release()
+
+
+GRPC_BYTES_MAX: Final = 16 << 20
+"""The largest message of an RPC: of large batches Kafka's wire takes more."""
 
 
 class _Wired(NamedTuple):
@@ -105,7 +112,7 @@ async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirect
     async with process.running(
         reader.close, controllers.close, heartbeats.close, forwarding.close, parts.wire.close, **about
     ) as tasks:
-        async with parts.wire.serving(config, wired.security) as servers:
+        async with parts.wire.serving(config, wired.security) as servers, _grpc(process, life, config, parts):
             lifecycle = Lifecycle(
                 _registration(config, directories, {name: each.port for name, each in servers.items()}),
                 controllers,
@@ -126,6 +133,26 @@ async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirect
         if running.cancelled():  # what else has ended it is told by the group
             driver.close()
         await health.stop()
+
+
+@asynccontextmanager
+async def _grpc(process: ServiceProcess, life: ServiceLife, config: BrokerConfig, parts: Parts) -> AsyncIterator[None]:
+    """Serves kraft.service.Broker until the context exits, where `grpc.listeners` says it. Raises CannotListen."""
+    if config.grpc_listens is None:
+        yield
+        return
+    authorizer, transport = authorizer_of(config), process.transport
+    guard = None if authorizer is None else EntryGuard(transport.principal, authorizer, parts.replica, OPEN)
+    limits = ServerLimits(receive_bytes_max=GRPC_BYTES_MAX, send_bytes_max=GRPC_BYTES_MAX)
+    server = Server(telemetry=process.telemetry, limits=limits, on_fatal=life.fail, transport=transport, guard=guard)
+    life.at_end(server.abort)
+    callers = Callers(authorizer, lambda: parts.replica.state.acls)
+    server.add(NAME, add_BrokerServicer_to_server, BrokerService(parts.wire.asked, callers, transport.principal))
+    server.listen(str(config.grpc_listens.endpoint))
+    await server.start()
+    await server.set_ready(True)
+    yield
+    await server.stop(grace_s=0.0)
 
 
 def _reader(config: BrokerConfig, directories: LogDirectories, transport: Transport) -> LogReader:

@@ -13,6 +13,7 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, Acls, ResourceType
 from quorate.metadata.state import ClusterState
 from quorate.network.server import ConnectedClient
+from quorate.nouns import Principal
 from quorate.protocol import Request
 from quorate.runtime import audit
 from quorate.runtime.audit import named
@@ -105,3 +106,7 @@ class Callers:
         """Returns the caller of a request that has come over this connection."""
         who = Requester(principal=request.principal, host=host_address(client.host))
         return Caller(client.listener, who, request.api.name, self._authorizer, self._acls)
+
+    def of_call(self, api: str, principal: Principal, host: str) -> Caller:
+        """Returns the caller of an RPC: it has come at no listener of Kafka's wire, so it is told of no addresses."""
+        return Caller("", Requester(principal=principal, host=host_address(host)), api, self._authorizer, self._acls)

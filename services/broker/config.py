@@ -81,8 +81,17 @@ class BrokerConfig(BrokerListeners):
         default=30_000,
     )
 
+    grpc_listens: ListenerAddress | None = setting(
+        "grpc.listeners",
+        optional(listener()),
+        "Where it serves kraft.service.Broker by gRPC, in grpc.security.protocol; nowhere without it.",
+        default=None,
+    )
     grpc_protocol: str = setting(
-        "grpc.security.protocol", choice(*GRPC_PROTOCOLS), "What is spoken to the services.", default=SSL
+        "grpc.security.protocol",
+        choice(*GRPC_PROTOCOLS),
+        "What is spoken to the services, and at grpc.listeners.",
+        default=SSL,
     )
     grpc_keystore: Path | None = setting("grpc.ssl.keystore.location", optional(path()), KEYSTORE, default=None)
     grpc_truststore: Path | None = setting("grpc.ssl.truststore.location", optional(path()), TRUSTSTORE, default=None)

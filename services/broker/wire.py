@@ -22,7 +22,7 @@ from kraft.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kraft.api.produce import ProduceRequest
 from kraft.api.write_txn_markers import WriteTxnMarkersRequest
 from quorate.controller.api_versions import api_versions
-from quorate.errors import Corrupt
+from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.listeners.opening import listening_of, opened
 from quorate.listeners.security import ListenerSecurity
 from quorate.network.server import ConnectedClient, KafkaServer, Unanswerable
@@ -141,6 +141,15 @@ class Wire:
         )
         return opened(config, security, of_all, self._logins)
 
+    async def asked(self, message: Message, version: int, caller: Caller) -> Message | None:
+        """Answers what has come by gRPC, as `BrokerService` passes it on. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        await self._begun.wait()
+        try:
+            return await self._answered(message, version, caller)
+        except (OSError, Corrupt) as problem:
+            self._replicas.fail(problem)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"this broker's disk has failed: {problem}") from problem
+
     def _versions(self, request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
         features = self._replica.state.features
         return api_versions(features, kraft_version=KRAFT_VERSION_OF_BROKERS, served=self._keys)
@@ -154,13 +163,13 @@ class Wire:
             caller = self._callers.of(request, client)
             if isinstance(request.message, DESCRIBED):
                 return await self._reads.answer(request, caller)
-            return await self._answered(request, request.header.request_api_version, caller)
+            return await self._answered(request.message, request.header.request_api_version, caller)
         except (OSError, Corrupt) as problem:
             self._replicas.fail(problem)
             raise Unanswerable(f"{request.api.name}: {problem}") from problem
 
-    async def _answered(self, request: Request, version: int, caller: Caller) -> Message | None:
-        match request.message:
+    async def _answered(self, message: Message, version: int, caller: Caller) -> Message | None:
+        match message:
             case ProduceRequest() as asked:
                 return await self._produce.answer(asked, version, caller)
             case FetchRequest() as asked:
@@ -185,7 +194,7 @@ class Wire:
                 return describe_log_dirs(asked, self._directories, self._replicas.table, caller)
             case DescribeProducersRequest() as asked:
                 return await in_turns(describe_producers(asked, self._cluster, caller))
-        raise Unanswerable(f"{request.api.name} is not served")
+        raise Unanswerable(f"{type(message).__name__} is not served")
 
 
 def _ends(versions: range) -> tuple[int, int]:

@@ -24,7 +24,15 @@ class Writer(threading.Thread):
     `acknowledged` has offsets and values by partition. No value is written twice by it.
     """
 
-    def __init__(self, servers: str, topic: str, *, partitions: int = 1, in_flight: int = 5) -> None:
+    def __init__(
+        self,
+        servers: str,
+        topic: str,
+        *,
+        partitions: int = 1,
+        in_flight: int = 5,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(daemon=True)
         self.acknowledged: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
         self.problems: list[str] = []
@@ -33,6 +41,7 @@ class Writer(threading.Thread):
             "enable.idempotence": True,
             "linger.ms": 0,
             "max.in.flight.requests.per.connection": in_flight,
+            **(settings or {}),
         }
         self._topic = topic
         self._partitions = partitions
@@ -78,9 +87,11 @@ class Writer(threading.Thread):
         self.acknowledged[message.partition() or 0].append((message.offset() or 0, message.value() or b""))
 
 
-def consumed(servers: str, topic: str, ends: Mapping[int, int]) -> dict[int, dict[int, bytes]]:
+def consumed(
+    servers: str, topic: str, ends: Mapping[int, int], more: Mapping[str, str] | None = None
+) -> dict[int, dict[int, bytes]]:
     """What a consumer reads from the start of each partition up to its end (exclusive): values by offset."""
-    settings = {"bootstrap.servers": servers, "group.id": "none", "enable.auto.commit": False}
+    settings = {"bootstrap.servers": servers, "group.id": "none", "enable.auto.commit": False, **(more or {})}
     consumer = confluent_kafka.Consumer(settings)
     consumer.assign([confluent_kafka.TopicPartition(topic, each, 0) for each in ends])
     found: dict[int, dict[int, bytes]] = {each: {} for each in ends}

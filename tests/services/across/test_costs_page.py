@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from quorate.controller.engine.pending import QueueLimit
+from quorate.listeners.config import CONNECTIONS_MAX, CONNECTIONS_PER_IP_MAX
 from quorate.network.buffers import HELD_BYTES_MAX
 from quorate.protocol.settings import ServerSettings
 from quorate.runtime.admission import DEFAULT_LIMITS
@@ -19,7 +20,7 @@ from quorate.runtime.room import ROOM_BYTES, WAIT_S
 from quorate.runtime.wrapped_server import ServerLimits
 from quorate.wire.items import ITEMS_PER_STEP
 from services.controller.admin import UNDER_WAY_MAX as ADMIN_STREAM_MAX
-from services.gateway.config import CONNECTIONS_MAX, CONNECTIONS_PER_IP_MAX, REQUEST_BYTES_MAX
+from services.gateway.config import REQUEST_BYTES_MAX
 from services.quorum.__main__ import RECEIVE_BYTES_MAX as RAFT_BYTES_MAX
 from tests.runtime.test_decoded_cost import OTLP_EXPORT, RPCS, largest_honest
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from quorate.authorizer import Requester, StandardAuthorizer
 from quorate.metadata.acls import AclOperation, AclPermission, Acls, PatternType, ResourceType
 from quorate.nouns import ZERO_UUID, Principal
@@ -28,3 +31,16 @@ def user_with(*rights: tuple[AclOperation, ResourceType, str]) -> Caller:
         literal, allow = PatternType.LITERAL, AclPermission.ALLOW
         acls.add(AccessControlEntryRecord(uuid, kind, name, literal, str(USER), "*", operation, allow), 0)
     return caller(StandardAuthorizer(), acls)
+
+
+def codes_in(part: Any) -> Iterator[int]:
+    """All error codes in an answer that msgspec has made plain, in their order."""
+    if isinstance(part, dict):
+        for name, value in part.items():
+            if name == "error_code":
+                yield value
+            else:
+                yield from codes_in(value)
+    elif isinstance(part, list | tuple):
+        for each in part:
+            yield from codes_in(each)

@@ -37,7 +37,7 @@ from services.broker.transaction_markers import TransactionMarkers
 from services.broker.verification import Verifier
 from tests.partition_log.batches import produced
 from tests.services.broker import test_partitions
-from tests.services.broker.calling import LISTENER, caller, user_with
+from tests.services.broker.calling import LISTENER, caller, codes_in, user_with
 from tests.services.broker.coordinating import partitions_of
 from tests.services.broker.test_partitions import BROKERS, LEVELS, ME, ORDERS, OTHER, TOPIC, Scene, partition, running
 from tests.services.broker.test_transactions import Leader, leading
@@ -61,18 +61,6 @@ def code_of(answer: Any) -> ErrorCode:
     return ErrorCode(next((each for each in found if each), found[0]))
 
 
-def codes_in(part: Any) -> Any:
-    if isinstance(part, dict):
-        for name, value in part.items():
-            if name == "error_code" and isinstance(value, int):
-                yield value
-            else:
-                yield from codes_in(value)
-    elif isinstance(part, list | tuple):
-        for each in part:
-            yield from codes_in(each)
-
-
 class Broker:
     """What a broker of one topic answers a caller."""
 
@@ -81,8 +69,8 @@ class Broker:
         self.leader = leader
         self.cluster = Cluster(ME, "ours", LISTENER, lambda: scene.replica.state, replicas.table)
         traces = ProduceTraces(OFF)
-        self._fetch, self._offsets = Fetch(replicas, self.cluster, traces), Offsets(self.cluster)
-        self._produce = Produce(replicas, self.cluster, traces, Verifier(replicas, self.cluster, leader.coordinators))
+        self.fetch, self.offsets = Fetch(replicas, self.cluster, traces), Offsets(self.cluster)
+        self.produce = Produce(replicas, self.cluster, traces, Verifier(replicas, self.cluster, leader.coordinators))
         self._deletion, self._markers = Deletion(replicas, self.cluster), TransactionMarkers(replicas, self.cluster)
 
     async def fetched(self, who: Caller, *, topic_id: Uuid = TOPIC, replica: int = -1) -> ErrorCode:
@@ -93,22 +81,22 @@ class Broker:
             session_epoch=-1,
             topics=(FetchRequest.FetchTopic(topic_id=topic_id, partitions=(asked,)),),
         )
-        return code_of(await self._fetch.answer(request, 17, who))
+        return code_of(await self.fetch.answer(request, 17, who))
 
     async def produced(self, who: Caller, *, topic_id: Uuid = TOPIC) -> ErrorCode:
         data = ProduceRequest.TopicProduceData.PartitionProduceData(0, produced(count=1))
         topics = (ProduceRequest.TopicProduceData(topic_id=topic_id, partition_data=(data,)),)
-        return code_of(await self._produce.answer(ProduceRequest(None, 1, 1_000, topics), 13, who))
+        return code_of(await self.produce.answer(ProduceRequest(None, 1, 1_000, topics), 13, who))
 
     async def listed(self, who: Caller) -> ErrorCode:
         asked = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(0, -1, -2)
         request = ListOffsetsRequest(topics=(ListOffsetsRequest.ListOffsetsTopic("orders", (asked,)),))
-        return code_of(self._offsets.list(request, 9, who))
+        return code_of(self.offsets.list(request, 9, who))
 
     async def epochs(self, who: Caller) -> ErrorCode:
         of = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
         asked = of("orders", (of.OffsetForLeaderPartition(0, -1, 0),))
-        return code_of(self._offsets.of_epochs(OffsetForLeaderEpochRequest(-1, (asked,)), who))
+        return code_of(self.offsets.of_epochs(OffsetForLeaderEpochRequest(-1, (asked,)), who))
 
     async def deleted(self, who: Caller) -> ErrorCode:
         of = DeleteRecordsRequest.DeleteRecordsTopic
