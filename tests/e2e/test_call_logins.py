@@ -33,6 +33,7 @@ from quorate.metadata.acls import AclOperation, AclPermission, PatternType, Reso
 from quorate.nouns import NodeId
 from tests.e2e.calls import DEADLINE_MS, WITHIN_S, call_with_retries, eventually
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane, topics_request
+from tests.e2e.commanded import commanded, controllers
 from tests.e2e.test_run import grpcurl as grpcurl  # a fixture
 from tests.network.certificates import Authority, authority, openssl_says
 
@@ -256,6 +257,47 @@ async def _token_end(admins: Admins, node_id: NodeId, metadata: Metadata) -> Err
     except ApiError as refusal:
         return refusal.code
     return ErrorCode(answer.error_code)
+
+
+async def test_who_gets_a_password_and_a_right_by_the_command_has_them(admins: Admins, tmp_path: Path) -> None:
+    """By TLS, as a super user. What the command has taken away is gone, and a token's HMAC is used from a file."""
+    config, password, hmac = tmp_path / "client.properties", tmp_path / "password", tmp_path / "hmac"
+    stores = {"keystore": admins.issuer.directory / f"{CLIENTS}.pem", "truststore": admins.issuer.certificate}
+    lines = ["security.protocol=SSL", *(f"ssl.{store}.location={file}" for store, file in stores.items())]
+    config.write_text("\n".join(lines))
+    password.write_text(f"{PASSWORD}\n")
+    doors = (*controllers(admins.cluster), "--command-config", config)
+    acl = ("--principal", "User:carol", "--operation", "create", "--topic", "carol-")
+
+    async def hers(node_id: NodeId) -> ErrorCode:
+        return await admins.create(node_id, "carol-1", by_password(user="carol"))
+
+    tried = await commanded("acls", "add", *acl, "--prefixed", *doors, "--dry-run", "--json")
+    done = [
+        await commanded("users", "set", "carol", "--mechanism", "SCRAM-SHA-512", "--password-file", password, *doors),
+        await commanded("acls", "add", *acl, "--prefixed", *doors),
+    ]
+    allowed = await admins.ends(hers, ErrorCode.NONE)
+    unfit = await commanded("acls", "remove", *acl, *doors)
+    removed = await commanded("acls", "remove", *acl, "--pattern", "any", *doors)
+    gone = await commanded("users", "delete", "carol", "--mechanism", "SCRAM-SHA-512", *doors)
+    token = await commanded("tokens", "create", "--max-lifetime-ms", 60_000, *doors, "--json")
+    hmac.write_text(token.document["results"][0]["hmac"])
+    renewed = await commanded("tokens", "renew", "--hmac-file", hmac, *doors)
+    ended = [await commanded("tokens", "expire", "--hmac-file", hmac, *doors) for _ in range(2)]
+
+    assert ["ACCESS_CONTROL_ENTRY_RECORD"] == [each["type"] for each in tried.document["records"]]
+    assert [0, 0] == [each.code for each in done], done
+    assert dict.fromkeys(VOTERS, ErrorCode.NONE) == allowed
+    assert "nothing fits" in unfit.out
+    assert "  User:carol CREATE TOPIC PREFIXED carol- from *  removed\n" == removed.out
+    assert (0, "  carol  deleted\n") == (gone.code, gone.out)
+    assert dict.fromkeys(VOTERS, UNKNOWN) == await admins.ends(hers, UNKNOWN)
+    assert (0, True) == (renewed.code, renewed.out.startswith("  token  renewed  expiry_timestamp_ms="))
+    assert [(0, True), (1, True)] == [
+        (ended[0].code, "expires" in ended[0].out),
+        (ended[1].code, "DELEGATION_TOKEN_NOT_FOUND" in ended[1].out + ended[1].err),
+    ]
 
 
 async def test_no_password_is_written_anywhere(admins: Admins) -> None:
