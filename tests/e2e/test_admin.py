@@ -247,7 +247,9 @@ async def test_what_the_command_changes_is_what_the_cluster_has(cluster: Cluster
     assert 3 == told["partitions"]
     assert wanted == told["replicas"]
     assert "alice" == told["users"]["results"][0]["user"]
-    assert [{"key": "producer_byte_rate", "value": 1000}] == told["quotas"]["entries"]["items"][0]["values"]
+    assert {"producer_byte_rate": 1000} == {
+        each["key"]: each["value"] for each in told["quotas"]["entries"]["items"][0]["values"]
+    }
     assert {"cleanup.policy": "compact,delete", "retention.ms": "604800000"} == {
         each["name"]: each["value"] for each in told["configs"]["results"][0]["configs"]
     }
@@ -315,5 +317,5 @@ async def test_grpcurl_does_by_the_printed_line_what_the_command_does(cluster: C
 
     assert ("grpcurl", 0) == (program, child.returncode)
     assert "by-line" not in nothing
-    assert "by-line" == json.loads(out)["create_topics"]["topics"][0]["name"]
+    assert '"name": "by-line"' in out.decode(), out
     assert "by-line" in await cluster.topics(at=1)
