@@ -2,6 +2,8 @@
 
 servicer      answers reads from the replica, and traces from the span store
 spans         the span store
+examinations  has the present state examined by a process of its own, `examine_process`
+quorum_progress  how far the voters are, as the quorum's leader says
 page          the same reads over HTTP, for browsers, and the page itself
 otlp          receives spans from any OpenTelemetry exporter
 state_keeper  keeps a database of the state and its history; `state_log` has what the log brings to it

@@ -15,7 +15,7 @@ from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server
 from quorate.metadata.acls import AclOperation
 from quorate.nouns import NOBODY, NodeId
 from quorate.runtime import cluster_metrics
-from quorate.runtime.client import open_channel
+from quorate.runtime.client import Channels, open_channel
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.entry_guard import entry_guard_of
 from quorate.runtime.log_reader import LogReader
@@ -31,6 +31,7 @@ from services.observer.database import open_store
 from services.observer.kafka_log import KafkaLog
 from services.observer.otlp import TRACE_SERVICE, TraceServicer
 from services.observer.page.listener import PageListener
+from services.observer.quorum_progress import of_kafka, of_nodes
 from services.observer.relay import ObserverLogService
 from services.observer.servicer import ObserverService
 from services.observer.spans import SpanStore
@@ -50,6 +51,7 @@ FLUSH_PART: Final = 0.2
 OPERATIONS: Final = {
     "kraft.service.Observer/DescribeCluster": None,
     "kraft.service.Observer/DescribeTopicPartitions": None,
+    "kraft.service.Observer/ExamineQuorum": AclOperation.DESCRIBE,
     "kraft.service.Observer/GetTrace": AclOperation.DESCRIBE,
     "kraft.service.Observer/ListTraces": AclOperation.DESCRIBE,
 }
@@ -75,7 +77,14 @@ async def main(life: ServiceLife) -> None:
         connection_age_max_ms=config.connection_age_max_ms or None,
     )
     server = process.server(config, limits=limits, quiet=QUIET, guard=guard)
-    service = ObserverService(replica, store, guard, state_url=config.state_database)
+    channels = Channels(connect)
+    life.at_end(channels.close)
+    ask_leader = (
+        of_kafka(config.kafka_controllers, config.client_properties)
+        if config.kafka_controllers
+        else of_nodes(_servers(config), channels)
+    )
+    service = ObserverService(replica, store, guard, state_url=config.state_database, ask_leader=ask_leader)
     life.at_end(service.close)
     server.add("kraft.service.Observer", add_ObserverServicer_to_server, service)
     server.add(TRACE_SERVICE, trace_service_pb2_grpc.add_TraceServiceServicer_to_server, TraceServicer(store))

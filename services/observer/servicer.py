@@ -12,6 +12,10 @@ from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsReque
 from kraft.service.observer_pb2 import (
     DiffImagesRequest,
     DiffImagesResponse,
+    ExamineQuorumRequest,
+    ExamineQuorumResponse,
+    ExamineRequest,
+    ExamineResponse,
     GetImageRequest,
     GetImageResponse,
     GetTraceRequest,
@@ -30,6 +34,7 @@ from kraft.service.observer_pb2_grpc import ObserverServicer
 from quorate.controller.commands.describe_cluster import describe_cluster
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
 from quorate.controller.engine.decision import Command, Moment
+from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation
 from quorate.nouns import EndpointType
 from quorate.runtime.caps import check_items
@@ -38,8 +43,10 @@ from quorate.runtime.replica import Replica
 from quorate.traces import SpanData
 from quorate.wire.protobuf import to_protobuf, to_struct
 from services.observer.changes import Changes
+from services.observer.examinations import Examinations
 from services.observer.images import Images
 from services.observer.queries import Queries
+from services.observer.quorum_progress import AskLeader, QuorumProgress
 from services.observer.spans import SpanStore
 
 DESCRIBE_TOPICS: Final = "DescribeTopicPartitions"
@@ -55,12 +62,23 @@ class ObserverService(ObserverServicer):
     """Serves `kraft.service.Observer`; each read has the applied offset in its trailing metadata (`kraft-offset`)."""
 
     def __init__(
-        self, replica: Replica, store: SpanStore, guard: EntryGuard | None = None, *, state_url: str | None = None
+        self,
+        replica: Replica,
+        store: SpanStore,
+        guard: EntryGuard | None = None,
+        *,
+        state_url: str | None = None,
+        ask_leader: AskLeader | None = None,
     ) -> None:
-        """Without a `guard` everybody may read everything; `state_url` is that of the database of the state."""
+        """Without a `guard` everybody may read everything; `state_url` is that of the database of the state.
+
+        `ask_leader` asks the quorum's leader how far its voters are; without it nobody can be asked.
+        """
         self._queries = Queries(state_url)
         self._changes = Changes(state_url)
         self._images = Images(replica)
+        self._examinations = Examinations(replica, self._images)
+        self._progress = None if ask_leader is None else QuorumProgress(ask_leader)
         self._guard = guard
         self._replica = replica
         self._store = store
@@ -176,6 +194,16 @@ class ObserverService(ObserverServicer):
         async with aclosing(self._images.tell()) as parts:
             async for part in parts:
                 yield part
+
+    async def Examine(self, request: ExamineRequest, context: Any) -> ExamineResponse:
+        """Says what to look at in the present state, and which brokers can be restarted. Raises ApiError."""
+        return await self._examinations.answer(request)
+
+    async def ExamineQuorum(self, request: ExamineQuorumRequest, context: Any) -> ExamineQuorumResponse:
+        """Says how far the voters are, and which can be restarted. Raises ApiError if no leader answers."""
+        if self._progress is None:
+            raise ApiError(ErrorCode.NETWORK_EXCEPTION, "this observer knows no quorum that it could ask")
+        return await self._progress.tell()
 
     def _read(self, command: Command[Any], context: Any) -> Any:
         decision = command(self._replica.state, Moment(next_offset=self._replica.applied, now_ms=0))

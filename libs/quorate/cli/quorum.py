@@ -17,12 +17,12 @@ from quorate.cli.live import LiveQuorum
 from quorate.cli.offline import load
 from quorate.cli.printable import printable
 from quorate.cli.reading import metadata_directory
-from quorate.cli.restart_controllers import leader_clock_ms
 from quorate.doubles import dumps
 from quorate.errors import ApiError, ErrorCode, error_name
 from quorate.network.quorum_view import View, describe_quorum
 from quorate.nouns import ZERO_UUID, Epoch, NodeId, Offset, uuid_text
 from quorate.storage.election_file import ElectionFile
+from quorate.what_if import leader_clock_ms
 
 __all__ = ["Described", "described_by_files", "described_by_view", "described_live", "print_quorum"]
 

@@ -10,13 +10,11 @@ from quorate.cli.failures import Failed, Unreached
 from quorate.cli.live import LiveQuorum
 from quorate.doubles import dumps
 from quorate.errors import ApiError
-from quorate.network.quorum_view import View, describe_quorum
+from quorate.network.quorum_view import describe_quorum
 from quorate.nouns import NodeId
-from quorate.what_if import Quorum, VoterRestart, VoterState, plan_voter_restarts
+from quorate.what_if import Quorum, VoterRestart, plan_voter_restarts, quorum_of
 
-__all__ = ["ask", "leader_clock_ms"]
-
-UNKNOWN = -1
+__all__ = ["ask"]
 
 
 def ask(live: LiveQuorum, *, controllers: Collection[NodeId], as_json: bool) -> bool:
@@ -36,34 +34,6 @@ def ask(live: LiveQuorum, *, controllers: Collection[NodeId], as_json: bool) -> 
     for line in _json(quorum, plan, behind) if as_json else _text(quorum, plan, behind):
         sys.stdout.write(line + "\n")
     return all(each.is_safe for each in plan)
-
-
-def quorum_of(view: View) -> Quorum:
-    """Returns what the leader says; times are told from the leader's own, as its clock is the only one there is."""
-    now_ms = leader_clock_ms(view)
-
-    def ago(timestamp_ms: int) -> int | None:
-        return None if timestamp_ms == UNKNOWN else max(0, now_ms - timestamp_ms)
-
-    return Quorum(
-        leader_id=view.leader_id,
-        voters=[
-            VoterState(
-                id=each.replica_id,
-                log_end_offset=None if each.log_end_offset == UNKNOWN else each.log_end_offset,
-                fetched_ms=ago(each.last_fetch_timestamp),
-                caught_up_ms=ago(each.last_caught_up_timestamp),
-            )
-            for each in view.current_voters
-        ],
-    )
-
-
-def leader_clock_ms(view: View) -> int:
-    """Returns the time at which the leader has answered, in ms since 1970, by its own clock."""
-    own = next((each for each in view.current_voters if each.replica_id == view.leader_id), None)
-    latest = [each.last_fetch_timestamp for each in view.current_voters]
-    return own.last_fetch_timestamp if own is not None and own.last_fetch_timestamp != UNKNOWN else max(latest)
 
 
 def _text(quorum: Quorum, plan: Sequence[VoterRestart], behind: Mapping[NodeId, str]) -> Iterator[str]:

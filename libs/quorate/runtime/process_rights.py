@@ -77,7 +77,7 @@ CALLS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
     "placer": {**_SPANS},
     "observer": {
-        QUORUM: _LOG,
+        QUORUM: (*_LOG, "DescribeQuorum"),
         **_SPANS,
     },
     "broker": {
@@ -91,7 +91,7 @@ CALLS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "reader": {
         OBSERVER: (
             "DescribeTopicPartitions", "DescribeCluster", "GetTrace", "ListTraces", "Query", "ListChanges",
-            "DiffImages", "WatchImage", "GetImage",
+            "DiffImages", "WatchImage", "GetImage", "Examine", "ExamineQuorum",
         ),
     },
 }  # fmt: skip

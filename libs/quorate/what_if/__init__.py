@@ -10,7 +10,7 @@ voters          the same of the quorum's voters, by what the leader says of them
 from quorate.what_if.away import Counts, Outcome, brokers_of_rack, take_away
 from quorate.what_if.reassignment import Load, Move, Plan, Wish, plan_reassignment
 from quorate.what_if.restarts import Harm, Harmed, Restart, plan_restarts
-from quorate.what_if.voters import Quorum, VoterRestart, VoterState, plan_voter_restarts
+from quorate.what_if.voters import Quorum, VoterRestart, VoterState, leader_clock_ms, plan_voter_restarts, quorum_of
 
 __all__ = [
     "Counts",
@@ -26,8 +26,10 @@ __all__ = [
     "VoterState",
     "Wish",
     "brokers_of_rack",
+    "leader_clock_ms",
     "plan_reassignment",
     "plan_restarts",
     "plan_voter_restarts",
+    "quorum_of",
     "take_away",
 ]

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
+from kraft.api.describe_quorum import DescribeQuorumResponse
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import NodeId, Offset
 
-__all__ = ["KEEPS_UP_MS", "Quorum", "VoterRestart", "VoterState", "plan_voter_restarts"]
+__all__ = ["KEEPS_UP_MS", "Quorum", "VoterRestart", "VoterState", "leader_clock_ms", "plan_voter_restarts", "quorum_of"]
 
+View: TypeAlias = DescribeQuorumResponse.TopicData.PartitionData
+UNKNOWN: Final = -1
 KEEPS_UP_MS: Final = 2_000
 """A voter that has had all of the leader's log within this time (ms) keeps up: the default of
 `controller.quorum.fetch.timeout.ms`, within which a leader hears of a majority or resigns."""
@@ -104,3 +107,31 @@ def plan_voter_restarts(quorum: Quorum, voters: Collection[NodeId] = ()) -> list
         else:
             unsafe.append(restart)
     return [*safe, *unsafe]
+
+
+def leader_clock_ms(view: View) -> int:
+    """Returns the time at which the leader has answered, in ms since 1970, by its own clock."""
+    own = next((each for each in view.current_voters if each.replica_id == view.leader_id), None)
+    latest = [each.last_fetch_timestamp for each in view.current_voters]
+    return own.last_fetch_timestamp if own is not None and own.last_fetch_timestamp != UNKNOWN else max(latest)
+
+
+def quorum_of(view: View) -> Quorum:
+    """Returns what the leader says; times are told from the leader's own, as its clock is the only one there is."""
+    now_ms = leader_clock_ms(view)
+
+    def ago(timestamp_ms: int) -> int | None:
+        return None if timestamp_ms == UNKNOWN else max(0, now_ms - timestamp_ms)
+
+    return Quorum(
+        leader_id=view.leader_id,
+        voters=[
+            VoterState(
+                id=each.replica_id,
+                log_end_offset=None if each.log_end_offset == UNKNOWN else each.log_end_offset,
+                fetched_ms=ago(each.last_fetch_timestamp),
+                caught_up_ms=ago(each.last_caught_up_timestamp),
+            )
+            for each in view.current_voters
+        ],
+    )

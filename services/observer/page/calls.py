@@ -9,7 +9,7 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Final, Never, TypeAlias
+from typing import Any, Final, Never, TypeAlias
 
 import grpc
 from google.protobuf import json_format
@@ -95,7 +95,8 @@ class PageCalls:
 
     async def call(self, name: str, request: Message, connection: Connection, give: Give) -> None:
         """Calls a method; `give` gets its answer, or each part of it. Raises Refused, Gone, and what `give` does."""
-        method, context = f"{SERVICE}/{name}", CallContext(connection, give)
+        method = f"{SERVICE}/{name}"
+        context: Any = CallContext(connection, give)  # it has of gRPC's context what the door and the handlers ask for
         try:
             if self.is_stream(name):
                 await self._streams[method](request.SerializeToString(), context)

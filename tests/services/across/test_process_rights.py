@@ -82,7 +82,7 @@ BY_OTHERS: Final = {
     # Not in this tree: an OpenTelemetry collector, people who read, and brokers of others that speak gRPC.
     "collector": set[str](),
     "reader": {"DescribeTopicPartitions", "DescribeCluster", "GetTrace", "ListTraces", "Query"}
-    | {"ListChanges", "DiffImages", "WatchImage", "GetImage"},
+    | {"ListChanges", "DiffImages", "WatchImage", "GetImage", "Examine", "ExamineQuorum"},
     "broker": {"BrokerHeartbeatStream"},
 }
 SENDS_SPANS: Final = CALLS.keys() - {"pipeline", "reader"}

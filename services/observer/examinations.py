@@ -1,0 +1,108 @@
+"""Has the present state examined by a process of its own, one at a time; its answer serves all who ask meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE, Process
+from contextlib import aclosing, suppress
+from typing import Final
+
+from kraft.service.observer_pb2 import ExamineRequest, ExamineResponse
+from quorate.errors import ApiError, ErrorCode
+from quorate.runtime.replica import Replica
+from services.observer.examine_process import SIZE
+from services.observer.images import Images
+
+__all__ = ["FRESH_S", "LIMIT_MAX", "Examinations"]
+
+LIMIT: Final = 100
+LIMIT_MAX: Final = 1_000
+"""Findings in one answer, if the request does not say, and at most."""
+TAKEN_S: Final = 50.0
+"""How long (s) an examination may take: less than a call without a deadline has."""
+FRESH_S: Final = 5.0
+"""How old (s) an examination may be at least, although the state has changed since; or as long as it has taken, times
+`REST`, so that it never costs more than a small part of a processor."""
+REST: Final = 9.0
+
+
+class Examinations:
+    """The examinations of one replica's state, told by its images."""
+
+    def __init__(self, replica: Replica, images: Images) -> None:
+        self._replica = replica
+        self._images = images
+        self._lock = asyncio.Lock()
+        self._last: ExamineResponse | None = None
+        self._fresh_until_s = 0.0
+
+    async def answer(self, request: ExamineRequest) -> ExamineResponse:
+        """Returns a part of the findings, and all restarts. Raises ApiError."""
+        limit = request.limit or LIMIT
+        if not 0 < limit <= LIMIT_MAX:
+            raise _invalid(f"limit {request.limit}: an answer has at most {LIMIT_MAX:,} findings, and at least one")
+        if request.skip < 0:
+            raise _invalid(f"skip {request.skip}: must be 0 or more")
+        whole = await self._present()
+        wanted = request.search.casefold()
+        found = [each for each in whole.findings if wanted in _text(each)] if wanted else list(whole.findings)
+        return ExamineResponse(
+            next_offset=whole.next_offset,
+            findings=found[request.skip : request.skip + limit],
+            matching_count=len(found),
+            counts=whole.counts,
+            restarts=whole.restarts,
+        )
+
+    async def _present(self) -> ExamineResponse:
+        if self._replica.applied == 0:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "this service has not loaded its state yet")
+        async with self._lock:
+            clock = asyncio.get_running_loop().time
+            last = self._last
+            if last is not None and (last.next_offset == self._replica.applied or clock() < self._fresh_until_s):
+                return last
+            begun_s = clock()
+            self._last = await self._examined()
+            self._fresh_until_s = clock() + max(FRESH_S, (clock() - begun_s) * REST)
+            return self._last
+
+    async def _examined(self) -> ExamineResponse:
+        command = (sys.executable, "-m", "services.observer.examine_process")
+        process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
+        try:
+            async with asyncio.timeout(TAKEN_S):
+                return await self._asked(process)
+        except TimeoutError:
+            message = f"the state is not examined within {TAKEN_S:g} s; `quorate doctor --observer` has no such cap"
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message) from None
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            assert process.stdout is not None, "PIPE"
+            await process.stdout.read()
+            await process.wait()
+
+    async def _asked(self, process: Process) -> ExamineResponse:
+        assert process.stdin is not None, "PIPE"
+        assert process.stdout is not None, "PIPE"
+        with suppress(ConnectionError):  # if it has ended, its exit code tells more
+            async with aclosing(self._images.tell()) as parts:
+                async for part in parts:
+                    data = part.SerializeToString()
+                    process.stdin.write(SIZE.pack(len(data)) + data)
+                    await process.stdin.drain()
+            process.stdin.close()
+        answer = await process.stdout.read()
+        if (code := await process.wait()) != 0:
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the examination's process ended with {code}")
+        return ExamineResponse.FromString(answer)
+
+
+def _text(finding: ExamineResponse.Finding) -> str:
+    return f"{finding.severity} {finding.code} {finding.subject} {finding.sentence}".casefold()
+
+
+def _invalid(reason: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, reason)

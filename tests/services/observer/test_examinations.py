@@ -1,0 +1,98 @@
+"""What an observer finds in its state is what the doctor finds; who can be restarted is what restart-safe says."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+from google.protobuf import json_format
+
+from kraft.service.observer_pb2 import ExamineResponse
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.doctor import Facts, examine
+from quorate.metadata.configs import TOPIC
+from quorate.metadata.state import ClusterState
+from quorate.records import ConfigRecord
+from quorate.runtime.client import open_channel
+from quorate.runtime.clock import SystemClock
+from quorate.runtime.log_reader import LogReader
+from quorate.runtime.replica import Replica
+from quorate.runtime.telemetry import OFF
+from quorate.what_if import plan_restarts
+from services.observer import examinations
+from tests.metadata.histories import write
+from tests.services.observer.pages import Served, page_of
+
+
+def replica_of(seed: int) -> Replica:
+    """A replica that has read a log."""
+    replica = Replica(LogReader(["127.0.0.1:1"], open_channel), SystemClock(), OFF)
+    records = write(Random(seed), 120)
+    replica.state.apply_all(records, 0)
+    replica.state.settle()
+    replica.applied = len(records)
+    return replica
+
+
+async def examined(served: Served, **request: object) -> ExamineResponse:
+    answer = await served.call("Examine", request)
+    assert 200 == answer.status, answer
+    return json_format.Parse(answer.body, ExamineResponse())
+
+
+async def test_findings_are_those_of_the_doctor_and_restarts_those_of_restart_safe() -> None:
+    replica = replica_of(3)
+    copy = ClusterState()
+    copy.load([record for record, _ in replica.state.records()], replica.applied)
+    expected = examine(Facts(state=copy, voters=None, kraft_version=None, now_ms=None))
+    plan = plan_restarts(
+        copy, [each.id for each in copy.brokers], settings=ControllerSettings(), next_offset=replica.applied
+    )
+    async with page_of(replica=replica) as served:
+        whole = await examined(served, limit=1_000)
+        paged = [await examined(served, skip=skip, limit=1) for skip in range(len(expected))]
+        of_one = await examined(served, search=expected[0].subject.upper(), limit=1_000)
+        refused = [await served.call("Examine", each) for each in ({"limit": 1_001}, {"skip": -1})]
+
+    assert [(each.code, each.subject, each.sentence) for each in expected] == [
+        (each.code, each.subject, each.sentence) for each in whole.findings
+    ]
+    assert list(whole.findings) == [each.findings[0] for each in paged]
+    assert len(expected) == whole.matching_count == sum(whole.counts.values()) > 3
+    assert 0 < of_one.matching_count < len(expected)
+    assert [(each.broker_id, len(each.harmed)) for each in plan] == [
+        (each.broker_id, each.harmed_count) for each in whole.restarts
+    ]
+    assert [400, 400] == [each.status for each in refused]
+
+
+async def test_who_asks_meanwhile_shares_one_examination_and_a_young_one_serves_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[str] = []
+    made = asyncio.create_subprocess_exec
+
+    async def counted(*command: str, **options: object) -> asyncio.subprocess.Process:
+        begun.append(command[-1])
+        return await made(*command, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(examinations.asyncio, "create_subprocess_exec", counted)
+    replica = replica_of(3)
+    async with page_of(replica=replica) as served:
+        both = await asyncio.gather(examined(served), examined(served))
+        end = replica.applied
+        replica.state.apply(ConfigRecord(TOPIC, "t", "retention.ms", "1"), end)
+        replica.applied = end + 1
+        young = await examined(served)
+
+    assert 1 == len(begun)
+    assert both[0] == both[1] == young
+
+
+async def test_before_the_log_is_here_and_without_a_quorum_it_says_so() -> None:
+    async with page_of() as served:
+        empty, nobody = await served.call("Examine", {}), await served.call("ExamineQuorum", {})
+
+    assert (503, True) == (empty.status, "has not loaded its state yet" in empty.document["message"])
+    assert (503, True) == (nobody.status, "knows no quorum" in nobody.document["message"])
