@@ -547,8 +547,7 @@ def test_open_connections_are_counted_by_listener() -> None:
 
 async def test_features_are_asked_for_again_after_a_change() -> None:
     """Whoever has raised a level, and connects again, finds it."""
-    services = Services()
-    made = Gateway(dict.fromkeys(Backend, services), GATEWAYS)
+    made = Gateway(dict.fromkeys(Backend, services := Services()), GATEWAYS)
     await made.features.refresh()
     services.answers["ApiVersions"] = APIS["ApiVersions"].response(finalized_features_epoch=9)
     listening = Listening(name="KAFKA", handle=made, served=SERVED, describe_versions=made.features.describe)
