@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -166,4 +167,43 @@ def test_a_truncation_takes_back_what_a_producer_has_sent(tmp_path: Path) -> Non
     log.truncate(4)
 
     assert 4 == send(log, producer=(5, 0, 4)).base_offset
+    log.abandon()
+
+
+def torn(log: PartitionLog, directory: Path) -> PartitionLog:
+    """The log as the next process opens it after a crash that has left the first batch, and half of the second."""
+    log.abandon()
+    for later in sorted((directory / "t-0").glob("*.log"))[1:]:
+        os.truncate(later, 0)
+    os.truncate(directory / "t-0" / f"{0:020}.log", len(produced()) + 20)
+    log = opened(directory, segment_bytes=400)
+    assert (1, 20) == (log.leo, log.torn.size if log.torn else 0)
+    return log
+
+
+def test_a_snapshot_of_records_that_a_crash_has_lost_is_not_read(tmp_path: Path) -> None:
+    """Found by the simulator's log in files: other producers' records are below it by now."""
+    log = opened(tmp_path, segment_bytes=400)
+    for sequence in range(2):
+        send(log, producer=(7, 0, sequence))
+    log.roll()
+    log = torn(log, tmp_path)
+    for sequence in range(2):
+        send(log, producer=(8, 0, sequence))
+    log = started_again(log, tmp_path, "kill")
+
+    assert {7: 0, 8: 1} == {producer_id: producer.last_sequence for producer_id, producer in log.producers}
+    log.abandon()
+
+
+def test_an_abort_that_a_crash_has_lost_is_told_of_to_nobody(tmp_path: Path) -> None:
+    """The snapshot ends where the crash has cut: nothing is read again, and the index still has the marker."""
+    log = opened(tmp_path, segment_bytes=400)
+    send(log, producer=(7, 0, 0), transactional=True)
+    log = started_again(log, tmp_path, "stop")
+    ended(log, (7, 0), aborts=True)
+    log = torn(log, tmp_path)
+    ended(log, (7, 0))
+
+    assert [] == log.aborted(0, 2)
     log.abandon()

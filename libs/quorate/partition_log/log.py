@@ -363,7 +363,6 @@ class PartitionLog:
     def _ends_at(self, leo: Offset) -> None:
         self.leo = leo
         self.recovery_point = min(self.recovery_point, leo)
-        self._producer_files.forget_above(leo)
         self._producer_files.load(self._segments, start=self.start, leo=leo)
         self.commit(min(self._committed, leo))  # what is read anew has the markers that are committed, too
         self._write_epochs(leo)

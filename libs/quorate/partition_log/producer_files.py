@@ -40,9 +40,11 @@ class ProducerFiles:
     def load(self, segments: Sequence[Segment], *, start: Offset, leo: Offset) -> None:
         """Rebuilds the state of the producers from the latest sound producer snapshot and the batches after it.
 
-        An index of aborted transactions that a crash has spoiled is made anew, from the beginning of its segment.
-        Raises Corrupt, naming file and byte, for a control batch that is none.
+        An index of aborted transactions that a crash has spoiled is made anew, from the beginning of its segment. What
+        snapshots and indexes have of records at `leo` or above, which were truncated or lost, is removed. Raises
+        Corrupt, naming file and byte, for a control batch that is none.
         """
+        self._remove(offset for offset in producer_snapshots(self._directory) if offset > leo)
         spoiled = [
             segment for segment in segments if not is_sound(segment.path.with_suffix(ABORTED), segment.base_offset)
         ]
@@ -51,19 +53,15 @@ class ProducerFiles:
         self.state, at = self._latest(min([leo, *(segment.base_offset for segment in spoiled)]), start)
         ends = [*(segment.base_offset for segment in segments[1:]), leo]
         for segment, end in zip(segments, ends, strict=True):
+            cut_aborted(segment.path.with_suffix(ABORTED), to=at)
             if end <= at:
                 continue
-            cut_aborted(segment.path.with_suffix(ABORTED), to=at)
             for position, header in segment.headers(segment.position_of(at)):
                 self.count(header, _marker_at(segment, position, header), segment)
 
     def snapshot(self, leo: Offset) -> None:
         """Writes the state at the end of the log."""
         producers_file(self._directory, leo).write_bytes(self.state.encode())
-
-    def forget_above(self, leo: Offset) -> None:
-        """Removes the snapshots of records that were truncated."""
-        self._remove(offset for offset in producer_snapshots(self._directory) if offset > leo)
 
     def forget_all(self) -> None:
         """Removes all snapshots: the log restarts elsewhere."""
