@@ -21,6 +21,7 @@ from services.pipeline.gold.commit_slo import commit_slo
 from services.pipeline.gold.doctor import fleet_doctor
 from services.pipeline.gold.skew import placement_skew
 from services.pipeline.gold.story import story
+from services.pipeline.remote import allow_deep_plans, with_schema
 from services.pipeline.silver.image import DEPOSED, HISTORIES
 from services.pipeline.silver.write_path import WRITE_PATH
 from services.pipeline.tables import Rows, frame_of
@@ -37,13 +38,14 @@ DECLARED: Final[Mapping[str, Callable[[Mapping[str, DataFrame]], Rows]]] = {
     "gold_causes": causes,
     "gold_story": story,
 }
+allow_deep_plans()
 session = SparkSession.active()
 
 
 def silver() -> Mapping[str, DataFrame]:
     """Returns the silver tables by name; the write path only if `spark.quorate.spans` is true."""
     there = (*HISTORIES, "events", DEPOSED, *((WRITE_PATH,) if session.conf.get(SPANS) == "true" else ()))
-    return {name: session.read.parquet(f"{session.conf.get(SILVER)}{name}") for name in there}
+    return {name: with_schema(session, f"{session.conf.get(SILVER)}{name}") for name in there}
 
 
 def declare(name: str, rows: DataFrame) -> None:
@@ -51,5 +53,6 @@ def declare(name: str, rows: DataFrame) -> None:
     dp.materialized_view(name=name)(lambda: rows)
 
 
+tables = silver()
 for name, of in DECLARED.items():
-    declare(name, frame_of(of(silver())))
+    declare(name, frame_of(of(tables)))

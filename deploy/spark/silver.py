@@ -12,18 +12,20 @@ from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 
 from services.pipeline.bronze import divided, known_in, whole_snapshots
+from services.pipeline.remote import allow_deep_plans, with_schema
 from services.pipeline.silver.brokers import broker_history
 from services.pipeline.silver.events import events_of
 from services.pipeline.silver.kept import feature_history, kept_history, voter_history
 from services.pipeline.silver.partitions import partition_history
 from services.pipeline.silver.topics import config_history, topic_history
 
+allow_deep_plans()
 session = SparkSession.active()
 
 
 def bronze(name: str) -> DataFrame:
     """Returns a bronze table by name."""
-    return session.read.parquet(f"{session.conf.get('spark.quorate.bronze')}{name}")
+    return with_schema(session, f"{session.conf.get('spark.quorate.bronze')}{name}")
 
 
 def declare(name: str, rows: DataFrame) -> None:

@@ -15,6 +15,6 @@ node_options      the arguments that name a running cluster's nodes
 what_if_text      prints the result of a what-if analysis
 difference_text   prints a difference from a checkpoint, without what may be a secret
 session           Spark sessions; `jvm_names` remembers what the driver asked the JVM for, `size` estimates what a
-                  job reads, `memory` caches, `frames` has the schemas
+                  job reads, `memory` caches, `frames` has the schemas; `remote` is for clients of Spark Connect
 groups            what window functions compute, over arrays in Python workers; `payloads` parses JSON there
 """

@@ -16,6 +16,7 @@ from pyspark.sql.utils import is_remote
 
 from services.pipeline.jvm_names import remember_names
 from services.pipeline.memory import IS_SMALL
+from services.pipeline.remote import allow_deep_plans
 from services.pipeline.source import register
 from services.pipeline.tables import PARQUET, settings_of
 
@@ -116,6 +117,7 @@ def start(
     every = {**SETTINGS, **locally, **jars, **(settings or {})}
     if master is not None and master.startswith("sc://"):
         # The server runs already with its own settings; only session settings can be changed.
+        allow_deep_plans()
         own: dict[str, Any] = {}  # Any, because pyspark's stubs declare it so
         own.update({name: value for name, value in every.items() if name.startswith("spark.sql.")})
         return prepared(builder.remote(master).config(map=own).getOrCreate())

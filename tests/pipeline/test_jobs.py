@@ -164,6 +164,8 @@ def test_through_spark_connect_the_tables_are_the_same(spark: SparkSession, tmp_
 
 def declared(name: str, place: Path, given: dict[str, str]) -> str:
     """Run a spec of deploy/spark with other values of some settings; what it said."""
+    from services.pipeline.session import WORKER_PYTHON
+
     folder = ROOT / "deploy" / "spark"
     spec = (folder / f"{name}.yaml").read_text()
     for setting, value in {"storage": f"file://{place}/storage-{name}", **given}.items():
@@ -173,9 +175,9 @@ def declared(name: str, place: Path, given: dict[str, str]) -> str:
     (definitions,) = re.findall(r"^ *include: (\S+)$", spec, re.MULTILINE)
     (place / definitions).write_text((folder / definitions).read_text())
     command = (str(SCRIPTS / "spark-pipelines"), "run", "--spec", str(place / f"{name}.yaml"), "--remote", "local[2]")
-    # The plans of silver's views are deeper than protobuf's faster decoder goes.
-    deep = {} if name == "bronze" else {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
-    ran = run(*command, cwd=place, **deep)
+    # Else the client, the server and each process of a worker compile the pyspark of Spark's zip file for themselves.
+    python = {"PYSPARK_PYTHON": str(WORKER_PYTHON), "WORKER_PYTHON": sys.executable}
+    ran = run(*command, cwd=place, **python)
     told = ran.stdout + ran.stderr
     assert "Run is COMPLETED." in told, told[-3000:]
     assert "FAILED" not in told, told[-3000:]

@@ -54,6 +54,23 @@ def test_a_worker_imports_pyspark_from_where_the_driver_does(spark: SparkSession
     assert [pyspark.__file__] == spark.sparkContext.parallelize([0], 1).map(place).collect()
 
 
+def test_a_client_may_have_plans_of_more_levels_than_protobuf_decodes_by_itself() -> None:
+    """In a process of its own, as it is for the whole process."""
+    pytest.importorskip("pyspark")
+    program = """
+from google.protobuf.struct_pb2 import Value
+from services.pipeline.remote import allow_deep_plans
+
+allow_deep_plans()
+plan = Value(number_value=1)
+for _ in range(1_000):
+    below, plan = plan, Value()
+    plan.list_value.values.add().CopyFrom(below)
+assert plan == Value.FromString(plan.SerializeToString())
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_a_name_of_the_jvm_is_asked_for_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     from py4j.clientserver import JavaClient
     from pyspark.sql import functions as fn
