@@ -236,8 +236,8 @@ CALLER_BUGS: Final = (
         number="C16",
         what="large requests of many callers are decoded at once",
         file="libs/quorate/runtime/receiving.py",
-        right="return _SMALL if room is None else room.held(host, limit.most(len(data)))",
-        wrong="return _SMALL",
+        right="return SMALL if room is None else room.held(host, limit.most(len(data)))",
+        wrong="return SMALL",
         test="tests/runtime/test_room.py::"
         "test_many_large_requests_at_once_are_served_a_few_at_a_time_and_small_ones_at_once",
     ),

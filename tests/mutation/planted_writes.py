@@ -42,4 +42,12 @@ WRITE_BUGS: Final = (
         wrong="            if task.uncancel() >= 0 and kind is asyncio.CancelledError:\n",
         test="tests/runtime/test_limit.py::test_a_cancellation_by_somebody_else_stays_one",
     ),
+    Planted(
+        number="F14",
+        what="a value of metadata may have bytes that gRPC would not carry",
+        file="libs/quorate/runtime/multiplexed_calls.py",
+        right='    if not (value.isascii() and (text := value.decode("ascii")).isprintable()):\n',
+        wrong='    if not (value.isascii() and (text := value.decode("ascii")) is not None):\n',
+        test="tests/runtime/test_multiplexed.py::test_a_malformed_call_is_refused_and_the_next_is_answered",
+    ),
 )

@@ -551,12 +551,14 @@ async def test_limits_count_each_call_of_a_stream() -> None:
         (CallBatch.Call(method=PLACE, metadata=[{}] * 1_000), grpc.StatusCode.RESOURCE_EXHAUSTED),
         (CallBatch.Call(method=PLACE, metadata=[{"key": "k", "value": b"\xff"}]), grpc.StatusCode.INVALID_ARGUMENT),
         (CallBatch.Call(method=PLACE, metadata=[{"key": "k", "value": b"\n"}]), grpc.StatusCode.INVALID_ARGUMENT),
+        (CallBatch.Call(method=PLACE, metadata=[{"key": "k", "value": b"\x7f"}]), grpc.StatusCode.INVALID_ARGUMENT),
+        (CallBatch.Call(method=PLACE, metadata=[{"key": "k", "value": b" ~"}]), grpc.StatusCode.OK),
         (CallBatch.Call(method=PLACE, metadata=[{"key": "K k", "value": b"v"}]), grpc.StatusCode.INVALID_ARGUMENT),
         (CallBatch.Call(method=PLACE, timeout_ms=-1), grpc.StatusCode.OK),
     ],
     ids=[
         *("no-message", "unknown", "a-stream", "itself", "empty", "much-metadata", "many-pairs", "not-ascii"),
-        *("not-printable", "no-key", "no-deadline"),
+        *("not-printable", "delete", "printable", "no-key", "no-deadline"),
     ],
 )
 async def test_a_malformed_call_is_refused_and_the_next_is_answered(

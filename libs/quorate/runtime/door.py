@@ -25,7 +25,7 @@ from quorate.runtime.decoded_cost import cost_limit
 from quorate.runtime.decoding import Encode, decoder, encoder
 from quorate.runtime.logs import logger
 from quorate.runtime.peers import address_of
-from quorate.runtime.receiving import Check, Enter, Recheck, Take, entering, entering_stream, taking, taking_each
+from quorate.runtime.receiving import SMALL, Check, Enter, Recheck, Take, entering, entering_stream, taking, taking_each
 from quorate.runtime.repeats import RepeatFilter
 from quorate.runtime.statuses import is_retriable, shortened, status_code, trailing_metadata
 from quorate.runtime.stream_room import StreamRoom
@@ -355,6 +355,8 @@ async def _served(
     context: Context,
     recheck: Recheck | None,
 ) -> Message | None:
+    if entered is SMALL:
+        return await behavior(await take(request, context, recheck, None), context)
     async with entered as room:
         return await behavior(await take(request, context, recheck, room), context)
 

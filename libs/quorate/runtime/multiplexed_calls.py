@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, Never
 
@@ -34,11 +35,12 @@ SPAWNED_PER_TURN: Final = 100
 """Calls of a message that begin before the event loop runs other tasks."""
 IDLE_S: Final = 120.0
 """A stream without calls ends after this time, and makes room for another; our clients open a new one sooner."""
+KEYS_KEPT: Final = 64
+"""How many keys of metadata are known to be keys; there are a dozen, and only a caller that tries others makes more."""
 PAIR_BYTES: Final = 32
 """What each key of metadata counts beside its bytes, as in HTTP/2 (RFC 9113, 10.5.1)."""
 
 _KEY: Final = re.compile(r"[0-9a-z_.-]+")
-_VALUE: Final = re.compile(rb"[ -~]*")
 _S: Final = grpc.StatusCode
 
 Metadata = Sequence[tuple[str, str | bytes]]
@@ -134,19 +136,27 @@ class MultiplexedCalls(MultiplexedServicer):
         """Returns the metadata of a call. Raises _Aborted for what gRPC would not have carried."""
         most = self._metadata_bytes_max
         pairs = [(pair.key, pair.value) for pair in called.metadata[: most // PAIR_BYTES + 1]]
-        if sum([PAIR_BYTES + len(key) + len(value) for key, value in pairs]) > most:
-            raise _Aborted(_S.RESOURCE_EXHAUSTED, f"the metadata of the call has more than {most} bytes")
-        checked: list[tuple[str, str | bytes]] = []
+        size = PAIR_BYTES * len(pairs)
         for key, value in pairs:
-            if not _KEY.fullmatch(key):
-                raise _Aborted(_S.INVALID_ARGUMENT, f"metadata key {key!r}: only 0-9 a-z _ . - are allowed")
-            if is_binary(key):
-                checked.append((key, value))
-            elif _VALUE.fullmatch(value):
-                checked.append((key, value.decode("ascii")))
-            else:
-                raise _Aborted(_S.INVALID_ARGUMENT, f"metadata {key}: the value is not printable ASCII")
-        return tuple(checked)
+            size += len(key) + len(value)
+        if size > most:
+            raise _Aborted(_S.RESOURCE_EXHAUSTED, f"the metadata of the call has more than {most} bytes")
+        return tuple([(key, value if _checked_is_binary(key) else _text(key, value)) for key, value in pairs])
+
+
+@lru_cache(KEYS_KEPT)
+def _checked_is_binary(key: str) -> bool:
+    """Returns whether a key has values of any bytes. Raises _Aborted for what is no key."""
+    if not _KEY.fullmatch(key):
+        raise _Aborted(_S.INVALID_ARGUMENT, f"metadata key {key!r}: only 0-9 a-z _ . - are allowed")
+    return is_binary(key)
+
+
+def _text(key: str, value: bytes) -> str:
+    """Returns the value of a key of text. Raises _Aborted if it is not printable ASCII, 0x20 to 0x7e."""
+    if not (value.isascii() and (text := value.decode("ascii")).isprintable()):
+        raise _Aborted(_S.INVALID_ARGUMENT, f"metadata {key}: the value is not printable ASCII")
+    return text
 
 
 class _Stream:

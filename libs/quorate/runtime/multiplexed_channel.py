@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import grpc
@@ -174,14 +175,14 @@ class _Call:
         self._answer = answer
         self._deserialize = deserialize
         self._call_alone = call_alone
-        self._trailing: Metadata = ()
+        self._trailing: Callable[[], Metadata] = tuple
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._response().__await__()
 
     async def trailing_metadata(self) -> Metadata:
         """Returns the trailing metadata of a call that has been awaited."""
-        return self._trailing
+        return self._trailing()
 
     async def _response(self) -> Any:
         try:
@@ -189,18 +190,23 @@ class _Call:
         except _NotServed as unserved:
             call = self._call_alone(unserved)
             response = await call
-            self._trailing = tuple(await call.trailing_metadata() or ())
+            trailing: Metadata = tuple(await call.trailing_metadata() or ())
+            self._trailing = lambda: trailing
             return response
-        self._trailing = tuple(
-            (each.key, each.value if is_binary(each.key) else each.value.decode("ascii", "replace"))
-            for each in result.trailing
-        )
+        self._trailing = partial(_trailing_of, result)  # most callers do not ask for it
         if result.status:
-            raise _failure(_STATUSES.get(result.status, grpc.StatusCode.UNKNOWN), result.details, self._trailing)
+            raise _failure(_STATUSES.get(result.status, grpc.StatusCode.UNKNOWN), result.details, self._trailing())
         try:
             return self._deserialize(result.response)
         except DecodeError as problem:
             raise _failure(grpc.StatusCode.INTERNAL, f"the response does not parse: {problem}") from None
+
+
+def _trailing_of(result: ResultBatch.Result) -> Metadata:
+    return tuple(
+        (each.key, each.value if is_binary(each.key) else each.value.decode("ascii", "replace"))
+        for each in result.trailing
+    )
 
 
 class _NotServed(Exception):

@@ -16,7 +16,7 @@ from quorate.runtime.decoding import Decode
 from quorate.runtime.room import LARGE_BYTES, Room
 from quorate.runtime.stream_room import StreamRoom
 
-__all__ = ["Check", "Enter", "Recheck", "Take", "entering", "entering_stream", "taking", "taking_each"]
+__all__ = ["SMALL", "Check", "Enter", "Recheck", "Take", "entering", "entering_stream", "taking", "taking_each"]
 
 Recheck: TypeAlias = Callable[[], None]
 Check: TypeAlias = Callable[[Any], None]
@@ -27,7 +27,8 @@ what the handler gets."""
 Enter: TypeAlias = Callable[[Any, Any, str], AbstractAsyncContextManager[StreamRoom | None]]
 """From the same, and the caller's address, to a block in which the call is answered."""
 
-_SMALL: Final = nullcontext()
+SMALL: Final = nullcontext()
+"""The block of a small request, which takes no room: there is nothing to enter."""
 
 
 def entering(limit: CostLimit, room: Room | None, may_send: Check | None) -> Enter:
@@ -38,10 +39,10 @@ def entering(limit: CostLimit, room: Room | None, may_send: Check | None) -> Ent
 
     def enter(data: Any, context: Any, host: str) -> AbstractAsyncContextManager[StreamRoom | None]:
         if data.__class__ is not bytes or len(data) <= LARGE_BYTES:
-            return _SMALL
+            return SMALL
         if may_send is not None:
             may_send(context)
-        return _SMALL if room is None else room.held(host, limit.most(len(data)))
+        return SMALL if room is None else room.held(host, limit.most(len(data)))
 
     return enter
 
