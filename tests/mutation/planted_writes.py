@@ -50,4 +50,12 @@ WRITE_BUGS: Final = (
         wrong='    if not (value.isascii() and (text := value.decode("ascii")) is not None):\n',
         test="tests/runtime/test_multiplexed.py::test_a_malformed_call_is_refused_and_the_next_is_answered",
     ),
+    Planted(
+        number="F15",
+        what="an array that is read has the items of another one that is as long",
+        file="libs/quorate/wire/shared.py",
+        right="        code = box.SerializeToString()\n",
+        wrong="        code = bytes(len(items))\n",
+        test="tests/wire/test_shared.py::test_what_was_read_a_short_while_ago_is_not_read_again",
+    ),
 )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kraft.api.create_topics import CreateTopicsResponse
 from kraft.api.create_topics_pb2 import CreateTopicsResponse as Sent
+from quorate.wire.codec import encode
 from quorate.wire.protobuf import to_protobuf, to_struct
 from quorate.wire.shared import Shared
 
@@ -11,6 +14,10 @@ Result = CreateTopicsResponse.CreatableTopicResult
 Config = Result.CreatableTopicConfigs
 
 CONFIGS = (Config(name="cleanup.policy", value="delete"), Config(name="retention.ms", value=None, config_source=5))
+
+
+MANY = tuple(Config(name=f"config-{number}", value=str(number), config_source=5) for number in range(8))
+"""So many are not read again."""
 
 
 def response(*configs: tuple[Config, ...] | None) -> CreateTopicsResponse:
@@ -36,3 +43,26 @@ def test_a_message_that_is_changed_changes_no_other() -> None:
     del first.topics[0].configs.items[0]
 
     assert to_protobuf(response(CONFIGS)) == to_protobuf(response(shared))
+
+
+def test_what_was_read_a_short_while_ago_is_not_read_again() -> None:
+    first, second = to_struct(to_protobuf(response(MANY, MANY))).topics
+
+    assert MANY == first.configs
+    assert first.configs is second.configs
+    assert (*MANY[1:], MANY[0]) == to_struct(to_protobuf(response((*MANY[1:], MANY[0])))).topics[0].configs
+
+
+@pytest.mark.parametrize("version", [4, 5, 7])
+def test_shared_or_not_it_is_written_the_same_in_every_version(version: int) -> None:
+    for configs in (MANY, CONFIGS, ()):
+        shared = Shared(configs)
+        for _ in range(2):  # the second time it is there already
+            assert encode(response(configs, None), version) == encode(response(shared, None), version)
+
+
+def test_an_array_that_does_not_fit_is_refused_each_time() -> None:
+    long = Shared((*MANY, Config(name="long", value="x" * 40_000)))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="long"):
+            encode(response(long), 7)

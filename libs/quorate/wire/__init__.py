@@ -8,7 +8,7 @@ protobuf     converts a message between struct, protobuf and Kafka's JSON; conve
 items        how many items a message has, and work on many of them in steps
 json_names   the names of fields and record types in Kafka's JSON
 fitting      a message without what a version has no field for
-shared       a tuple that caches its protobuf form
+shared       a tuple that keeps its protobuf form and its encoded form
 batch        record batches, version 2; `common_records` has the records as KRaft writes them
 primitives   varints
 """

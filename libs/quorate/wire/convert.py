@@ -14,8 +14,9 @@ from google.protobuf.message import Message as ProtobufMessage
 
 from kraft import Message
 from quorate.nouns import parse_uuid, uuid_text
+from quorate.wire.items import has_lists
 from quorate.wire.schema import STRING_MAX, Field, FieldType, Layout, struct_class
-from quorate.wire.shared import Shared
+from quorate.wire.shared import Shared, SharedReads
 
 __all__ = [
     "RANGES",
@@ -136,6 +137,8 @@ def reader_names() -> dict[str, Any]:
 def read_field(field: Field, names: dict[str, Any]) -> str:
     """Returns the expression for a field of the message `m`."""
     value, is_there = f"m.{field.name}", f'm.HasField("{field.name}")'
+    if field.box and field.struct and not has_lists(field.struct):
+        return f"{named(names, SharedReads(reader(field.struct)))}({value}) if {is_there} else None"
     if field.array:
         one = read_one(field, "item", names)
         items = f"{value}.items" if field.box else value

@@ -10,6 +10,7 @@ from quorate.wire.codec_source import FIXED, SHARED_ARRAY_BYTES_MAX, SHARED_ARRA
 from quorate.wire.items import Items, has_lists, item_done
 from quorate.wire.primitives import uvarint
 from quorate.wire.schema import STRING_MAX, Field, FieldType, Layout, default_of
+from quorate.wire.shared import Shared, encoded_once
 
 Encode = Callable[[Any, Callable[[bytes], None]], None]
 """The type of an encoder: (message, function that takes the encoded bytes) → None."""
@@ -45,7 +46,7 @@ class EncoderSource(CodecSource):
 
     def __init__(self, layout: Layout, version: int, nested: Callable[[Layout, int], Any]) -> None:
         super().__init__(layout, version)
-        self._nested = nested
+        self._nested = self._leaf = nested
 
     def lines(self) -> list[str]:
         """Returns the lines of the function."""
@@ -114,11 +115,21 @@ class EncoderSource(CodecSource):
             table = self.name(_BYTES[self.compact(field)][field.kind], "bytes")
             return [f"    {w}({table}[v])"]
         lines = [f"    {w}({self._length(field, 'v', array=True)})", "    for item in v:"]
-        if field.kind is FieldType.STRUCT:
-            return [*lines, f"        {self._call(field, 'item', w)}", *self._item_done("        ")]
+        if field.struct is not None:
+            each = [f"        {self._call(field, 'item', w)}", *self._item_done("        ")]
+            return [lines[0], *self._shared(field, w), lines[1], *each]
         size = self._length(field, "item", array=False)
         text = [f"        {line}" for line in _encoded("item")]
         return [*lines, *text, f"        {w}({size})", f"        {w}(item)", *self._item_done("        ")]
+
+    def _shared(self, field: Field, w: str) -> list[str]:
+        """Returns the lines that write an array that is shared, and leave nothing for the loop over `v`."""
+        assert field.struct is not None
+        if not field.box or has_lists(field.struct):
+            return []
+        encode = self.name(self._leaf(field.struct, self.version), "write")
+        once, kind = self.name(encoded_once, "encoded_once"), self.name(Shared, "Shared")
+        return [f"    if type(v) is {kind}:", f"        {w}({once}(v, {encode}))", "        v = ()"]
 
     def _tags(self) -> list[str]:
         if not self.flexible:

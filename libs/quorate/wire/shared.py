@@ -1,18 +1,65 @@
-"""A tuple that caches its protobuf form, for arrays that are sent in very many messages."""
+"""A tuple that keeps its protobuf form and its encoded form, for arrays that are in very many messages."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message as ProtobufMessage
 
-__all__ = ["Shared"]
+__all__ = ["Shared", "SharedReads", "encoded_once"]
 
 T = TypeVar("T")
 
+ITEMS_MIN: Final = 8
+"""Arrays of fewer items are read one by one: to look for them costs as much."""
+ITEMS_MAX: Final = 64
+BYTES_MAX: Final = 8 << 10
+READS_MAX: Final = 64
+"""Arrays of one field that are kept: with these bounds half a megabyte of bytes, and structs of some megabytes."""
+
 
 class Shared(tuple[T, ...]):
-    """A nullable array of structs that is sent again and again; only `convert` treats it differently from a tuple."""
+    """A nullable array of structs that is sent again and again; only `convert` and encoders tell it from a tuple."""
 
     box: ProtobufMessage | None = None
     """The array's protobuf form, set when it is first sent. It is copied into each message and never changed."""
+    codes: dict[Any, bytes] | None = None
+    """The array's items in Kafka's wire format, by what has encoded them; set when they are first sent."""
+
+
+def encoded_once(items: Shared[Any], encode: Callable[[Any, Callable[[bytes], None]], None]) -> bytes:
+    """Returns the items as `encode` writes them, which is called once for all messages. Raises what it raises."""
+    codes = items.codes
+    if codes is None:
+        codes = items.codes = {}
+    found = codes.get(encode)
+    if found is None:
+        parts: list[bytes] = []
+        for item in items:
+            encode(item, parts.append)
+        found = codes[encode] = b"".join(parts)
+    return found
+
+
+class SharedReads:
+    """Reads a nullable array of structs: one that was read a short while ago is the same Shared."""
+
+    def __init__(self, read: Callable[[Any], Any]) -> None:
+        self._read = read
+        self._found: dict[bytes, Shared[Any]] = {}
+
+    def __call__(self, box: Any) -> tuple[Any, ...]:
+        """Returns the structs of a box's items. Raises ValueError for an unfit value, which is not kept."""
+        items = box.items
+        if not ITEMS_MIN <= len(items) <= ITEMS_MAX:
+            return tuple(map(self._read, items))
+        code = box.SerializeToString()
+        found = self._found.get(code)
+        if found is None:
+            found = Shared(map(self._read, items))
+            if len(code) <= BYTES_MAX:
+                if len(self._found) >= READS_MAX:
+                    self._found.clear()
+                self._found[code] = found
+        return found
