@@ -28,7 +28,7 @@ from quorate.listeners.security import ListenerSecurity
 from quorate.network.server import ConnectedClient, KafkaServer, Unanswerable
 from quorate.protocol import Request
 from quorate.protocol.api_versions import Versions
-from quorate.protocol.apis import API_VERSIONS, all_apis, api_of
+from quorate.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, all_apis, api_of
 from quorate.runtime.replica import Replica
 from quorate.runtime.turns import in_turns
 from services.broker.callers import Caller, Callers
@@ -71,8 +71,9 @@ ANSWERED: Final = (
 )
 SERVED: Final[Versions] = {
     **{api_of(each).key: api_of(each).versions for each in ANSWERED},
-    API_VERSIONS: all_apis()[API_VERSIONS].versions,  # the connection answers it by itself
+    **{key: all_apis()[key].versions for key in (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)},
 }
+"""What is listed. The last three a connection answers by itself; librdkafka logs in only where they are listed."""
 LARGE_AT_ONCE: Final = 64
 """Requests from 16 KiB on that are under way at once, those that wait for replicas, records, a controller included."""
 KRAFT_VERSION_OF_BROKERS: Final = 0

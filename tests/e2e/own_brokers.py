@@ -7,15 +7,44 @@ import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from deploy.local.own import disks_of, format_broker, planned
 from deploy.local.plan import Process
-from deploy.local.ports import free_ports
+from deploy.local.ports import HOST, free_ports
 from kraft.api.describe_cluster_pb2 import DescribeClusterRequest
+from quorate.authorizer import STANDARD_AUTHORIZER
 from quorate.nouns import NodeId
 from tests.e2e.calls import call_with_retries, eventually
 from tests.e2e.cluster import PATIENT, Cluster, control_plane
+from tests.network.certificates import Authority
+
+MODULE: Final = "org.apache.kafka.common.security"
+PASSWORD: Final = "of brokers"
+SUPER: Final = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS;User:broker"}
+
+
+def secured(issuer: Authority, store: Path, clear: int, secure: int) -> dict[str, str]:
+    """A broker's listeners, ours or Kafka's: in the clear for super users, and SASL_SSL for others and among brokers.
+
+    By PLAIN there are the brokers, and alice, who has no rights.
+    """
+    name = "listener.name.secure"
+    plain = f'{MODULE}.plain.PlainLoginModule required username="broker" password="{PASSWORD}"'
+    return {
+        **SUPER,
+        "listeners": f"PLAINTEXT://{HOST}:{clear},SECURE://{HOST}:{secure}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL",
+        "inter.broker.listener.name": "SECURE",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        f"{name}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        f"{name}.plain.sasl.jaas.config": f'{plain} user_broker="{PASSWORD}" user_alice="hers";',
+        f"{name}.scram-sha-512.sasl.jaas.config": f"{MODULE}.scram.ScramLoginModule required;",
+        f"{name}.ssl.keystore.type": "PEM",
+        f"{name}.ssl.keystore.location": str(store),
+        f"{name}.ssl.truststore.type": "PEM",
+        f"{name}.ssl.truststore.location": str(issuer.certificate),
+    }
 
 
 @asynccontextmanager

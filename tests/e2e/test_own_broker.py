@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import confluent_kafka
 import pytest
 import pytest_asyncio
 
-from deploy.local.ports import free_ports
+from deploy.local.ports import HOST, free_ports
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraft.api.create_topics_pb2 import CreateTopicsRequest
+from kraft.api.list_offsets_pb2 import ListOffsetsRequest
+from kraft.service.broker_pb2_grpc import BrokerStub
+from quorate.errors import ErrorCode
 from quorate.network.client import connect
 from quorate.partition_log.names import CLEAN_SHUTDOWN
 from quorate.records import RegisterBrokerRecord
+from quorate.runtime.client import call, open_channel
 from quorate.runtime.loop import ExitCode
 from quorate.storage.meta_properties import read_meta_properties
-from tests.e2e.calls import eventually
+from tests.e2e.calls import call_with_retries, eventually
 from tests.e2e.cluster import Cluster, stored_records
-from tests.e2e.own_brokers import OwnBrokers, plane_without_brokers
+from tests.e2e.own_brokers import PASSWORD, OwnBrokers, plane_without_brokers, secured
+from tests.e2e.records import Writer, consumed, lost
+from tests.network.certificates import Authority, authority
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -31,10 +41,23 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
         yield running
 
 
+@pytest.fixture(scope="module")
+def issuer(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return authority(tmp_path_factory.mktemp("certificates"))
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def brokers(cluster: Cluster) -> OwnBrokers:
-    """101 is in the stories, 102 beside it: where nobody is heard at all, nobody is fenced. Both have two disks."""
+async def brokers(cluster: Cluster, issuer: Authority) -> OwnBrokers:
+    """101 is in the stories, 102 beside it: where nobody is heard at all, nobody is fenced. Both have two disks.
+
+    They ask each other by TLS and with a login.
+    """
     brokers = OwnBrokers(cluster, ids=(101, 102), directories=2)
+    brokers[101].settings["grpc.listeners"] = f"GRPC://{HOST}:{free_ports(1)[0]}"
+    for each in brokers.ids:
+        clear, secure = brokers[each].kafka_address.rpartition(":")[2], free_ports(1)[0]
+        store = issuer.issue(f"broker-{each}", f"/CN=broker-{each}")
+        brokers[each].settings.update(secured(issuer, store, int(clear), secure))
     await brokers.start()
     return brokers
 
@@ -72,10 +95,50 @@ async def test_its_listener_answers_a_client_s_first_request(cluster: Cluster, b
     async with await connect(host, int(port)) as connection:
         answer = await connection.ask_for(ApiVersionsResponse, ApiVersionsRequest("test", "1"))
 
-    assert [0, 1, 2, 3, 10, 18, 21, 22, 23, 27, 32, 35, 60, 61, 66, 75] == sorted(
+    assert [0, 1, 2, 3, 10, 17, 18, 21, 22, 23, 27, 32, 35, 36, 60, 61, 66, 75] == sorted(
         each.api_key for each in answer.api_keys
     )
     assert "metadata.version" in {each.name for each in answer.finalized_features}
+
+
+async def test_it_answers_by_grpc(brokers: OwnBrokers) -> None:
+    topic = ListOffsetsRequest.ListOffsetsTopic(name="missing")
+    topic.partitions.add(partition_index=0, timestamp=-1)
+    async with open_channel(brokers[101].settings["grpc.listeners"].removeprefix("GRPC://")) as channel:
+        stub: Any = BrokerStub(channel)
+        answer = await call(stub.ListOffsets, ListOffsetsRequest(topics=[topic]), deadline_ms=30_000)
+
+    assert ErrorCode.UNKNOWN_TOPIC_OR_PARTITION == answer.topics[0].partitions[0].error_code
+
+
+async def test_brokers_replicate_over_tls_with_logins_and_ask_for_rights(
+    cluster: Cluster, brokers: OwnBrokers, issuer: Authority
+) -> None:
+    """acks=all is told once the other broker has fetched; alice, who has no entry, writes nothing."""
+    topic = CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=-1, replication_factor=-1)
+    topic.configs.add(name="min.insync.replicas", value="2")
+    for index, replicas in enumerate(([101, 102], [102, 101])):
+        topic.assignments.add(partition_index=index, broker_ids=replicas)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+    await call_with_retries(cluster.controller_stub(1).CreateTopics, request)
+    secure = ",".join(brokers[each].settings["listeners"].rpartition("//")[2] for each in brokers.ids)
+    tls = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(issuer.certificate), "sasl.mechanism": "PLAIN"}
+    broker, alice = (
+        {**tls, "sasl.username": name, "sasl.password": word}
+        for name, word in (("broker", PASSWORD), ("alice", "hers"))
+    )
+    async with Writer(secure, "orders", partitions=2, settings=broker) as writer:
+        await writer.more(10)
+    ends = {index: max(offset for offset, _ in told) + 1 for index, told in writer.acknowledged.items()}
+    seen = await asyncio.to_thread(consumed, secure, "orders", ends, broker)
+    denied = confluent_kafka.Producer({"bootstrap.servers": secure, **alice})
+    refusals: list[str] = []
+    denied.produce("orders", b"hers", on_delivery=lambda error, _: refusals.append(error.name()))
+    assert 0 == await asyncio.to_thread(denied.flush, 60)
+
+    assert [] == writer.problems
+    assert {} == {index: gone for index, told in writer.acknowledged.items() if (gone := lost(told, seen[index]))}
+    assert ["TOPIC_AUTHORIZATION_FAILED"] == refusals
 
 
 async def test_leaves_in_order_and_comes_back_as_the_same(cluster: Cluster, brokers: OwnBrokers) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -212,16 +213,15 @@ async def test_metadata_tells_what_the_caller_may_do(disks: list[Path]) -> None:
         assert 0 == answer.cluster_authorized_operations
 
 
-class NoBlock:
-    """A controller that gives no producer ids: who is admitted is told to come again."""
+class Block:
+    """A controller that gives producer ids."""
 
-    async def call(self, *_: object, **__: object) -> None:
-        raise AssertionError("nobody asks")
+    async def call(self, *_: object, **__: object) -> SimpleNamespace:
+        return SimpleNamespace(producer_id_start=0, producer_id_len=10)
 
 
 async def test_producer_ids_are_of_those_who_may_write_somewhere() -> None:
-    ids = ProducerIds(ME, NoBlock(), lambda: 1)  # type: ignore[arg-type]
-    ids._block = iter(range(10))
+    ids = ProducerIds(ME, Block(), lambda: 1)  # type: ignore[arg-type]
     asked = InitProducerIdRequest(transactional_id=None)
     of_transaction = InitProducerIdRequest(transactional_id="t")
     of_id = user_with((WRITE, ResourceType.TRANSACTIONAL_ID, "t"))
