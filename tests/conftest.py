@@ -31,6 +31,7 @@ settings.register_profile("repeat", UNTIMED, derandomize=True, database=None)
 settings.load_profile("repeat" if os.environ.get("CI") else "explore")
 
 TESTS = Path(__file__).parent
+os.environ["QUORATE_CONTEXTS"] = str(TESTS / "none.toml")  # those of who runs the tests are for no test
 LONG = (
     "sim_services/test_seeds.py",
     "sim_driver/test_seeds.py",

@@ -24,8 +24,9 @@ def test_its_help_lists_the_apis_of_each_service() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (["CreateTopics"], "give one of --controller, --quorum, --observer"),
+        (["CreateTopics"], "give --controller HOST:PORT,…: CreateTopics is there"),
         (["CreateTopics", *AT, "--quorum", "h:2"], "give one of --controller, --quorum, --observer"),
+        (["CreateTopic"], "no service has an API 'CreateTopic'"),
         (["CreateTopic", *AT], "--controller has no API 'CreateTopic'"),
         (["FindQuorum", *AT], "--controller has no API 'FindQuorum': it is at --quorum"),
         (["CreateTopics", '{"topics": [}', *AT], "the request is no JSON at line 1, column 13"),

@@ -314,6 +314,18 @@ def test_a_write_is_asked_again_until_there_is_a_leader_as_the_same_request() ->
     assert 1 == len({each.request_id for each in stand_in.asked})
 
 
+def test_what_may_be_done_already_is_asked_again_if_it_is_known_by_its_id_and_else_not() -> None:
+    """A write has a request id. What `quorate call` sends has none: that it is not known is said."""
+    late = ApiError(ErrorCode.REQUEST_TIMED_OUT, "not committed in time")
+    with standing_in(late, AdminResponse(update_features=DONE)) as (stand_in, at):
+        written = run("features", "upgrade", "group.version=1", "--controller", at)
+    with standing_in(late, AdminResponse(update_features=DONE)) as (called, at):
+        once = run("call", "Submit", '{"update_features": {}}', "--controller", at)
+
+    assert (0, 2) == (written.code, len(stand_in.asked))
+    assert (3, 1, True) == (once.code, len(called.asked), "whether it was done is not known" in once.err)
+
+
 DONE: Final = update_features_pb2.UpdateFeaturesResponse()
 
 

@@ -4,6 +4,8 @@ app             the commands and their options; all other modules are imported b
 app_sql         the same for those that ask by SQL: `sql`, and a listing for each noun
 app_nouns       the nouns that can be listed and changed
 app_live        the same for those that ask a running cluster: `quorum`, `trace`, `call`
+contexts        the file of contexts: which is the current one, and what it has
+app_context     `quorate context`: use, list
 writes          all writes by noun and verb, and their commands
 write           what a row of that table is
 write_topics    the rows of topics, leaders, reassignments

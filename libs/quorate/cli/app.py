@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from quorate.cli.app_context import context
 from quorate.cli.app_live import add_call, add_quorum, trace
 from quorate.cli.app_nouns import NOUNS
 from quorate.cli.app_plans import ask_doctor, ask_for_restarts, features, reassign
@@ -27,6 +28,7 @@ from quorate.cli.options import (
     WithOpenTransaction,
     loaded_from,
     needing_grpc,
+    observer_of,
     only_by_observer,
     source_of,
     state_from,
@@ -246,6 +248,9 @@ def diff_images(
 ) -> None:
     """Show what differs between the cluster's states at two offsets or times."""
     first, last = read_range(between)
+    observer, command_config = observer_of(
+        observer, command_config, offline, bootstrap_controller, with_open_transaction
+    )
     if observer is not None:
         what = "--offline, --bootstrap-controller and --with-open-transaction"
         only_by_observer(offline, bootstrap_controller, with_open_transaction, what=what)
@@ -288,6 +293,7 @@ def tell_history(
     from quorate.cli.history import Teller, read_subject
 
     wanted = read_subject(subject)
+    observer, command_config = observer_of(observer, command_config, offline, bootstrap_controller)
     if observer is not None:
         only_by_observer(offline, bootstrap_controller, what="--offline and --bootstrap-controller")
         with needing_grpc():
@@ -338,6 +344,7 @@ add_writes(groups)
 add_quorum(groups["quorum"])
 app.add_typer(trace, name="trace")
 add_call(app)
+app.add_typer(context, name="context")
 for noun, group in groups.items():
     app.add_typer(group, name=noun)
 

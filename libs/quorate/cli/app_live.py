@@ -20,6 +20,7 @@ from quorate.cli.options import (
     Offline,
     PrintGrpcurl,
     SecondsMax,
+    named_or_chosen,
     needing_grpc,
     source_of,
 )
@@ -48,6 +49,8 @@ def _describe_quorum(
 ) -> None:
     """Describe the quorum: leader, epoch, voters, observers, and how far each is; of files, what they can tell."""
     output = chosen_output(output, as_json=as_json)
+    if offline is None and bootstrap_controller is None:
+        controller, command_config = named_or_chosen("controller", controller, command_config)
     if controller is not None:
         if offline is not None or bootstrap_controller is not None:
             raise Misused("--offline and --bootstrap-controller are not for --controller: give one of them")
@@ -77,7 +80,7 @@ def list_traces(
 ) -> None:
     """List the latest traces, newest first."""
     output = chosen_output(output, as_json=as_json)
-    observers = _observers(observer)
+    observers, command_config = _observers(observer, command_config)
     with needing_grpc():
         from quorate.cli.trace import list_traces as listed
     listed(observers, command_config, span_name=span, limit=limit, output=output)
@@ -94,16 +97,17 @@ def show_trace(
     """Show a trace as a waterfall: which process did what, when and how long."""
     if len(trace_id) != 32 or set(trace_id) - set("0123456789abcdef"):
         raise Misused(f"trace {trace_id!r}: an id is 32 hexadecimal digits, in lower case")
-    observers = _observers(observer)
+    observers, command_config = _observers(observer, command_config)
     with needing_grpc():
         from quorate.cli.trace import show_trace as shown
     shown(observers, command_config, trace_id, width=width, as_json=as_json)
 
 
-def _observers(observer: str | None) -> str:
-    if observer is None:
+def _observers(observer: str | None, command_config: Path | None) -> tuple[str, Path | None]:
+    observers, command_config = named_or_chosen("observer", observer, command_config)
+    if observers is None:
         raise Misused("give --observer HOST:PORT,…: it is who keeps traces")
-    return observer
+    return observers, command_config
 
 
 class _WithApis(TyperCommand):
@@ -141,12 +145,15 @@ def call_api(
     """Call any API of the gRPC services; each answer is a line of JSON, by the names of the protos."""
     given = {"--controller": controller, "--quorum": quorum, "--observer": observer}
     named = [(option, where) for option, where in given.items() if where is not None]
-    if len(named) != 1:
+    if len(named) > 1:
         raise Misused(f"give one of {', '.join(given)}: who is called")
-    ((option, where),) = named
-    with needing_grpc(option):
-        from quorate.cli.call import call
+    with needing_grpc(named[0][0] if named else "call"):
+        from quorate.cli.call import call, option_of
         from quorate.cli.grpc_call import Servers
+    option, where = named[0] if named else (option_of(api), None)
+    where, command_config = named_or_chosen(option.removeprefix("--"), where, command_config)
+    if where is None:
+        raise Misused(f"give {option} HOST:PORT,…: {api} is there")
     servers = Servers(option=option, named=where, command_config=command_config)
     call(servers, api, request, within_s=seconds_max, print_grpcurl=print_grpcurl)
 

@@ -18,6 +18,7 @@ from quorate.cli.options import (
     Observer,
     Offline,
     loaded_from,
+    named_or_chosen,
     source_of,
     state_from,
 )
@@ -135,6 +136,9 @@ def ask_for_restarts(
     All if none is named; of a node that is both, ask twice.
     """
     if controllers or controller_ids:
+        bootstrap_controller, command_config = named_or_chosen(
+            "bootstrap-controller", bootstrap_controller, command_config
+        )
         if (
             brokers
             or racks

@@ -22,6 +22,7 @@ from quorate.cli.options import (
     WithOpenTransaction,
     loaded_from,
     needing_grpc,
+    observer_of,
     only_by_observer,
     source_of,
 )
@@ -157,6 +158,7 @@ def _ask(
     seconds_max: float = SECONDS_MAX,
 ) -> None:
     """Asks files, a live quorum or an observer. Raises Misused unless just one is given, Failed, Corrupt, OSError."""
+    observer, command_config = observer_of(observer, command_config, offline, bootstrap, as_of, with_open_transaction)
     if observer is not None:
         only_by_observer(offline, bootstrap, as_of, with_open_transaction, what=NOT_FOR_OBSERVER, why=PAST)
         with needing_grpc():

@@ -18,7 +18,7 @@ from quorate.cli.grpc_call import Servers
 from quorate.cli.grpcurl import grpcurl_line
 from quorate.cli.messages import Method, method_of, parsed
 
-__all__ = ["api_lines", "call"]
+__all__ = ["api_lines", "call", "option_of"]
 
 SERVICES: Final[Mapping[str, Sequence[Any]]] = {
     "--controller": (controller_pb2.DESCRIPTOR.services_by_name["Controller"],),
@@ -61,7 +61,15 @@ def call(servers: Servers, name: str, given: str, *, within_s: float, print_grpc
         answer = method_of(channel, method)(asked, timeout=left_s)
         _print_all(servers, answer) if method.server_streaming else _print(answer)
 
-    ask_servers(servers, ask, within_s=within_s)
+    ask_servers(servers, ask, within_s=within_s, may_repeat=False)
+
+
+def option_of(name: str) -> str:
+    """Returns the option that says where an API is, the first of those that have it. Raises Misused."""
+    for option, services in SERVICES.items():
+        if any(name in each.methods_by_name for each in services):
+            return option
+    raise Misused(f"no service has an API {name!r}: --help lists those that there are")
 
 
 def _method(option: str, name: str) -> Method:

@@ -20,15 +20,18 @@ WITHOUT_LEADER: Final = frozenset(
     {ErrorCode.NOT_CONTROLLER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER}
 )
 """What a controller says while there is no leader, or not yet."""
+UNCONNECTED: Final = "failed to connect to all addresses"
+"""How gRPC words that nobody listens, and it tells it in no other way."""
 IN_TIME: Final = ErrorCode.REQUEST_TIMED_OUT
 
 T = TypeVar("T")
 
 
-def ask_servers(servers: Servers, ask: Callable[[Any, float], T], *, within_s: float) -> T:
+def ask_servers(servers: Servers, ask: Callable[[Any, float], T], *, within_s: float, may_repeat: bool) -> T:
     """Returns what `ask` does with a channel and the seconds that are left: of the first of the servers that answers.
 
-    They are asked again in turn while they say that there is no leader; not if none of them can be reached.
+    They are asked again in turn while they say that there is no leader; not if none of them can be reached. Unless it
+    `may_repeat`, not after a call of which nobody knows whether it was executed, either.
     Raises Failed with Kafka's name of the error for a refusal; Unreached if none answers in time; Misused, OSError.
     """
     addresses, deadline = servers.addresses(), time.monotonic() + within_s
@@ -44,6 +47,8 @@ def ask_servers(servers: Servers, ask: Callable[[Any, float], T], *, within_s: f
                 lost.append(_told(address, error))
                 if not _is_passing(error):
                     raise Failed(lost[-1]) from None
+                if _is_unknown(error) and not may_repeat:
+                    raise Unreached(lost[-1]) from None
                 is_reached |= not _is_out_of_reach(error)
         if not is_reached or time.monotonic() + PAUSE_S >= deadline:
             raise Unreached("; ".join(lost))
@@ -58,6 +63,12 @@ def _is_out_of_reach(error: ApiError) -> bool:
     return BARE in error.metadata and error.metadata[GRPC_STATUS] == grpc.StatusCode.UNAVAILABLE.name
 
 
+def _is_unknown(error: ApiError) -> bool:
+    """Returns whether the call may have been executed: its answer is missing, and not because nobody listens."""
+    return error.code is IN_TIME or (_is_out_of_reach(error) and UNCONNECTED not in error.message)
+
+
 def _told(address: str, error: ApiError) -> str:
     """Returns the error with its server; a status of gRPC itself is not called by a name of Kafka's."""
-    return f"{address}: {error.message if BARE in error.metadata else error}"
+    words = f"{address}: {error.message if BARE in error.metadata else error}"
+    return f"{words}; whether it was done is not known" if _is_unknown(error) else words

@@ -32,7 +32,9 @@ __all__ = [
     "SecondsMax",
     "WithOpenTransaction",
     "loaded_from",
+    "named_or_chosen",
     "needing_grpc",
+    "observer_of",
     "only_by_observer",
     "source_of",
     "state_from",
@@ -97,6 +99,8 @@ def source_of(path: Path | None, named: str, bootstrap: str | None, command_conf
         if command_config is not None:
             raise Misused("--command-config is for --bootstrap-controller: files need no login")
         return path
+    if path is None and bootstrap is None:
+        bootstrap, command_config = named_or_chosen("bootstrap-controller", None, command_config)
     if path is not None or bootstrap is None:
         raise Misused(f"give {named} or --bootstrap-controller, one of them")
     from quorate.cli.live import LiveQuorum
@@ -125,6 +129,7 @@ def state_from(
     as_of: AsOfValue | None,
 ) -> Loaded:
     """Returns the state of files, of a live quorum or of an observer. Raises Misused unless one of them is given."""
+    observer, command_config = observer_of(observer, command_config, offline, bootstrap, as_of)
     if observer is not None:
         only_by_observer(offline, bootstrap, as_of, what="--offline, --bootstrap-controller and --as-of")
         with needing_grpc():
@@ -133,6 +138,27 @@ def state_from(
     source = source_of(offline, "--offline or --observer", bootstrap, command_config)
     (found,) = loaded_from(source, as_of, with_open_transaction=False)
     return found
+
+
+def named_or_chosen(option: str, given: str | None, command_config: Path | None) -> tuple[str | None, Path | None]:
+    """Returns where an option says, and the client's properties; of what is not given, what the current context has.
+
+    A context's properties are for its own servers alone. Raises Misused, OSError.
+    """
+    if given is not None:
+        return given, command_config
+    from quorate.cli.contexts import COMMAND_CONFIG, chosen
+
+    found, config = chosen(option), chosen(COMMAND_CONFIG)
+    own = Path(config) if found is not None and config is not None else None
+    return found, command_config or own
+
+
+def observer_of(observer: str | None, command_config: Path | None, *others: object) -> tuple[str | None, Path | None]:
+    """Returns the observer that is to be asked; the context's if none of the options that go without one is given."""
+    if any(each not in (None, False) for each in others):
+        return observer, command_config
+    return named_or_chosen("observer", observer, command_config)
 
 
 def only_by_observer(*others: object, what: str, why: str = "") -> None:

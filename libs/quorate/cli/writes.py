@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, get_type_hints
 import typer
 
 from quorate.cli import write_acls, write_cluster, write_topics, write_users
-from quorate.cli.options import CommandConfig, Controller, Json, PrintGrpcurl, SecondsMax, needing_grpc
+from quorate.cli.options import CommandConfig, Controller, Json, PrintGrpcurl, SecondsMax, named_or_chosen, needing_grpc
 from quorate.cli.write import Write
 
 __all__ = ["WRITES", "add_writes"]
@@ -39,6 +39,8 @@ def _command(write: Write) -> Callable[..., None]:
 
     def run(**given: Any) -> None:  # Any: what typer makes of the options
         how = {name: given.pop(name) for name in common}
+        where = named_or_chosen("controller", how["controller"], how["command_config"])
+        how["controller"], how["command_config"] = where
         with needing_grpc("--controller"):
             from quorate.cli.writing import Asked, do
         if not do(write, write.request(**given), Asked(**how)):

@@ -89,7 +89,7 @@ def do(write: Write, asked: Json, how: Asked) -> bool:
         request["request_id"] = secrets.token_bytes(REQUEST_ID_BYTES)  # a retry is answered as the first call
     message = _message(method, request)
     call = partial(_call, method, message)
-    answer = ask_servers(servers, call, within_s=how.seconds_max)
+    answer = ask_servers(servers, call, within_s=how.seconds_max, may_repeat=write.is_enveloped)
     proposed: Sequence[ProposedRecord] = ()
     if isinstance(answer, AdminResponse):
         _require_done(answer)
