@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich import box
 from rich.console import Console
@@ -59,7 +61,7 @@ def trace_lines(console: Console, spans: Sequence[SpanData]) -> None:
 
 
 def lines_to_paste(plan: ClusterPlan) -> list[str]:
-    """Returns the address of each process, grpcurl commands for them, and one of Kafka's own if there are gateways."""
+    """Returns each process's address, commands of grpcurl and `quorate`, and one of Kafka's own if it has gateways."""
     controller, observer = plan.controllers[0].address, plan.observer.address
     topic = '{"topics": [{"name": "payments", "num_partitions": 2, "replication_factor": 3}]}'
     quorum = '{"topics": [{"topic_name": "__cluster_metadata", "partitions": [{}]}]}'
@@ -71,11 +73,26 @@ def lines_to_paste(plan: ClusterPlan) -> list[str]:
         f"  grpcurl -plaintext -d '{quorum}' {controller} kraft.service.Controller/DescribeQuorum",
         f"  grpcurl -plaintext -d '{{\"limit\": 5}}' {observer} kraft.service.Observer/ListTraces",
         *(
+            f"  {_command()} {words}"
+            for words in (
+                f"quorum --controller {controller}",
+                f"topics create invoices --partitions 2 --controller {controller} --dry-run",
+                f"trace list --observer {observer}",
+                f"doctor --observer {observer}",
+            )
+        ),
+        *(
             [f"  kafka-metadata-quorum.sh --bootstrap-controller {plan.bootstrap_controllers} describe --status"]
             if plan.gateways
             else []
         ),
     ]
+
+
+def _command() -> Path:
+    """Returns where `quorate` is, as it is called from here."""
+    beside = Path(sys.executable).with_name("quorate")
+    return beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside
 
 
 def _doors(process: Process) -> str:

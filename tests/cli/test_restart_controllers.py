@@ -159,6 +159,22 @@ async def test_it_asks_the_leader_and_says_who_does_not_keep_up() -> None:
     assert "controller 3 has not fetched for 9000 ms\n" in ran.out
 
 
+async def test_the_quorum_is_described_with_the_lag_of_each() -> None:
+    """`quorate quorum`, by Kafka's protocol; what is not known is null, and an empty cell."""
+    leader = Quorums(state(1), state(2, end=7, fetched_ms=30, caught_up_ms=90), state(3, end=-1, fetched_ms=NOW_MS + 1))
+    async with listening(leader) as (endpoint,):
+        where = ("--bootstrap-controller", f"{LOOPBACK}:{endpoint[1]}")
+        told, rows = [await asyncio.to_thread(run, "quorum", *where, "--output", each) for each in ("json", "csv")]
+
+    assert {"leader": 1, "highWatermark": 9}.items() <= told.document.items()
+    assert [
+        (1, "leader", 10, 0, 0, 0),
+        (2, "voter", 7, 3, 30, 90),
+        (3, "voter", None, None, None, 0),
+    ] == [tuple(each.values())[:6] for each in told.document["replicas"]]
+    assert ["2,voter,7,3,30,90,", "3,voter,,,,0,"] == rows.out.splitlines()[2:]
+
+
 async def test_what_stands_against_a_restart_is_named() -> None:
     voters = [state(1), state(2), state(3, end=4, fetched_ms=NOW_MS + 1)]
     ran = await asked(*voters, options=["--controller", 2, "--controller", 1])

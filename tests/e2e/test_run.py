@@ -21,6 +21,7 @@ import pytest
 import pytest_asyncio
 
 from deploy.local.processes import ROOT
+from tests.cli.directories import run as by_command
 from tests.e2e.calls import eventually
 from tests.e2e.starting import said
 
@@ -52,6 +53,11 @@ class Run:
     @property
     def lines(self) -> list[str]:
         return re.findall(r"^  (grpcurl .+)$", self.printed, re.M)
+
+    @property
+    def commands(self) -> list[str]:
+        """What `quorate` is asked by, without the command itself."""
+        return re.findall(r"^  \S*/quorate (.+)$", self.printed, re.M)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +210,19 @@ async def test_a_sigterm_while_it_starts_ends_it_and_its_services(tmp_path: Path
 async def test_while_it_runs_it_says_where_everybody_is_and_what_to_ask(run: Run) -> None:
     assert NAMES == list(run.addresses)
     assert 4 == len(run.lines)
+    assert 4 == len(run.commands)
+
+
+async def test_the_commands_to_paste_work(run: Run) -> None:
+    described, tried, traced, diagnosed = [
+        await asyncio.to_thread(by_command, *shlex.split(each)) for each in run.commands
+    ]
+
+    assert [0, 0, 0] == [each.code for each in (described, tried, traced)], (described, tried, traced)
+    assert described.out.startswith("leader ")
+    assert "  invoices  would be created  " in tried.out
+    assert "kraft.service.Controller/" in traced.out
+    assert (True, "") == (diagnosed.code in (0, 1), diagnosed.err)
 
 
 async def test_the_lines_to_paste_work(run: Run, grpcurl: str) -> None:
