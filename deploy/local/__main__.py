@@ -22,7 +22,7 @@ from deploy.local import kafka, show
 from deploy.local.broker import BrokerStandIns
 from deploy.local.client import Admin
 from deploy.local.own import OwnBrokers
-from deploy.local.plan import ClusterPlan, announcing_gateways, make_plan
+from deploy.local.plan import ClusterPlan, announcing_gateways, make_plan, with_page
 from deploy.local.processes import NotReady, Running
 from quorate.cli.waterfall import waterfall_svg
 from quorate.errors import ApiError
@@ -51,6 +51,7 @@ async def main(
         return 1
     plan = make_plan(directory, with_gateways=with_gateways or with_kafka)
     plan = announcing_gateways(plan) if plan.gateways else plan
+    plan = with_page(plan)
     running = Running(plan)
     brokers: Brokers = kafka.KafkaBrokers(plan) if with_kafka else BrokerStandIns(plan)
     brokers = OwnBrokers(plan, running) if with_brokers else brokers

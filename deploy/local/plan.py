@@ -32,6 +32,7 @@ OWN_LISTENER: Final = "QUORUM"
 """The listener for gRPC of a quorum node that announces its gateway's, which has the name that Kafka's nodes know."""
 CONTROLLERS_LISTENER: Final = "ADMIN"
 """The listener for gRPC of a controller that registers its gateway's (KIP-919): Kafka's controllers tell of it."""
+PAGE: Final = "observer.page.listener"
 CLIENTS: Final = "clients"
 """The name under which a plan's own clients have their certificate."""
 
@@ -186,6 +187,18 @@ def make_plan(
         gateways=_gateways(nodes, ports, f"{home.host}:{heartbeat_port}") if with_gateways else (),
         directory_ids={node.id: uuid_text(random_uuid()) for node in nodes} if dynamic else {},
     )
+
+
+def with_page(plan: ClusterPlan) -> ClusterPlan:
+    """Returns the plan with an observer that serves its page in the clear, and keeps the state for it."""
+    (port,) = free_ports(1)
+    settings = {
+        **plan.observer.settings,
+        "observer.state.database.url": f"sqlite:///{plan.directory / 'state.db'}",
+        PAGE: f"PAGE://{HERE.host}:{port}",
+    }
+    settings["listener.security.protocol.map"] += ",PAGE:PLAINTEXT"
+    return replace(plan, observer=replace(plan.observer, settings=settings))
 
 
 def secured(plan: ClusterPlan, tls: PlanTls) -> ClusterPlan:

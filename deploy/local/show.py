@@ -10,7 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from deploy.local.plan import ClusterPlan, Process
+from deploy.local.plan import PAGE, ClusterPlan, Process
 from kraft.api.describe_quorum_pb2 import DescribeQuorumResponse
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsResponse
 from quorate.cli.waterfall import waterfall_text
@@ -66,6 +66,11 @@ def lines_to_paste(plan: ClusterPlan) -> list[str]:
     topic = '{"topics": [{"name": "payments", "num_partitions": 2, "replication_factor": 3}]}'
     quorum = '{"topics": [{"topic_name": "__cluster_metadata", "partitions": [{}]}]}'
     return [
+        *(
+            [f"  the page of the observer: http://{plan.observer.settings[PAGE].partition('://')[2]}/", ""]
+            if PAGE in plan.observer.settings
+            else []
+        ),
         *(f"  {each.name:<13} {_doors(each)}" for each in plan.processes),
         "",
         f"  grpcurl -plaintext {controller} list",

@@ -38,8 +38,14 @@ from services.observer.spans import SpanStore
 from services.observer.state_keeper import StateKeeper
 
 QUORUM: Final = "kraft.service.Quorum"
-QUIET: Final = ("kraft.service.Observer/GetTrace", "kraft.service.Observer/ListTraces", QUORUM)
-"""RPCs that create no spans: queries of traces, and reads of the log."""
+QUIET: Final = (
+    *(
+        f"kraft.service.Observer/{each}"
+        for each in ("GetTrace", "ListTraces", "ListChanges", "Examine", "ExamineQuorum")
+    ),
+    QUORUM,
+)
+"""RPCs that create no spans: queries of traces, reads of the log, and what a page that is open asks again and again."""
 
 IN_PARTS: Final = tuple(f"kraft.service.Observer/{each}" for each in ("DiffImages", "GetImage", "WatchImage"))
 TAKEN_S: Final = 30.0

@@ -175,6 +175,7 @@ def test_each_part_can_be_read(view: Callable[..., Page], width: int, scheme: st
         assert [] == page.evaluate(OUTSIDE), part
         assert [] == page.evaluate(TOO_SMALL), part
         assert [] == page.evaluate(CONTRAST), part
+        assert 0 == page.get_by_text("[object").count(), part
         assert 0 == page.locator(".problem").count(), page.locator(".problem").all_text_contents()
 
 

@@ -7,7 +7,7 @@ export function el(tag, attributes = {}, ...children) {
     if (name.startsWith('on')) made.addEventListener(name.slice(2), value);
     else made.setAttribute(name, value === true ? '' : value);
   }
-  made.append(...children.flat().filter((each) => each !== null && each !== undefined).map((each) => each instanceof Node ? each : String(each)));
+  made.append(...children.flat(Infinity).filter((each) => each !== null && each !== undefined).map((each) => each instanceof Node ? each : String(each)));
   return made;
 }
 
@@ -41,6 +41,9 @@ export const time = (ms) => {
   const number = Number(ms ?? 0);
   return number > 0 ? new Date(number).toISOString().replace('T', ' ').replace(/\.\d+Z/, 'Z') : '–';
 };
+
+// The name of an RPC without its package and service, as the command's waterfall has it.
+export const short = (name) => name.slice(name.lastIndexOf('/') + 1) || '(no name)';
 
 export const plural = (count, one) => `${count} ${one}${Number(count) === 1 ? '' : 's'}`;
 

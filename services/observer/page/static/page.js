@@ -36,11 +36,15 @@ function show() {
   PARTS[part](box, shownPart.signal, Object.fromEntries(new URLSearchParams(parameters ?? '')), go);
 }
 
+let cluster = null;
+
 async function look() {
+  if (document.hidden) return;
   const at = document.getElementById('at');
   try {
-    const found = await call('DescribeCluster', {});
-    at.textContent = `cluster ${found.clusterId ?? '?'} · leader ${found.controllerId ?? 0} · ${number((found.brokers ?? []).length)} brokers`;
+    cluster ??= (await call('DescribeCluster')).clusterId;
+    const found = await call('ExamineQuorum');
+    at.textContent = `cluster ${cluster ?? '?'} · leader ${found.leaderId ?? 0} · epoch ${found.leaderEpoch ?? 0} · offset ${number(found.highWatermark ?? 0)}`;
   } catch (error) {
     at.textContent = error.message;
   }

@@ -7,19 +7,22 @@ const SHOWN_MAX = 1000;
 const FIRST = 200;
 const WORDS = { KIND_CREATED: 'created', KIND_CHANGED: 'changed', KIND_DELETED: 'deleted' };
 
+const NOTHING = new Set([null, '', '[]']);
+
 const pairs = (columns) => new Map((columns ?? []).map((each) => [each.name, valueOf(each.value)]));
 
 function rowOf(row) {
   const [before, after] = [pairs(row.before), pairs(row.after)];
   const names = [...new Set([...before.keys(), ...after.keys()])];
   const kind = WORDS[row.kind] ?? '';
+  const all = kind === 'deleted' ? before : after;
   const isSecret = kind === 'changed' && !after.size;
   return [
     el('div', { class: 'of' }, el('b', {}, row.table), ' ', [...pairs(row.key)].map(([name, value], at) => [at ? ', ' : '', `${name} `, el('code', {}, shown(value))]), ' ', el('span', { class: kind }, kind)),
     isSecret ? el('div', { class: 'of soft' }, 'another secret, which is not shown') : null,
-    ...names.map((name) => el('div', { class: 'of' }, el('span', { class: 'soft' }, `${name} `),
-      kind === 'created' ? el('code', {}, shown(after.get(name))) : kind === 'deleted' ? el('code', {}, shown(before.get(name)))
-        : [el('code', {}, shown(before.get(name))), ' → ', el('code', {}, shown(after.get(name)))])),
+    kind === 'changed'
+      ? names.map((name) => el('div', { class: 'of' }, el('span', { class: 'soft' }, `${name} `), el('code', {}, shown(before.get(name))), ' → ', el('code', {}, shown(after.get(name)))))
+      : el('div', { class: 'of' }, names.filter((name) => !NOTHING.has(all.get(name))).map((name) => [el('span', { class: 'soft' }, `${name} `), el('code', {}, shown(all.get(name))), ' '])),
   ];
 }
 
@@ -73,7 +76,7 @@ function difference(body, signal, given) {
     }
     return [
       el('p', {}, `${plural(count, 'row')} of the state at offset ${number(to)} differ from offset ${number(from)}${count > rows.length ? `; the first ${rows.length} are here` : ''}.`),
-      el('ol', { class: 'changes' }, rows.map((row) => el('li', {}, el('div', { class: 'soft' }, row.table), el('div', {}, rowOf(row))))),
+      el('ol', { class: 'changes' }, rows.map((row) => el('li', { class: 'whole' }, el('div', {}, rowOf(row))))),
     ];
   });
 }

@@ -46,7 +46,7 @@ export function quorum(box, signal) {
     ];
   });
   look();
-  const timer = setInterval(look, 2000);
+  const timer = setInterval(() => document.hidden || look(), 2000);
   signal.addEventListener('abort', () => clearInterval(timer));
 }
 

@@ -1,7 +1,7 @@
 // Traces: the latest, and one as a waterfall.
 
 import { call } from './rpc.js';
-import { el, filling, link, place, plural, table, time, took } from './dom.js';
+import { el, filling, link, place, plural, short, table, time, took } from './dom.js';
 
 const SPANS_SHOWN = 500;
 
@@ -20,7 +20,7 @@ export function traces(box, signal, given, go) {
     const found = (await call('ListTraces', { spanName: given.span ?? '', limit: 100 }, signal)).traces ?? [];
     if (!found.length) return [el('p', { class: 'soft' }, 'No traces have arrived.')];
     return [table('Traces', [
-      ['began with', (each) => link(each.root || '(no name)', place('traces', { trace: each.traceId }))],
+      ['began with', (each) => link(short(each.root ?? ''), place('traces', { trace: each.traceId }))],
       ['at', (each) => time(Number(each.startUnixNano ?? 0) / 1e6)],
       ['took', (each) => took(each.durationNano ?? 0), true],
       ['spans', (each) => each.spanCount ?? 0, true],
@@ -64,12 +64,12 @@ async function waterfall(traceId, signal) {
     const from = Number(BigInt(span.startUnixNano ?? 0) - start);
     const length = Number(BigInt(span.endUnixNano ?? 0) - BigInt(span.startUnixNano ?? 0));
     const about = Object.entries(span.attributes ?? {}).map(([key, value]) => `${key}=${value}`).join('\n');
-    const name = el('span', { class: 'name', title: `${span.name ?? ''}\n${span.instance || span.service || ''}\n${about}` }, span.name || '(no name)', ' ', el('span', { class: 'soft' }, span.instance || span.service || ''));
+    const name = el('span', { class: 'name', title: `${span.name ?? ''}\n${span.instance || span.service || ''}\n${about}` }, short(span.name ?? ''), ' ', el('span', { class: 'soft' }, span.instance || span.service || ''));
     name.style.paddingLeft = `${Math.min(depth, 12) * 0.8}rem`;
     const bar = el('span', { class: span.error ? 'bar failed' : 'bar' });
     bar.style.left = `${(100 * from) / whole}%`;
     bar.style.width = `${(100 * length) / whole}%`;
-    rows.append(name, el('span', { class: 'track', 'aria-hidden': 'true' }, bar), el('span', { class: 'took' }, took(length)));
+    rows.append(el('div', { class: 'span', role: 'listitem' }, name, el('span', { class: 'track', 'aria-hidden': 'true' }, bar), el('span', { class: 'took' }, took(length))));
   }
   const processes = new Set(spans.map((each) => each.instance || each.service)).size;
   return [
