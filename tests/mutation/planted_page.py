@@ -56,7 +56,7 @@ PAGE_BUGS: Final = (
         what="each caller has an examination of its own made",
         file="services/observer/examinations.py",
         right="if last is not None and (",
-        wrong="if last is None and (",
+        wrong="if last is not None and not (",
         test=f"{EXAMINATIONS}::test_who_asks_meanwhile_shares_one_examination_and_a_young_one_serves_on",
     ),
     Planted(

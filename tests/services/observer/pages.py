@@ -73,6 +73,7 @@ class Served(NamedTuple):
         """All that is answered to bytes, after which nothing more is sent."""
         reader, writer = await asyncio.open_connection(LOOPBACK, self.port)
         writer.write(data)
+        writer.write_eof()
         answer = await reader.read()
         writer.close()
         return answer
