@@ -78,12 +78,16 @@ class Broker:
             settings=self.world.settings,
             min_insync_replicas=self.world.controller.min_isr,
         )
+        self.opened()
         self.waits: Waits[str] = Waits(lambda key: self.partition)
         self.alterations: Alterations[str] = Alterations(self.world.settings)
         self.fetch_number = 0
         self.is_fetching = False
         self.checked_at_ms = self.world.now_ms
         self.apply_to(len(self.world.controller.log))
+
+    def opened(self) -> None:
+        """The log was opened, and the high watermark is the checkpoint's."""
 
     @property
     def leading(self) -> Leading | None:
@@ -102,6 +106,8 @@ class Broker:
                 registration = entry
         self.applied = end
         if registration is not None:
+            if registration.leader == self.id and registration.leader_epoch > self.partition.leader_epoch:
+                self.world.oracle.elected(self, registration.leader_epoch)
             self.carry_out(self.partition.apply(registration, now_ms=self.world.now_ms))
             if self.leading is not None:
                 self.world.oracle.leads(self)
@@ -127,7 +133,7 @@ class Broker:
             assert isinstance(done, ProduceDone), done
             if done.outcomes["p"] is ErrorCode.NONE:
                 offset, value = done.wait.reply_to  # type: ignore[misc]  # an object to the core; `produce` has put the pair there
-                self.world.oracle.acknowledged(offset, value)
+                self.world.oracle.acknowledged(offset, value, self.partition.leader_epoch)
 
     # What others ask
 
@@ -153,7 +159,7 @@ class Broker:
         except ApiError:
             return
         for batch in self.log.read(offset, grant.end):
-            self.world.oracle.read(batch.base_offset, batch.data)
+            self.world.oracle.read(batch.base_offset, batch.data, self.partition.leader_epoch)
 
     def serve(self, request: FetchAt | AskRange, sender: int, epoch: int) -> Fetched | Diverged | Range | Refused:
         """A follower asks."""

@@ -34,6 +34,8 @@ class Controller:
     heard_at_ms: dict[int, int] = field(default_factory=dict)
     elections: int = 0
     failovers: int = 0
+    unclean_epochs: tuple[int, ...] = ()
+    """It elects nobody uncleanly."""
 
     def __post_init__(self) -> None:
         for broker in self.replicas:

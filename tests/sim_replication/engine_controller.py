@@ -7,7 +7,7 @@ provisionally, and taken back when another controller begins. The record's offse
 from __future__ import annotations
 
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kraft import Uuid
 from kraft.api.alter_partition import AlterPartitionRequest
@@ -45,15 +45,28 @@ _Topic = AlterPartitionRequest.TopicData
 _Partition = _Topic.PartitionData
 
 
+class Elections(NamedTuple):
+    """Whether the ELR is on (KIP-966), and the topic's unclean.leader.election.enable."""
+
+    has_elr: bool = True
+    are_unclean: bool = False
+
+
+CLEAN: Final = Elections()
+
+
 class EngineController:
     """The same door as `Controller`; `log` has an entry, or None, for each metadata record."""
 
-    def __init__(self, *, replicas: tuple[int, ...], min_isr: int, chance: Random) -> None:
+    def __init__(self, *, replicas: tuple[int, ...], min_isr: int, chance: Random, elections: Elections) -> None:
         self.replicas = replicas
         self.min_isr = min_isr
         self.log: list[Entry | None] = []
         self.heard_at_ms = dict.fromkeys(replicas, 0)
         self.failovers = 0
+        self.unclean_epochs: tuple[int, ...] = ()
+        """The leader epochs that began with a leader of neither ISR nor ELR."""
+        self._elections = elections
         self._chance = chance
         self._directories = {broker: _uuid(100 + broker) for broker in replicas}
         self._incarnations = 0
@@ -106,7 +119,7 @@ class EngineController:
             previous_broker_epoch=self.standings[broker].epoch if is_clean else -1,
         )
         command = register_broker(request, cluster_id=CLUSTER, session_epoch=None, kraft_version=1, settings=SETTINGS)
-        while (answer := self._write(command)) is None:
+        while (answer := self._write(command, unclean=None if is_clean else broker)) is None:
             pass
         self._registered_at[broker] = len(self.log)
         self.heard_at_ms[broker] = now_ms
@@ -129,6 +142,11 @@ class EngineController:
         """An election that an operator asks for: of the preferred leader, whoever `broker` is."""
         topics = ElectLeadersRequest.TopicPartitions(topic="orders", partitions=(0,))
         self._write(elect_leaders(ElectLeadersRequest(election_type=0, topic_partitions=(topics,)), settings=SETTINGS))
+
+    def elect_uncleanly(self) -> None:
+        """What an operator asks for while nobody leads; refused otherwise."""
+        topics = ElectLeadersRequest.TopicPartitions(topic="orders", partitions=(0,))
+        self._write(elect_leaders(ElectLeadersRequest(election_type=1, topic_partitions=(topics,)), settings=SETTINGS))
 
     def alter(self, sender: int, broker_epoch: int, proposal: Proposal) -> Altered | ErrorCode:
         """AlterPartition; NOT_CONTROLLER if its controller fails over meanwhile."""
@@ -173,9 +191,12 @@ class EngineController:
     def _move(self, broker: int, epoch: int, target: ControlState) -> None:
         self._write(change_broker_state(broker_id=broker, broker_epoch=epoch, target=target, settings=SETTINGS))
 
-    def _write(self, command: Command[Any]) -> Any:
-        """Returns the response once it is committed; None if the controller fails first. Raises ApiError."""
-        engine = self._engine
+    def _write(self, command: Command[Any], *, unclean: int | None = None) -> Any:
+        """Returns the response once it is committed; None if the controller fails first. Raises ApiError.
+
+        `unclean` is the broker that has lost records, as the command says.
+        """
+        engine, before = self._engine, self._partition
         engine.write(None, command, now_ms=0)
         if self._chance.random() < LOST_SHARE:
             self.failovers += 1
@@ -189,10 +210,17 @@ class EngineController:
         engine.took(end)
         engine.commit(end)
         (answer,) = engine.ready().answers
+        self._note_election(before, unclean)
         self._tell(end)
         if answer.error is not None:
             raise answer.error
         return answer.response
+
+    def _note_election(self, before: Partition, unclean: int | None) -> None:
+        after = self._partition
+        complete = {*before.isr, *before.elr} - ({unclean} if self._elections.has_elr else set())
+        if after.leader_epoch > before.leader_epoch and after.has_leader and after.leader not in complete:
+            self.unclean_epochs = (*self.unclean_epochs, after.leader_epoch)
 
     def _tell(self, end: int) -> None:
         """Has the log tell, at its last record, what has changed; one record for each change at least."""
@@ -210,7 +238,7 @@ class EngineController:
 
     def _first_records(self) -> Any:
         yield FeatureLevelRecord(name="metadata.version", feature_level=LEVEL)
-        yield FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)
+        yield FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=int(self._elections.has_elr))
         for broker in self.replicas:
             yield RegisterBrokerRecord(
                 broker_id=broker,
@@ -223,6 +251,10 @@ class EngineController:
         yield ConfigRecord(
             resource_type=TOPIC_CONFIGS, resource_name="orders", name="min.insync.replicas", value=str(self.min_isr)
         )
+        if self._elections.are_unclean:
+            yield ConfigRecord(
+                resource_type=TOPIC_CONFIGS, resource_name="orders", name="unclean.leader.election.enable", value="true"
+            )
         yield PartitionRecord(
             partition_id=0,
             topic_id=TOPIC,

@@ -10,6 +10,11 @@ from msgspec.structs import replace
 from quorate.controller.commands import alter_partition, register_broker
 from quorate.controller.partitions import elections
 from quorate.errors import ErrorCode
+from quorate.partition_log import Marker, TransactionEnd, producer_files
+from quorate.partition_log.names import producer_snapshots
+from quorate.partition_log.producer_files import ProducerFiles
+from quorate.partition_log.producers import Producers
+from quorate.partition_log.verifications import Verifications
 from quorate.replication import Committed, Isolation, Leading, Truncate, admission, leading
 from quorate.replication import following as follower
 from quorate.replication import high_watermark as marks
@@ -23,7 +28,7 @@ from quorate.replication.registration import is_eligible
 from quorate.replication.waits import ProduceWait
 from tests.seeds.planting import Killed, Mutant, Patch
 from tests.seeds.planting import kill as kill_by
-from tests.sim_replication.runner import ENGINE, run
+from tests.sim_replication.runner import ENGINE, FILES, PRODUCERS, run
 
 Plant = Callable[[Patch], None]
 BUGS: list[tuple[str, str, Plant]] = []
@@ -204,15 +209,93 @@ def _(patch: Patch) -> None:
     patch.setattr(alter_partition, "_check_epochs", lambda partition, leader, asked: None)
 
 
-SOONER_FROM: Final = {1: 100_000, 3: 100_000, 5: 100_000, 13: 100_000, 16: 200_000}
+OF_CONTROLLERS: Final = len(BUGS)
+
+
+@bug("KIP-98", "of a producer only the last batch is known")
+def _(patch: Patch) -> None:
+    right = Producers.note
+
+    def note(self: Producers, header: Any) -> None:
+        right(self, header)
+        for _, known in self:
+            while len(known.batches) > 1:
+                known.batches.popleft()
+
+    patch.setattr(Producers, "note", note)
+
+
+@bug("KIP-98", "a leader does not look whether a sequence follows")
+def _(patch: Patch) -> None:
+    patch.setattr(Producers, "check", Producers.check_epoch)
+
+
+@bug("KIP-98", "a coordinator that another one has replaced ends transactions")
+def _(patch: Patch) -> None:
+    right = Producers.check_end
+
+    def check(self: Producers, end: TransactionEnd) -> None:
+        latest = Marker(end.marker.aborts, 1 << 30)
+        right(self, end._replace(marker=latest))
+
+    patch.setattr(Producers, "check_end", check)
+
+
+@bug("KIP-890", "a marker that comes late ends the transaction after its own")
+def _(patch: Patch) -> None:
+    right = Producers.check_end
+    patch.setattr(Producers, "check_end", lambda self, end: right(self, end._replace(transaction_version=1)))
+
+
+@bug("KIP-890", "a batch that comes late opens a transaction that nobody ends")
+def _(patch: Patch) -> None:
+    patch.setattr(Verifications, "check", lambda self, producers, header, verification: None)
+
+
+OF_PRODUCERS: Final = len(BUGS)
+"""Those that follow are in the files of their logs."""
+
+
+@bug("R54", "a truncation keeps what producers have sent")
+def _(patch: Patch) -> None:
+    def load(self: ProducerFiles, segments: Any, *, start: int, leo: int) -> None:
+        if not len(self.state):
+            right(self, segments, start=start, leo=leo)
+
+    right = ProducerFiles.load
+    patch.setattr(ProducerFiles, "load", load)
+
+
+@bug("R8", "the index of aborted transactions has what a crash has cut off")
+def _(patch: Patch) -> None:
+    right = ProducerFiles.load
+
+    def load(self: ProducerFiles, segments: Any, *, start: int, leo: int) -> None:
+        if leo in producer_snapshots(self._directory):  # nothing is read again
+            patch_cut.setattr(producer_files, "cut_aborted", lambda path, to: None)
+        right(self, segments, start=start, leo=leo)
+        patch_cut.undo()
+
+    patch_cut = Patch()
+    patch.setattr(ProducerFiles, "load", load)
+
+
+SOONER_FROM: Final = {1: 100_000, 3: 100_000, 5: 100_000, 13: 100_000, 16: 200_000, 22: 200_000, 23: 200_000}
 """The base from which a bug is found much sooner than from 0 (README.md)."""
+
+
+def _profile_of(number: int) -> str | None:
+    if number <= OF_BROKERS:
+        return None
+    return ENGINE if number <= OF_CONTROLLERS else PRODUCERS if number <= OF_PRODUCERS else FILES
+
 
 MUTANTS: Final = [
     Mutant(
         f"B{number}",
         f"{rule}: {what}",
         plant,
-        profile=ENGINE if number > OF_BROKERS else None,
+        profile=_profile_of(number),
         base=SOONER_FROM.get(number, 0),
     )
     for number, (rule, what, plant) in enumerate(BUGS, 1)

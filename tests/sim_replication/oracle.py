@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,13 @@ class Oracle:
     """Values by offset: what was acknowledged, what any reader or high watermark has shown."""
 
     world: World
-    acked: dict[int, int] = field(default_factory=dict)
-    committed: dict[int, object] = field(default_factory=dict)
+    acked: dict[int, object] = field(default_factory=dict)
+    eras: dict[int, dict[int, object]] = field(default_factory=lambda: {0: {}})
+    """What is committed, by how many unclean elections there were before; each begins with what its leader has."""
     seen_to: dict[tuple[int, int], int] = field(default_factory=dict)
     """By broker and process: how far its log was compared."""
+    seen_in: dict[tuple[int, int], int] = field(default_factory=dict)
+    """By the same: in which era the mark has risen; -1 for none of this process."""
     leader_marks: dict[int, int] = field(default_factory=dict)
     """The high watermark of each leader epoch."""
     counts: dict[str, int] = field(default_factory=dict)
@@ -29,17 +33,45 @@ class Oracle:
     def count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
 
-    def acknowledged(self, offset: int, value: int) -> None:
+    @property
+    def committed(self) -> dict[int, object]:
+        """In the present era."""
+        return self.eras[max(self.eras)]
+
+    def era(self, leader_epoch: int) -> int:
+        """How many unclean elections this epoch has behind it, of those whose leaders have begun."""
+        count = bisect_right(self.world.controller.unclean_epochs, leader_epoch)
+        return max(era for era in self.eras if era <= count)
+
+    def elected(self, broker: Broker, leader_epoch: int) -> None:
+        """A broker is about to lead. After an unclean election all is lost, and may be, that it does not have."""
+        count = bisect_right(self.world.controller.unclean_epochs, leader_epoch)
+        if leader_epoch not in self.world.controller.unclean_epochs or count <= max(self.eras):
+            return
+        self.count("unclean")
+        have = {batch.base_offset: batch.data for batch in broker.log.batches}
+
+        def kept(known: dict[int, object]) -> dict[int, object]:
+            start = broker.log.start
+            return {at: value for at, value in known.items() if at < start or have.get(at) == value}
+
+        before = len(self.acked)
+        self.eras[count] = kept(self.committed)
+        self.acked = kept(self.acked)
+        self.counts["lost"] = self.counts.get("lost", 0) + before - len(self.acked)
+
+    def acknowledged(self, offset: int, value: object, leader_epoch: int = 0) -> None:
         self.count("acknowledged")
-        self._agrees(offset, value, "acknowledged")
-        self.acked[offset] = value
+        self._agrees(offset, value, "acknowledged", leader_epoch)
+        if self.era(leader_epoch) == max(self.eras):
+            self.acked[offset] = value
 
-    def read(self, offset: int, value: object) -> None:
+    def read(self, offset: int, value: object, leader_epoch: int = 0) -> None:
         self.count("read")
-        self._agrees(offset, value, "read by a consumer")
+        self._agrees(offset, value, "read by a consumer", leader_epoch)
 
-    def _agrees(self, offset: int, value: object, by: str) -> None:
-        known = self.committed.setdefault(offset, value)
+    def _agrees(self, offset: int, value: object, by: str, leader_epoch: int) -> None:
+        known = self.eras[self.era(leader_epoch)].setdefault(offset, value)
         if known != value:
             raise Violation("R71", f"one offset has one committed record; this one was {by}", offset, known, value)
 
@@ -55,22 +87,30 @@ class Oracle:
             raise Violation("R71", f"broker {broker.id} leads without acknowledged records", missing[:3], log.leo)
 
     def before(self, broker: Broker, effect: Effect) -> None:
-        """No log loses what its broker has called committed: all elections here are clean."""
+        """No log loses what its broker has called committed, but after an unclean election."""
         if isinstance(effect, Truncate | RestartAt):
             self.count("truncation")
-            to = effect.to if isinstance(effect, Truncate) else effect.leo
-            shown = self.seen_to.get((broker.id, broker.process), 0)
-            if to < shown:
+            to = effect.to if isinstance(effect, Truncate) else max(effect.leo, effect.start)
+            key = (broker.id, broker.process)
+            shown = self.seen_to.get(key, 0)
+            if to < shown and self.seen_in[key] < self.era(broker.partition.leader_epoch):
+                self.seen_to[key] = to
+            elif to < shown:
                 raise Violation("R55", f"broker {broker.id} truncates what it had as committed", to, shown)
 
     def after(self, broker: Broker) -> None:
         """Compares what has become committed at this broker with what all others have."""
         key, mark = (broker.id, broker.process), broker.partition.local.high_watermark
-        seen = self.seen_to.get(key)
-        if seen is None or mark > seen:
+        epoch = broker.partition.leader_epoch
+        era, seen = self.era(epoch), self.seen_to.get(key)
+        if seen is None and era:
+            self.seen_to[key], self.seen_in[key] = mark, -1  # of a checkpoint: it may lose that as it follows
+        elif seen is not None and mark < seen:
+            raise Violation("R55", f"the high watermark of broker {broker.id} falls", seen, mark)
+        elif seen is None or mark > seen:
             for batch in broker.log.read(seen or 0, mark):
-                self._agrees(batch.base_offset, batch.data, f"below the high watermark of broker {broker.id}")
-            self.seen_to[key] = mark
+                self._agrees(batch.base_offset, batch.data, f"below the high watermark of broker {broker.id}", epoch)
+            self.seen_to[key], self.seen_in[key] = mark, era
         role = broker.leading
         if role is not None:
             self._leader_mark(broker, role.leader_epoch, mark)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from tests.seeds.outcome import Outcome, judge
+from tests.sim_replication.producer_world import ProducerWorld
 from tests.sim_replication.stored_log import StoredLog
+from tests.sim_replication.stored_producer_log import StoredProducerLog
 from tests.sim_replication.world import World
 
-MIXED, ENGINE = PROFILES = ("mixed", "engine")
-"""The controller is abstract, or the real engine."""
+MIXED, ENGINE, PRODUCERS, FILES = PROFILES = ("mixed", "engine", "producers", "files")
+"""The controller is abstract, or the real engine. Clients are producers with ids; their logs in memory, or in files."""
 BATCHES_SHOWN: Final = 8
 
 
@@ -23,18 +26,27 @@ def story(world: World) -> str:
 
 def run(seed: int, profile: str | None = None) -> Outcome:
     """One seed, from its first event to its verdict."""
-    return run_in(World(seed, with_engine=profile == ENGINE), seed, profile)
+    if profile == FILES:
+        with TemporaryDirectory() as directory:
+            return run_on_disk(seed, Path(directory), FILES)
+    world = ProducerWorld(seed) if profile == PRODUCERS else World(seed, with_engine=profile == ENGINE)
+    return run_in(world, seed, profile)
 
 
-def run_on_disk(seed: int, directory: Path) -> Outcome:
+def run_on_disk(seed: int, directory: Path, profile: str | None = None) -> Outcome:
     """The same with logs in files, one below `directory` for each broker."""
+    if profile == FILES:
+        world = ProducerWorld(seed, lambda broker_id: StoredProducerLog(directory / f"broker-{broker_id}"))
+        return run_in(world, seed, profile)
     return run_in(World(seed, lambda broker_id: StoredLog(directory / f"broker-{broker_id}")), seed, None)
 
 
 def run_in(world: World, seed: int, profile: str | None) -> Outcome:
     """A world that has just been made, to its verdict."""
     verdict = judge(world)
-    told = repr((world.now_ms, world.controller.log, [broker.log.batches for broker in world.brokers.values()]))
+    logs = [broker.log.batches for broker in world.brokers.values()]
+    answers = world.referee.told if isinstance(world, ProducerWorld) else []
+    told = repr((world.now_ms, world.controller.log, logs, answers))
     return Outcome(
         seed=seed,
         profile=profile or MIXED,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from quorate.epochs import EpochCache
@@ -20,8 +21,9 @@ class StoredLog:
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
         self._directory = directory
-        self._log = opened(directory)
         self._flushed: Offset = 0
+        self._log = opened(directory)
+        self._opened()
 
     @property
     def start(self) -> Offset:
@@ -68,7 +70,7 @@ class StoredLog:
 
     def carry_out(self, effect: Effect) -> None:
         if isinstance(effect, Append):
-            effect = Append(tuple(map(_stored, effect.batches)))
+            effect = Append(tuple(replace(batch, data=self._stored(batch)) for batch in effect.batches))
         carry_out(self._log, effect, now_ms=NOW_MS)
         self._flushed = min(self._flushed, self.leo)
 
@@ -94,6 +96,10 @@ class StoredLog:
     def _open(self, *, clean: bool) -> None:
         self._log = opened(self._directory, clean=clean, recovery_point=self._flushed, log_start=self.start)
         self._flushed = min(self._flushed, self.leo)
+        self._opened()
+
+    def _opened(self) -> None:
+        """The log has just been opened."""
 
     def _tail(self, to: Offset) -> tuple[Path | None, int]:
         """Where the file is torn, so that the log ends at `to`: in the middle of the batch there."""
@@ -104,16 +110,13 @@ class StoredLog:
         while (part := self._log.read(start, end, max_bytes=1 << 16)) is not None:
             data = part.read()
             for position, header in batches(data):
-                yield _value(data, position, header)
+                yield self._read_back(data, position, header)
                 start = header.next_offset
 
+    def _read_back(self, data: bytes, position: int, header: BatchHeader) -> Batch:
+        (record,) = records(data, position, header)
+        value = int(record.value or b"")
+        return Batch(base_offset=header.base_offset, end_offset=header.next_offset, epoch=header.epoch, data=value)
 
-def _value(data: bytes, position: int, header: BatchHeader) -> Batch:
-    (record,) = records(data, position, header)
-    value = int(record.value or b"")
-    return Batch(base_offset=header.base_offset, end_offset=header.next_offset, epoch=header.epoch, data=value)
-
-
-def _stored(batch: Batch) -> Batch:
-    data = placed(produced_of(int(str(batch.data))), offset=batch.base_offset, epoch=batch.epoch)
-    return Batch(base_offset=batch.base_offset, end_offset=batch.end_offset, epoch=batch.epoch, data=data)
+    def _stored(self, batch: Batch) -> bytes:
+        return placed(produced_of(int(str(batch.data))), offset=batch.base_offset, epoch=batch.epoch)

@@ -9,11 +9,15 @@ import pytest
 
 from tests.seeds.many import check_invariants, check_void, digests, summed
 from tests.seeds.outcome import Outcome
-from tests.sim_replication.runner import ENGINE, run, run_on_disk
+from tests.sim_replication.producer_world import ProducerWorld
+from tests.sim_replication.runner import ENGINE, FILES, PRODUCERS, run, run_on_disk
 from tests.sim_replication.world import FAULTS
 
 SEED_COUNT = int(os.environ.get("SIM_REPLICATION_SEEDS", "30"))
 VOID_SHARE_MAX = 0.1
+FEWER_VOID_MAX = 0.2
+FEWER = SEED_COUNT // 3
+"""Of the profiles whose seeds are dear."""
 STORED_COUNT = 3
 """They have some hundred unclean stops, whose torn tails a start cuts off."""
 
@@ -29,13 +33,22 @@ def with_engine() -> list[Outcome]:
     return [run(seed, ENGINE) for seed in range(SEED_COUNT)]
 
 
-def test_no_seed_breaks_a_rule(outcomes: list[Outcome], with_engine: list[Outcome]) -> None:
-    check_invariants([*outcomes, *with_engine])
+@pytest.fixture(scope="module")
+def of_producers() -> list[Outcome]:
+    """Clients have ids, and transactions."""
+    return [run(seed, PRODUCERS) for seed in range(FEWER)]
 
 
-def test_few_seeds_are_void(outcomes: list[Outcome], with_engine: list[Outcome]) -> None:
+def test_no_seed_breaks_a_rule(
+    outcomes: list[Outcome], with_engine: list[Outcome], of_producers: list[Outcome]
+) -> None:
+    check_invariants([*outcomes, *with_engine, *of_producers])
+
+
+def test_few_seeds_are_void(outcomes: list[Outcome], with_engine: list[Outcome], of_producers: list[Outcome]) -> None:
     check_void(outcomes, share_max=VOID_SHARE_MAX)
     check_void(with_engine, share_max=VOID_SHARE_MAX)
+    check_void(of_producers, share_max=FEWER_VOID_MAX)
 
 
 def test_the_engine_s_controller_fails_over(with_engine: list[Outcome]) -> None:
@@ -52,6 +65,18 @@ def test_every_fault_strikes_and_logs_are_truncated(outcomes: list[Outcome]) -> 
 @pytest.mark.parametrize("seed", range(STORED_COUNT))
 def test_with_logs_in_files_a_seed_has_the_same_history(tmp_path: Path, outcomes: list[Outcome], seed: int) -> None:
     assert outcomes[seed].digest == run_on_disk(seed, tmp_path).digest
+
+
+def test_with_producers_and_logs_in_files_a_seed_has_the_same_history(of_producers: list[Outcome]) -> None:
+    """The last segments, snapshots and indexes of a kill, and what of them a start believes."""
+    assert of_producers[1].digest == run(1, FILES).digest
+
+
+def test_batches_are_sent_again_and_transactions_end_either_way(of_producers: list[Outcome]) -> None:
+    fired, counts = summed(of_producers, "fired"), summed(of_producers, "counts")
+
+    assert [] == [fault for fault in ProducerWorld.FAULTS if not fired[fault]]
+    assert [] == [what for what in ("duplicate", "committed", "aborted", "skipped", "given up") if not counts[what]]
 
 
 def test_another_process_tells_the_same_story() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
+from typing import ClassVar
 
 from quorate.replication import ACKS_ALL, ReplicationSettings
 from tests.replication.memory_log import MemoryLog
 from tests.sim.invariants.base import Violation
 from tests.sim_replication.broker import IDLE_FETCH_MS, REQUEST_TIMEOUT_MS, Broker
 from tests.sim_replication.controller import Controller
-from tests.sim_replication.engine_controller import EngineController
+from tests.sim_replication.engine_controller import CLEAN, Elections, EngineController
 from tests.sim_replication.oracle import Oracle
 from tests.sim_replication.stored_log import StoredLog
 
@@ -26,23 +27,31 @@ FAULTS = ("kill", "stop", "pause", "cut_off", "cut_pair", "move", "trim")
 class World:
     """Brokers 1 to n; the controller is 0 on the wire. A storm of faults, then everything is healed."""
 
+    FAULTS: ClassVar[tuple[str, ...]] = FAULTS
+    WANTED: ClassVar[dict[str, int]] = WANTED
+
     def __init__(
         self,
         seed: int,
         new_log: Callable[[int], MemoryLog | StoredLog] = lambda _: MemoryLog(),
         *,
         with_engine: bool = False,
+        elections: Elections = CLEAN,
+        new_broker: type[Broker] = Broker,
     ) -> None:
         """`new_log` makes the log of a broker, by its id. `with_engine`: the controller is the real engine."""
         self.chance = Random(f"{seed}/replication")
         self.now_ms = 0
+        self.is_calm = False
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
         count = self.chance.choice((3, 3, 3, 4, 5))
         replicas = tuple(range(1, count + 1))
         self.controller: Controller | EngineController = Controller(replicas=replicas, min_isr=2)
         if with_engine:
-            self.controller = EngineController(replicas=replicas, min_isr=2, chance=Random(f"{seed}/controller"))
+            self.controller = EngineController(
+                replicas=replicas, min_isr=2, chance=Random(f"{seed}/controller"), elections=elections
+            )
         self.oracle = Oracle(self)
         self.cut: dict[tuple[int, int], int] = {}
         """Pairs that do not reach each other, and until when; one way."""
@@ -59,7 +68,7 @@ class World:
         )
         self.fired: dict[str, int] = {}
         self.next_value = 0
-        self.brokers = {broker: Broker(broker, self, new_log(broker)) for broker in self.controller.replicas}
+        self.brokers = {broker: new_broker(broker, self, new_log(broker)) for broker in self.controller.replicas}
         for broker in self.brokers.values():
             broker.start(self.controller.standings[broker.id].epoch)
 
@@ -140,12 +149,17 @@ class World:
         self._until(STORM_MS)
         self.loss, self.fault_ms, self.apply_share, self.batches_max, self.delay_ms = 0.0, 0, 0.9, 1_000, 10
         self.cut.clear()
+        self.calm()
         for broker in self.brokers.values():
             broker.resumes_at_ms = 0
             if not broker.is_up:
                 self._come_back(broker, is_clean=broker.id not in self.damaged)
         self._until(STORM_MS + CALM_MS)
         self._finish()
+
+    def calm(self) -> None:
+        """The storm is over."""
+        self.is_calm = True
 
     def _until(self, end_ms: int) -> None:
         while self._events and self._events[0][0] <= end_ms:
@@ -184,7 +198,7 @@ class World:
     def _strike(self) -> None:
         if not self.fault_ms:
             return
-        fault = self.chance.choice(FAULTS)
+        fault = self.chance.choice(self.FAULTS)
         leader = self.controller.partition.leader
         is_aimed = leader is not None and self.chance.random() < 0.4
         broker = self.brokers[leader if is_aimed and leader else self.chance.choice(self.controller.replicas)]
@@ -194,13 +208,21 @@ class World:
 
     def kill(self, broker: Broker) -> bool:
         """An unclean stop: the tail that was not flushed is lost, all of it or a part."""
-        if not broker.is_up or self.damaged - {broker.id}:
+        if not broker.is_up or not self.may_damage(broker):
             return False
-        self.damaged = frozenset({broker.id})
+        self.damaged |= {broker.id}
         broker.is_up = False
-        broker.log.cut(self.chance.randint(broker.log.flushed, broker.log.leo))
+        broker.log.cut(self.tear(broker))
         self.at(self.chance.choice((5, 100, 1_500)), lambda: self._come_back(broker, is_clean=False))
         return True
+
+    def may_damage(self, broker: Broker) -> bool:
+        """Whether it may stop uncleanly."""
+        return not self.damaged - {broker.id}
+
+    def tear(self, broker: Broker) -> int:
+        """Where the log of a broker ends that was killed: somewhere behind what was flushed."""
+        return self.chance.randint(broker.log.flushed, broker.log.leo)
 
     def stop(self, broker: Broker) -> bool:
         """A clean stop: nothing is lost, and the controller is told so."""
@@ -244,15 +266,18 @@ class World:
         """A leader deletes records that are committed: retention, or DeleteRecords."""
         if not broker.is_up or broker.leading is None:
             return False
-        mark = broker.partition.local.high_watermark
-        broker.log.start_at(self.chance.randint(broker.log.start, mark))
+        broker.log.start_at(self.chance.randint(broker.log.start, self.trim_bound(broker)))
         return True
+
+    def trim_bound(self, broker: Broker) -> int:
+        """What lies below may be deleted."""
+        return broker.partition.local.high_watermark
 
     # The end
 
     def missing(self) -> list[str]:
         """What has happened too seldom to show anything."""
-        return [what for what, least in WANTED.items() if self.oracle.counts.get(what, 0) < least]
+        return [what for what, least in self.WANTED.items() if self.oracle.counts.get(what, 0) < least]
 
     def _finish(self) -> None:
         """Everything was healed: one leader, the whole ISR, equal logs, nothing lost, all of it committed."""
