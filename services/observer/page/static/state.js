@@ -13,6 +13,14 @@ const list = (json) => JSON.parse(json ?? '[]').join(', ');
 const ago = (ms) => Number(ms ?? 0) < 0 ? 'never' : `${number(ms ?? 0)} ms ago`;
 const offsetOf = (value) => Number(value ?? 0) < 0 ? null : number(value ?? 0);
 
+/** What is said of a voter whose turn is safe: that may be only once others keep up, which come before it. */
+function safety(found, id) {
+  const others = (found.voters ?? []).filter((each) => (each.replicaId ?? 0) !== id);
+  const away = others.filter((each) => each.trouble).map((each) => each.replicaId ?? 0);
+  return others.length - away.length >= (found.majority ?? 0) ? el('span', { class: 'good' }, 'safe now')
+    : el('span', { class: 'warn' }, `not before ${away.join(', ')} ${away.length > 1 ? 'keep' : 'keeps'} up`);
+}
+
 export function quorum(box, signal) {
   const fill = filling(box);
   const look = () => fill(async () => {
@@ -33,7 +41,7 @@ export function quorum(box, signal) {
         ['fetched', (each) => (each.replicaId ?? 0) === leader ? null : ago(each.fetchedMs), true],
         ['had all', (each) => (each.replicaId ?? 0) === leader ? null : ago(each.caughtUpMs), true],
         ['keeps up', (each) => each.trouble ? el('span', { class: 'warn' }, each.trouble) : el('span', { class: 'good' }, 'yes')],
-        ['restart', (each) => restarts.get(each.replicaId ?? 0)?.isSafe ? el('span', { class: 'good' }, 'safe')
+        ['restart', (each) => restarts.get(each.replicaId ?? 0)?.isSafe ? safety(found, each.replicaId ?? 0)
           : el('span', { class: 'error' }, `not safe: without it ${plural((restarts.get(each.replicaId ?? 0)?.others ?? []).length, 'voter')} keep up`)],
       ], voters),
       el('p', {}, safe.length ? `Restart one at a time, the next once it keeps up: ${safe.join(', ')}.` : 'No voter can be restarted safely now.'),
