@@ -139,8 +139,8 @@ wheel: setup ## in build/wheel: quorate, the command alone; pyspark-kraft, the p
 	@$(UV) build --quiet --wheel --out-dir build/wheel libs
 	@ls build/wheel/*.whl
 
-pipeline: spark-setup ## the tests of the data pipeline on Spark, and of what starts it; its report in Chromium where there is one
-	@$(RUN) pytest $(PARALLEL) tests/pipeline tests/deploy tests/cli/test_pipeline.py tests/bench/test_pipeline_benches.py
+pipeline: spark-setup ## the tests of the data pipeline on Spark, and of what starts it; its report, and the page of the observer, in Chromium where there is one
+	@$(RUN) pytest $(PARALLEL) tests/pipeline tests/deploy tests/cli/test_pipeline.py tests/bench/test_pipeline_benches.py tests/services/observer/test_page_in_browser.py
 
 doctor: spark-setup ## every finding of the fleet doctor, on logs that have it and on near ones, by one run of the command (minutes)
 	@DOCTOR_BY_COMMAND=1 $(RUN) pytest tests/pipeline/test_doctor.py

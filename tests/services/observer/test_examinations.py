@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from random import Random
 
 import pytest
 from google.protobuf import json_format
 
+from deploy.local.ports import free_ports
 from kraft.service.observer_pb2 import ExamineResponse
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.doctor import Facts, examine
+from quorate.errors import ApiError
 from quorate.metadata.configs import TOPIC
 from quorate.metadata.state import ClusterState
+from quorate.network.quorum_view import View
 from quorate.records import ConfigRecord
-from quorate.runtime.client import open_channel
+from quorate.runtime.client import Channels, open_channel
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.log_reader import LogReader
 from quorate.runtime.replica import Replica
 from quorate.runtime.telemetry import OFF
 from quorate.what_if import plan_restarts
 from services.observer import examinations
+from services.observer.quorum_progress import QuorumProgress, of_nodes
 from tests.metadata.histories import write
+from tests.runtime.test_log_reader import node
 from tests.services.observer.pages import Served, page_of
 
 
@@ -96,3 +102,28 @@ async def test_before_the_log_is_here_and_without_a_quorum_it_says_so() -> None:
 
     assert (503, True) == (empty.status, "has not loaded its state yet" in empty.document["message"])
     assert (503, True) == (nobody.status, "knows no quorum" in nobody.document["message"])
+
+
+async def test_the_leader_of_the_quorum_is_found_and_asked_once_for_many(tmp_path: Path) -> None:
+    (nobody,) = free_ports(1)
+    async with node(tmp_path) as (driver, log):
+        channels = Channels(open_channel)
+        ask, asked = of_nodes([f"127.0.0.1:{nobody}", log], channels), list[View]()
+
+        async def counted() -> View:
+            asked.append(await ask())
+            return asked[-1]
+
+        progress = QuorumProgress(counted)
+        told = await asyncio.gather(*(progress.tell() for _ in range(5)))
+        lost = QuorumProgress(of_nodes([f"127.0.0.1:{nobody}"], channels))
+        with pytest.raises(ApiError, match=rf"no leader of the quorum answers; .* 127.0.0.1:{nobody}: UNAVAILABLE"):
+            await lost.tell()
+        await channels.close()
+
+    (voter,) = told[0].voters
+    assert 1 == len(asked)
+    assert [told[0]] * 5 == told
+    assert (1, 1, 1) == (told[0].leader_id, told[0].majority, voter.replica_id)
+    assert (driver.core.log.leo, 0, "") == (voter.log_end_offset, voter.lag, voter.trouble)
+    assert [(1, False, [])] == [(each.voter_id, each.is_safe, list(each.others)) for each in told[0].restarts]
