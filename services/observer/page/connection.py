@@ -37,6 +37,7 @@ class Connection:
         self.http = Http()
         self.left: Callable[[], None] = lambda: None
         """Is called when the connection makes room for another."""
+        writer.transport.set_write_buffer_limits(high=READ_BYTES)
         address = writer.get_extra_info("peername")
         self.host, self.port = str(address[0]), int(address[1])
 

@@ -16,6 +16,7 @@ from services.observer.page.calls import SERVICE, PageCalls, Refused
 from services.observer.page.connection import Connection
 from services.observer.page.files import File
 from services.observer.page.http import Http, HttpError, Request
+from services.observer.page.large import LargeAnswers
 
 __all__ = ["Site"]
 
@@ -33,6 +34,7 @@ class Site:
 
     def __init__(self, calls: PageCalls, files: Mapping[str, File], host: str) -> None:
         self._calls = calls
+        self._large = LargeAnswers()
         self._files = files
         self._hosts = {"localhost", host.lower(), socket.gethostname().lower()} - {""}
 
@@ -48,7 +50,8 @@ class Site:
             return
         _check_site(request, is_tls=connection.tls is not None)
         message = self._watch(request, called[1]) if request.method == "GET" else self._posted(request, called[1])
-        answer = _Answer(connection, self._calls, let_in, _kind(request, self._calls.is_stream(called[1])))
+        kind = _kind(request, self._calls.is_stream(called[1]))
+        answer = _Answer(connection, self._calls, self._large, let_in, kind)
         try:
             await self._calls.call(called[1], message, connection, answer.give)
         except Refused as refused:
@@ -123,25 +126,29 @@ def _kind(request: Request, is_stream: bool) -> str:
 class _Answer:
     """The answer to a call, as it is sent: its head goes with the first part."""
 
-    def __init__(self, connection: Connection, calls: PageCalls, let_in: Callable[[], None], kind: str) -> None:
+    def __init__(
+        self, connection: Connection, calls: PageCalls, large: LargeAnswers, let_in: Callable[[], None], kind: str
+    ) -> None:
         self.kind = kind
         self._connection = connection
         self._http: Http = connection.http
         self._calls = calls
+        self._large = large
         self._let_in = let_in
         self._has_begun = False
 
     async def give(self, message: Message) -> None:
         """Sends the answer, or a part of it. Raises Gone."""
-        text = await self._calls.json(message)
         self._let_in()
-        if self.kind == JSON:
-            await self._whole(HTTPStatus.OK, text)
-        elif self.kind == EVENTS:
-            assert isinstance(message, WatchImageResponse), "a GET is a watch"
-            await self._part(b"id: %d\ndata: %b\n\n" % (message.next_offset, text))
-        else:
-            await self._part(text + b"\n")
+        async with self._large.turn(self._connection.host, message.ByteSize()):
+            text = await self._calls.json(message)
+            if self.kind == JSON:
+                await self._whole(HTTPStatus.OK, text)
+            elif self.kind == EVENTS:
+                assert isinstance(message, WatchImageResponse), "a GET is a watch"
+                await self._part(b"id: %d\ndata: %b\n\n" % (message.next_offset, text))
+            else:
+                await self._part(text + b"\n")
 
     async def refuse(self, refused: Refused) -> None:
         """Sends why there is no answer; after the first part as the last one. Raises Gone."""

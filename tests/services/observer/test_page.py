@@ -32,7 +32,7 @@ from quorate.runtime.log_reader import LogReader
 from quorate.runtime.replica import Replica
 from quorate.runtime.telemetry import OFF
 from quorate.runtime.transport import Transport
-from services.observer.page import http, listener
+from services.observer.page import http, large, listener
 from tests.controller.clusters import uuid
 from tests.metadata.histories import write
 from tests.network.certificates import Authority, authority
@@ -294,6 +294,25 @@ async def test_the_calls_of_the_page_count_with_those_of_grpc(kept: tuple[str, K
         writer.close()
 
     assert (429, True) == (refused.status, "max.calls allows" in refused.document["message"])
+
+
+async def test_who_does_not_take_large_answers_waits_for_its_own_and_holds_up_no_other_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(large, "LARGE_PER_HOST_MAX", 1)
+    turns, size = large.LargeAnswers(), large.LARGE_BYTES + 1
+
+    async def takes() -> None:
+        async with turns.turn("10.0.0.1", size):
+            pass
+
+    async with turns.turn("10.0.0.1", size), turns.turn("10.0.0.2", size), turns.turn("10.0.0.1", 1):
+        second = asyncio.ensure_future(takes())
+        await asyncio.sleep(0)
+        waited = not second.done()
+    await second
+
+    assert waited
 
 
 async def test_one_connection_answers_requests_one_after_the_other() -> None:
