@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -35,7 +36,7 @@ from quorate.runtime.transport import Transport
 from services.observer.page import http, large, listener
 from tests.controller.clusters import uuid
 from tests.metadata.histories import write
-from tests.network.certificates import Authority, authority
+from tests.network.certificates import Authority, authority, der
 from tests.runtime.test_entry_guard import Door, entry
 from tests.services.observer.pages import OBSERVER, Served, page_of
 from tests.services.scripted import LOOPBACK
@@ -207,6 +208,25 @@ async def test_by_tls_a_caller_is_who_its_certificate_says(issuer: Authority) ->
 
     assert [200, 200, 403] == [each.status for each in found]
     assert b"HTTP" not in in_the_clear
+
+
+async def test_a_new_certificate_is_that_of_the_next_connection(tmp_path: Path, issuer: Authority) -> None:
+    """What does not fit is not taken."""
+    keystore = tmp_path / "keystore.pem"
+    first, second, caller = (issuer.issue(each, f"/CN={each}") for each in ("first", "second", "caller"))
+    keystore.write_text(first.read_text())
+    transport = Transport(keystore=keystore, truststore=issuer.certificate)
+    seen: list[bytes | None] = []
+    async with page_of(transport=transport) as served:
+        for content in (first.read_text(), second.read_text(), "none"):
+            keystore.with_suffix(".new").write_text(content)
+            keystore.with_suffix(".new").replace(keystore)
+            transport.look()
+            _, writer = await asyncio.open_connection(LOOPBACK, served.port, ssl=issuer.client(caller))
+            seen.append(writer.get_extra_info("ssl_object").getpeercert(binary_form=True))
+            writer.close()
+
+    assert [der(first), der(second), der(second)] == seen
 
 
 HEAD = b"Host: localhost\r\n"

@@ -59,7 +59,8 @@ CONTRAST = """() => {
         return [(both[0] + 0.05) / (both[1] + 0.05), each.outerHTML.slice(0, 100)];
     }).filter(([ratio]) => ratio < 4.5);
 }"""
-LOADED = "() => document.querySelector('main section') && !document.querySelector('[aria-busy]')"
+LOADED = """() => document.querySelector('main section') && !document.querySelector('[aria-busy]') &&
+    ![...document.querySelectorAll('main td')].some((each) => each.textContent === '…')"""
 
 
 def log_of() -> list[list[Message]]:

@@ -62,13 +62,16 @@ export function quorum(box, signal) {
 function paged(box, ask, draw, signal) {
   const rows = [];
   const fill = filling(box);
+  let hasMore = false;
+  const drawn = () => [...draw(rows), hasMore ? el('button', { type: 'button', onclick: more }, 'More')
+    : el('p', { class: 'soft' }, rows.length ? 'That is all.' : 'Nothing.')];
   const more = () => fill(async () => {
     const page = await ask(rows.at(-1), signal);
     rows.push(...page.rows);
-    const button = el('button', { type: 'button', onclick: more }, 'More');
-    return [...draw(rows, page), page.hasMore ? button : el('p', { class: 'soft' }, rows.length ? 'That is all.' : 'Nothing.')];
+    hasMore = page.hasMore;
+    return drawn();
   });
-  return more();
+  return { first: more(), again: () => fill(async () => drawn()) };
 }
 
 function search(label, value, submit, ...others) {
@@ -121,34 +124,46 @@ function topic(box, signal, name) {
     `WHERE topic = ${literal(name)} AND partition_id > ${last ? last[1] : -1} ORDER BY partition_id LIMIT ${ROWS + 1}`, ROWS, signal), (rows) => [partitions(rows)], signal);
 }
 
+// What takes the state's whole length, the load and the examination, is filled in once it is there.
 export function brokers(box, signal) {
   const body = el('div');
-  box.append(el('h2', {}, 'Brokers'), body);
-  return paged(body, async (last) => {
-    const [answer, examined] = await Promise.all([
-      query('SELECT broker_id, rack, fenced, in_controlled_shutdown, replicas, leaders, not_in_sync FROM broker_load ' +
-        `WHERE broker_id > ${last ? last[0] : -1} ORDER BY broker_id LIMIT ${ROWS + 1}`, ROWS, signal),
-      call('Examine', { limit: 1 }, signal).catch((error) => ({ problem: error.message })),
-    ]);
-    return { ...answer, examined };
-  }, (rows, page) => {
-    const restarts = new Map((page.examined.restarts ?? []).map((each) => [String(each.brokerId ?? 0), each]));
-    const safe = (page.examined.restarts ?? []).filter((each) => !each.harmedCount).map((each) => each.brokerId ?? 0);
+  const problems = el('div');
+  box.append(el('h2', {}, 'Brokers'), problems, body);
+  let loads = new Map();
+  let restarts = null;
+  const list = paged(body, (last) => query('SELECT broker_id, rack, fenced, in_controlled_shutdown FROM brokers ' +
+    `WHERE broker_id > ${last ? last[0] : -1} ORDER BY broker_id LIMIT ${ROWS + 1}`, ROWS, signal), (rows) => {
+    const load = (row, at) => loads.has(String(row[0])) ? number(loads.get(String(row[0]))[at]) : '…';
+    const safe = (restarts ?? []).filter((each) => !each.harmedCount).map((each) => each.brokerId ?? 0);
+    const byBroker = new Map((restarts ?? []).map((each) => [String(each.brokerId ?? 0), each]));
     return [
-      page.examined.problem ? el('p', { class: 'problem' }, page.examined.problem) : el('p', {}, safe.length
-        ? `Restart one at a time, the next once it is back in every ISR: ${safe.slice(0, 100).join(', ')}${safe.length > 100 ? ' …' : ''}.` : 'No broker can be restarted safely now.'),
+      restarts === null ? null : el('p', {}, safe.length ? `Restart one at a time, the next once it is back in every ISR: ${safe.slice(0, 100).join(', ')}${safe.length > 100 ? ' …' : ''}.` : 'No broker can be restarted safely now.'),
       table('Brokers', [
         ['broker', (row) => row[0]],
         ['rack', (row) => row[1]],
         ['state', (row) => row[2] ? el('span', { class: 'error' }, 'fenced') : row[3] ? el('span', { class: 'warn' }, 'shutting down') : el('span', { class: 'good' }, 'active')],
-        ['replicas', (row) => number(row[4]), true],
-        ['leaders', (row) => number(row[5]), true],
-        ['not in sync', (row) => row[6] ? el('span', { class: 'warn' }, number(row[6])) : '0', true],
-        ['restart', (row) => restart(restarts.get(String(row[0])))],
+        ['replicas', (row) => load(row, 1), true],
+        ['leaders', (row) => load(row, 2), true],
+        ['not in sync', (row) => load(row, 3) === '0' ? '0' : el('span', { class: 'warn' }, load(row, 3)), true],
+        ['restart', (row) => restarts === null ? '…' : restart(byBroker.get(String(row[0])))],
         ['more', (row) => el('span', {}, link('findings', place('findings', { search: `broker ${row[0]}` })), ' ', link('changes', place('changes', { subject: `broker/${row[0]}` })))],
       ], rows),
-    ];
+    ].filter(Boolean);
   }, signal);
+  const later = async (what, ask, take) => {
+    try {
+      take(await ask);
+      await list.first;
+      if (!signal.aborted) await list.again();
+    } catch (error) {
+      if (error.name !== 'AbortError') problems.append(el('p', { class: 'problem', role: 'alert' }, `${what}: ${error.message}`));
+    }
+  };
+  const load = query('SELECT broker_id, replicas, leaders, not_in_sync FROM broker_load', 100000, signal);
+  return Promise.all([
+    later('load', load, (answer) => { loads = new Map(answer.rows.map((row) => [String(row[0]), row])); }),
+    later('restarts', call('Examine', { limit: 1 }, signal), (answer) => { restarts = answer.restarts ?? []; }),
+  ]);
 }
 
 function restart(found) {
