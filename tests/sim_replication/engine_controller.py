@@ -29,6 +29,7 @@ from quorate.metadata.state import ClusterState
 from quorate.records import ConfigRecord, FeatureLevelRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
 from quorate.replication import Altered, BrokerStanding, PartitionRegistration, Proposal
 from services.broker.partitions import registration_of
+from tests.sim.invariants.base import Violation
 from tests.sim_replication.controller import Entry, Standing
 
 T = TypeVar("T")
@@ -67,6 +68,7 @@ class EngineController:
         self.unclean_epochs: tuple[int, ...] = ()
         """The leader epochs that began with a leader of neither ISR nor ELR."""
         self._elections = elections
+        self._is_asked = False
         self._chance = chance
         self._directories = {broker: _uuid(100 + broker) for broker in replicas}
         self._incarnations = 0
@@ -146,7 +148,9 @@ class EngineController:
     def elect_uncleanly(self) -> None:
         """What an operator asks for while nobody leads; refused otherwise."""
         topics = ElectLeadersRequest.TopicPartitions(topic="orders", partitions=(0,))
+        self._is_asked = True
         self._write(elect_leaders(ElectLeadersRequest(election_type=1, topic_partitions=(topics,)), settings=SETTINGS))
+        self._is_asked = False
 
     def alter(self, sender: int, broker_epoch: int, proposal: Proposal) -> Altered | ErrorCode:
         """AlterPartition; NOT_CONTROLLER if its controller fails over meanwhile."""
@@ -220,6 +224,9 @@ class EngineController:
         after = self._partition
         complete = {*before.isr, *before.elr} - ({unclean} if self._elections.has_elr else set())
         if after.leader_epoch > before.leader_epoch and after.has_leader and after.leader not in complete:
+            is_last_known = self._elections.has_elr and before.last_known_elr == (after.leader,)
+            if not (self._elections.are_unclean or self._is_asked or is_last_known):
+                raise Violation("R65", f"broker {after.leader} is elected uncleanly, and nobody has allowed it", before)
             self.unclean_epochs = (*self.unclean_epochs, after.leader_epoch)
 
     def _tell(self, end: int) -> None:

@@ -8,10 +8,11 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from quorate.controller.commands import alter_partition, register_broker
-from quorate.controller.partitions import elections
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.partitions import elections, partition_change
 from quorate.errors import ErrorCode
-from quorate.partition_log import Marker, TransactionEnd, producer_files
-from quorate.partition_log.names import producer_snapshots
+from quorate.metadata.partitions import NO_LEADER, RECOVERED, RECOVERING
+from quorate.partition_log import Marker, TransactionEnd
 from quorate.partition_log.producer_files import ProducerFiles
 from quorate.partition_log.producers import Producers
 from quorate.partition_log.verifications import Verifications
@@ -28,7 +29,7 @@ from quorate.replication.registration import is_eligible
 from quorate.replication.waits import ProduceWait
 from tests.seeds.planting import Killed, Mutant, Patch
 from tests.seeds.planting import kill as kill_by
-from tests.sim_replication.runner import ENGINE, FILES, PRODUCERS, run
+from tests.sim_replication.runner import ENGINE, FILES, PRODUCERS, UNCLEAN, run
 
 Plant = Callable[[Patch], None]
 BUGS: list[tuple[str, str, Plant]] = []
@@ -266,28 +267,46 @@ def _(patch: Patch) -> None:
     patch.setattr(ProducerFiles, "load", load)
 
 
-@bug("R8", "the index of aborted transactions has what a crash has cut off")
+OF_FILES: Final = len(BUGS)
+
+
+@bug("R55", "a follower never truncates below its high watermark")
 def _(patch: Patch) -> None:
-    right = ProducerFiles.load
-
-    def load(self: ProducerFiles, segments: Any, *, start: int, leo: int) -> None:
-        if leo in producer_snapshots(self._directory):  # nothing is read again
-            patch_cut.setattr(producer_files, "cut_aborted", lambda path, to: None)
-        right(self, segments, start=start, leo=leo)
-        patch_cut.undo()
-
-    patch_cut = Patch()
-    patch.setattr(ProducerFiles, "load", load)
+    right = Following._cut
+    patch.setattr(Following, "_cut", lambda self, to: right(self, max(to, self.local.high_watermark)))
 
 
-SOONER_FROM: Final = {1: 100_000, 3: 100_000, 5: 100_000, 13: 100_000, 16: 200_000, 22: 200_000, 23: 200_000}
+@bug("R65", "an uncleanly elected leader keeps the others in the ISR")
+def _(patch: Patch) -> None:
+    right = partition_change._choose_leader
+
+    def choose(partition: Any, coming: Any, wish: Any, rules: Any) -> None:
+        members = coming.isr or partition.isr
+        right(partition, coming, wish, rules)
+        if coming.leader != NO_LEADER and coming.recovery_state == RECOVERING:
+            coming.isr = tuple(sorted({*members, coming.leader}))
+            coming.recovery_state = RECOVERED
+
+    patch.setattr(partition_change, "_choose_leader", choose)
+
+
+@bug("R65", "any replica is elected though the topic does not allow it")
+def _(patch: Patch) -> None:
+    patch.setattr(ControllerSettings, "elects_uncleanly", lambda self, state, topic_name: True)
+
+
+SOONER_FROM: Final = {1: 100_000, 3: 100_000, 5: 100_000, 13: 100_000, 16: 200_000, 22: 200_000, 23: 100_000}
 """The base from which a bug is found much sooner than from 0 (README.md)."""
 
 
 def _profile_of(number: int) -> str | None:
     if number <= OF_BROKERS:
         return None
-    return ENGINE if number <= OF_CONTROLLERS else PRODUCERS if number <= OF_PRODUCERS else FILES
+    if number <= OF_CONTROLLERS:
+        return ENGINE
+    if number <= OF_PRODUCERS:
+        return PRODUCERS
+    return FILES if number <= OF_FILES else UNCLEAN
 
 
 MUTANTS: Final = [

@@ -89,7 +89,7 @@ class ProducerWorld(World):
     def come_late(self, broker: Broker, serve: Callable[[], None]) -> None:
         """What was sent on a connection before may be served after all, whatever has become of it since."""
         if self.chance.random() < self.late:
-            self._deliver(self.chance.randrange(self.chance.choice((200, 2_000))), broker.id, serve)
+            self._deliver(self.chance.randrange(2_000), broker.id, serve)
 
     def _answer(self, source: int, close: Callable[[], None]) -> None:
         if self.chance.random() >= self.loss:

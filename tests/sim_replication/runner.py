@@ -11,10 +11,12 @@ from tests.seeds.outcome import Outcome, judge
 from tests.sim_replication.producer_world import ProducerWorld
 from tests.sim_replication.stored_log import StoredLog
 from tests.sim_replication.stored_producer_log import StoredProducerLog
+from tests.sim_replication.unclean_world import UncleanWorld
 from tests.sim_replication.world import World
 
-MIXED, ENGINE, PRODUCERS, FILES = PROFILES = ("mixed", "engine", "producers", "files")
-"""The controller is abstract, or the real engine. Clients are producers with ids; their logs in memory, or in files."""
+MIXED, ENGINE, PRODUCERS, FILES, UNCLEAN = PROFILES = ("mixed", "engine", "producers", "files", "unclean")
+"""The controller is abstract, or the real engine. Clients are producers with ids; their logs in memory, or in files.
+Leaders are elected uncleanly."""
 BATCHES_SHOWN: Final = 8
 
 
@@ -29,6 +31,8 @@ def run(seed: int, profile: str | None = None) -> Outcome:
     if profile == FILES:
         with TemporaryDirectory() as directory:
             return run_on_disk(seed, Path(directory), FILES)
+    if profile == UNCLEAN:
+        return run_in(UncleanWorld(seed), seed, profile)
     world = ProducerWorld(seed) if profile == PRODUCERS else World(seed, with_engine=profile == ENGINE)
     return run_in(world, seed, profile)
 

@@ -107,7 +107,7 @@ class StoredLog:
         return (None, 0) if part is None else (part.path, part.position + part.size // 2)
 
     def _batches(self, start: Offset, end: Offset) -> Iterator[Batch]:
-        while (part := self._log.read(start, end, max_bytes=1 << 16)) is not None:
+        while (part := self._log.read(start, end, max_bytes=1 << 30)) is not None:
             data = part.read()
             for position, header in batches(data):
                 yield self._read_back(data, position, header)

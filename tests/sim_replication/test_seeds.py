@@ -10,7 +10,8 @@ import pytest
 from tests.seeds.many import check_invariants, check_void, digests, summed
 from tests.seeds.outcome import Outcome
 from tests.sim_replication.producer_world import ProducerWorld
-from tests.sim_replication.runner import ENGINE, FILES, PRODUCERS, run, run_on_disk
+from tests.sim_replication.runner import ENGINE, FILES, PRODUCERS, UNCLEAN, run, run_on_disk
+from tests.sim_replication.unclean_world import UncleanWorld
 from tests.sim_replication.world import FAULTS
 
 SEED_COUNT = int(os.environ.get("SIM_REPLICATION_SEEDS", "30"))
@@ -18,6 +19,8 @@ VOID_SHARE_MAX = 0.1
 FEWER_VOID_MAX = 0.2
 FEWER = SEED_COUNT // 3
 """Of the profiles whose seeds are dear."""
+UNCLEAN_FROM = 18
+"""Some of these seeds lose acknowledged records, as an unclean election may."""
 STORED_COUNT = 3
 """They have some hundred unclean stops, whose torn tails a start cuts off."""
 
@@ -39,16 +42,25 @@ def of_producers() -> list[Outcome]:
     return [run(seed, PRODUCERS) for seed in range(FEWER)]
 
 
+@pytest.fixture(scope="module")
+def unclean() -> list[Outcome]:
+    """Leaders may lack what is committed."""
+    return [run(seed, UNCLEAN) for seed in range(UNCLEAN_FROM, UNCLEAN_FROM + FEWER)]
+
+
 def test_no_seed_breaks_a_rule(
-    outcomes: list[Outcome], with_engine: list[Outcome], of_producers: list[Outcome]
+    outcomes: list[Outcome], with_engine: list[Outcome], of_producers: list[Outcome], unclean: list[Outcome]
 ) -> None:
-    check_invariants([*outcomes, *with_engine, *of_producers])
+    check_invariants([*outcomes, *with_engine, *of_producers, *unclean])
 
 
-def test_few_seeds_are_void(outcomes: list[Outcome], with_engine: list[Outcome], of_producers: list[Outcome]) -> None:
+def test_few_seeds_are_void(
+    outcomes: list[Outcome], with_engine: list[Outcome], of_producers: list[Outcome], unclean: list[Outcome]
+) -> None:
     check_void(outcomes, share_max=VOID_SHARE_MAX)
     check_void(with_engine, share_max=VOID_SHARE_MAX)
     check_void(of_producers, share_max=FEWER_VOID_MAX)
+    check_void(unclean, share_max=FEWER_VOID_MAX)
 
 
 def test_the_engine_s_controller_fails_over(with_engine: list[Outcome]) -> None:
@@ -77,6 +89,14 @@ def test_batches_are_sent_again_and_transactions_end_either_way(of_producers: li
 
     assert [] == [fault for fault in ProducerWorld.FAULTS if not fired[fault]]
     assert [] == [what for what in ("duplicate", "committed", "aborted", "skipped", "given up") if not counts[what]]
+
+
+def test_unclean_elections_lose_what_was_acknowledged(unclean: list[Outcome]) -> None:
+    fired, counts = summed(unclean, "fired"), summed(unclean, "counts")
+
+    assert [] == [fault for fault in UncleanWorld.FAULTS if not fired[fault]]
+    assert counts["unclean"] >= len(unclean)
+    assert counts["lost"]
 
 
 def test_another_process_tells_the_same_story() -> None:
