@@ -182,7 +182,7 @@ def torn(log: PartitionLog, directory: Path) -> PartitionLog:
 
 
 def test_a_snapshot_of_records_that_a_crash_has_lost_is_not_read(tmp_path: Path) -> None:
-    """Found by the simulator's log in files: other producers' records are below it by now."""
+    """Other producers' records are below it by now."""
     log = opened(tmp_path, segment_bytes=400)
     for sequence in range(2):
         send(log, producer=(7, 0, sequence))
@@ -206,4 +206,20 @@ def test_an_abort_that_a_crash_has_lost_is_told_of_to_nobody(tmp_path: Path) -> 
     ended(log, (7, 0))
 
     assert [] == log.aborted(0, 2)
+    log.abandon()
+
+
+def test_an_index_of_aborts_that_was_not_flushed_is_made_anew_after_a_crash(tmp_path: Path) -> None:
+    """The snapshot after it is on the disk: no batch below that needs to be read for the producers' sake."""
+    log = opened(tmp_path, segment_bytes=400)
+    send(log, producer=(7, 0, 0), transactional=True)
+    ended(log, (7, 0), aborts=True)
+    found = log.aborted(0, 2)
+    log.roll()
+    log.abandon()
+    (tmp_path / "t-0" / f"{0:020}.txnindex").unlink()
+    log = opened(tmp_path, segment_bytes=400)
+
+    assert [(7, 0, 1)] == [each[:3] for each in found]
+    assert found == log.aborted(0, 2)
     log.abandon()

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from quorate.errors import Corrupt
 from quorate.nouns import Offset
-from quorate.storage.files import FILE_MODE, naming, write_all
+from quorate.storage.files import FILE_MODE, naming, replace_whole, write_all
 
 _ENTRY: Final = struct.Struct(">hqqqq")
 VERSION: Final = 0
@@ -65,6 +65,17 @@ def cut_aborted(path: Path, *, to: Offset) -> None:
     found = list(read_aborted(path))
     kept = [each for each in found if each.last_offset < to]
     if len(kept) < len(found):
-        path.unlink()
-        for each in kept:
-            append_aborted(path, each)
+        replace_whole(path, b"".join(_ENTRY.pack(VERSION, *each) for each in kept))
+
+
+def flush_aborted(path: Path) -> None:
+    """Waits until a segment's index is on the disk, if there is one."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY)
+    except FileNotFoundError:
+        return
+    try:
+        with naming(path):
+            os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -14,7 +14,7 @@ from typing import Final
 from kraft import Uuid
 from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset, OffsetAndEpoch
-from quorate.partition_log.aborted import Aborted, cut_aborted
+from quorate.partition_log.aborted import Aborted, cut_aborted, flush_aborted
 from quorate.partition_log.markers import TransactionEnd, marker_in
 from quorate.partition_log.names import ABORTED
 from quorate.partition_log.produced import LOG_APPEND_TIME, check_produced, header_of, stamped
@@ -89,7 +89,7 @@ class PartitionLog:
         self._verifications = Verifications()
         self._committed: Offset = 0
         self._producer_files = ProducerFiles(directory)
-        self._producer_files.load(self._segments, start=self.start, leo=self.leo)
+        self._producer_files.load(self._segments, start=self.start, leo=self.leo, flushed=self.recovery_point)
         self._write_epochs(self.leo)
 
     @property
@@ -286,6 +286,7 @@ class PartitionLog:
         end = self.leo
         for segment in self._segments[self._segment_at(self.recovery_point) :]:
             segment.flush()
+            flush_aborted(segment.path.with_suffix(ABORTED))
         sync_directory(self.directory)
         self.recovery_point = max(self.recovery_point, end)
         return self.recovery_point
@@ -363,7 +364,7 @@ class PartitionLog:
     def _ends_at(self, leo: Offset) -> None:
         self.leo = leo
         self.recovery_point = min(self.recovery_point, leo)
-        self._producer_files.load(self._segments, start=self.start, leo=leo)
+        self._producer_files.load(self._segments, start=self.start, leo=leo, flushed=leo)
         self.commit(min(self._committed, leo))  # what is read anew has the markers that are committed, too
         self._write_epochs(leo)
         sync_directory(self.directory)

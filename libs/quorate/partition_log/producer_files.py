@@ -37,19 +37,22 @@ class ProducerFiles:
                 entry = Aborted(decided.producer_id, decided.first_offset, decided.last_offset, stable)
                 append_aborted(segment.path.with_suffix(ABORTED), entry)
 
-    def load(self, segments: Sequence[Segment], *, start: Offset, leo: Offset) -> None:
+    def load(self, segments: Sequence[Segment], *, start: Offset, leo: Offset, flushed: Offset) -> None:
         """Rebuilds the state of the producers from the latest sound producer snapshot and the batches after it.
 
-        An index of aborted transactions that a crash has spoiled is made anew, from the beginning of its segment. What
-        snapshots and indexes have of records at `leo` or above, which were truncated or lost, is removed. Raises
-        Corrupt, naming file and byte, for a control batch that is none.
+        An index of aborted transactions that a crash may have spoiled, or that is spoiled, is made anew, from the
+        beginning of its segment: all of the files is on the disk for certain below `flushed`. What snapshots and
+        indexes have of records at `leo` or above, which were truncated or lost, is removed. Raises Corrupt, naming file
+        and byte, for a control batch that is none.
         """
         self._remove(offset for offset in producer_snapshots(self._directory) if offset > leo)
         spoiled = [
-            segment for segment in segments if not is_sound(segment.path.with_suffix(ABORTED), segment.base_offset)
+            segment
+            for segment in segments
+            if segment.next_offset > flushed or not is_sound(segment.path.with_suffix(ABORTED), segment.base_offset)
         ]
         for segment in spoiled:
-            segment.path.with_suffix(ABORTED).unlink()
+            segment.path.with_suffix(ABORTED).unlink(missing_ok=True)
         self.state, at = self._latest(min([leo, *(segment.base_offset for segment in spoiled)]), start)
         ends = [*(segment.base_offset for segment in segments[1:]), leo]
         for segment, end in zip(segments, ends, strict=True):
