@@ -74,7 +74,7 @@ class ControllerDriver:
         self.write_coming = self._link.coming
         """Announces a write that follows right after the context; writes before it may wait to share its commit."""
         self.until_committed = self._link.until_committed
-        """Waits until the commit under way is over, 5 ms at most: what is appended meanwhile is sent after it."""
+        """Waits while a commit is under way and others come: what is appended meanwhile is sent after it."""
         self._clock = clock
         self._led_until_ms = clock.monotonic_ms()
         self._tracer = WriteTracer(telemetry, clock, node_id=node_id)

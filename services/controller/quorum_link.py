@@ -81,7 +81,8 @@ class QuorumLink:
     `group_wait_max_s`. While others come the loop is busy with them. A message that left before would not have them
     answered sooner, and its commit would take the processor from them; and those that it had would have their answers
     sent by a loop that is still as busy. If nobody comes, those that are announced wait for something else, such as a
-    placer, and the message is not to wait with them.
+    placer, and the message is not to wait with them. An announced one that is refused does not count as one that came:
+    who only has requests refused, or tried, holds up nobody's commit.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class QuorumLink:
     ) -> None:
         self._group_wait_s, self._group_wait_max_s = group_wait_s, group_wait_max_s
         self._came = 0
-        """Count of the appends that were announced or queued: while it rises, the loop is busy with them."""
+        """Count of the appends that were queued: while it rises, the loop is busy with them."""
         self._stub = RaftClientStub(channel)
         self._listener = listener
         self._sent = 0
@@ -121,7 +122,6 @@ class QuorumLink:
     def coming(self) -> Iterator[None]:
         """Announces an append that is queued right after the context, unless its request is refused."""
         self._coming += 1
-        self._came += 1
         try:
             yield
         finally:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import count
 
 from kraft.service.quorum_pb2 import ListenResponse
 from quorate.controller.engine.engine import Append
@@ -91,17 +92,19 @@ async def test_an_announced_append_that_does_not_come_holds_the_others_up_for_a_
 
 
 @asynccontextmanager
-async def others_come(link: QuorumLink) -> AsyncIterator[None]:
-    """One is announced until the block ends, and in each turn of the loop another one that is refused."""
+async def others_come(link: QuorumLink, *, are_refused: bool = False) -> AsyncIterator[asyncio.Future[None]]:
+    """One is announced until the block ends, and in each turn of the loop another one comes, or is refused."""
 
     async def come() -> None:
-        while True:
+        for at in count(11):
             with link.coming():
                 await asyncio.sleep(0)
+            if not are_refused:
+                link.send(batch(at))
 
     coming = asyncio.ensure_future(come())
     with link.coming():
-        yield
+        yield coming
     coming.cancel()
 
 
@@ -120,7 +123,14 @@ async def test_an_append_waits_on_while_others_come() -> None:
 
 
 async def test_an_append_leaves_after_a_while_though_others_come() -> None:
-    async with linked(group_wait_s=0.005, group_wait_max_s=0.01) as (link, _, told), others_come(link):
+    async with linked(group_wait_s=0.005, group_wait_max_s=0.01) as (link, _, told), others_come(link) as coming:
+        link.send(batch(10))
+        assert "appended" == (await told.next())[0]
+        assert not coming.done()  # the queue would be full
+
+
+async def test_those_that_are_refused_hold_no_append_up() -> None:
+    async with linked(group_wait_s=0.005) as (link, _, told), others_come(link, are_refused=True):
         link.send(batch(10))
         assert ("appended", 11) == await told.next()
 
