@@ -24,7 +24,7 @@ from quorate.runtime.call_login import LogIn, set_login
 from quorate.runtime.decoded_cost import cost_limit
 from quorate.runtime.decoding import Encode, decoder, encoder
 from quorate.runtime.logs import logger
-from quorate.runtime.peers import address_of
+from quorate.runtime.peers import peer_attributes
 from quorate.runtime.receiving import SMALL, Check, Enter, Recheck, Take, entering, entering_stream, taking, taking_each
 from quorate.runtime.repeats import RepeatFilter
 from quorate.runtime.statuses import is_retriable, shortened, status_code, trailing_metadata
@@ -312,7 +312,7 @@ class Door:
             method,
             kind=SpanKind.SERVER,
             parent=parent.encode("latin-1") if isinstance(parent, str) else parent,
-            attributes={"rpc.system.name": "grpc", "rpc.method": method, **_peer(context.peer())},
+            attributes={"rpc.system.name": "grpc", "rpc.method": method, **peer_attributes(context.peer())},
             root=begins_trace,
         )
 
@@ -414,9 +414,3 @@ def _note_status(span: Span, status: str) -> None:
     span.set("rpc.response.status_code", status)
     if status in SERVER_FAULTS:
         span.fail(status)
-
-
-def _peer(peer: str) -> dict[str, str | int]:
-    """Returns host and port of a peer as attributes of a span; none for a unix socket, which has no address."""
-    address = address_of(peer)
-    return {} if address is None else {"network.peer.address": address[0], "network.peer.port": address[1]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import unquote
 
-__all__ = ["address_of", "host_of"]
+__all__ = ["address_of", "host_of", "peer_attributes"]
 
 
 def address_of(peer: str) -> tuple[str, int] | None:
@@ -22,3 +22,9 @@ def host_of(peer: str) -> str:
     """Returns the IP address in gRPC's name of a peer; empty for a unix socket."""
     address = address_of(peer)
     return "" if address is None else address[0]
+
+
+def peer_attributes(peer: str) -> dict[str, str | int]:
+    """Returns host and port as attributes of a span; none for a unix socket."""
+    address = address_of(peer)
+    return {} if address is None else {"network.peer.address": address[0], "network.peer.port": address[1]}
