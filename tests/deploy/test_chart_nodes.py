@@ -7,7 +7,7 @@ import base64
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -191,12 +191,12 @@ async def refusals(certificates: Path, name: str, address: str, node_id: NodeId)
     async with open_channel(address, transport) as channel:
         stub = QuorumStub(channel)
         await asyncio.wait_for(channel.channel_ready(), WITHIN_S)
-        stream: Any = stub.FetchStream(iter([fetch(node_id)]), timeout=WITHIN_S)
+        stream: Any = stub.FetchStream(timeout=WITHIN_S)
         for rpc, asked in {
             "Vote": stub.Vote(vote(node_id), timeout=WITHIN_S),
             "Fetch": stub.Fetch(fetch(node_id), timeout=WITHIN_S),
             "FetchSnapshot": stub.FetchSnapshot(FetchSnapshotRequest(replica_id=node_id), timeout=WITHIN_S),
-            "FetchStream": stream.read(),
+            "FetchStream": first_answer(stream, fetch(node_id)),
         }.items():
             try:
                 await asked
@@ -205,6 +205,13 @@ async def refusals(certificates: Path, name: str, address: str, node_id: NodeId)
                     refused.add(rpc)
         stream.cancel()
     return refused
+
+
+async def first_answer(stream: Any, request: FetchRequest) -> None:
+    """Raises the status of a stream that may end before it is written to; an iterator of requests would hide it."""
+    with suppress(asyncio.InvalidStateError):
+        await stream.write(request)
+    await stream.read()
 
 
 FETCHES: Final = {"Fetch", "FetchSnapshot", "FetchStream"}

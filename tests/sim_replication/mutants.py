@@ -259,9 +259,9 @@ OF_PRODUCERS: Final = len(BUGS)
 
 @bug("R54", "a truncation keeps what producers have sent")
 def _(patch: Patch) -> None:
-    def load(self: ProducerFiles, segments: Any, *, start: int, leo: int) -> None:
+    def load(self: ProducerFiles, segments: Any, **until: int) -> None:
         if not len(self.state):
-            right(self, segments, start=start, leo=leo)
+            right(self, segments, **until)
 
     right = ProducerFiles.load
     patch.setattr(ProducerFiles, "load", load)
