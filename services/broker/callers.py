@@ -44,7 +44,7 @@ class Caller:
     ) -> None:
         self.listener = listener
         self._who = who
-        self._request = request
+        self._decisions = audit.Decisions(request, who)
         self._authorizer = authorizer
         self._acls = acls
         self._decided: dict[tuple[AclOperation, ResourceType, str], bool] = {}
@@ -61,7 +61,7 @@ class Caller:
             decided = ruling.allowed
             if is_audited or decided:
                 self._decided[asked] = decided
-                audit.tell(self._request, self._who, operation, resource, ruling)
+                self._decisions.tell(operation, resource, ruling)
         return decided
 
     def check(self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> None:

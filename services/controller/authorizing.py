@@ -271,6 +271,7 @@ class Authorizing:
 
     def rights(self, caller: Caller, request: str) -> CallerRights:
         """Returns the function that checks a caller's rights; `request` is the request name in the audit log."""
+        decisions = audit.Decisions(request, _requester(caller))
 
         def may(operation: AclOperation, kind: ResourceType, name: str, *, is_audited: bool = True) -> bool:
             if self._authorizer is None:
@@ -278,7 +279,7 @@ class Authorizing:
             resource = AclResource(kind, name)
             ruling = self._ruling(caller, operation, resource)
             if is_audited or ruling.allowed:
-                audit.tell(request, _requester(caller), operation, resource, ruling)
+                decisions.tell(operation, resource, ruling)
             return ruling.allowed
 
         return may

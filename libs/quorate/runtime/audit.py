@@ -14,7 +14,34 @@ from quorate.runtime.logs import logger
 LOGGER: Final = "kafka.authorizer.logger"
 """The logger name that Kafka uses, known to operators and their tools."""
 
+DENIALS_EACH: Final = 100
+"""Denials of one request that have a line each."""
+
 log = logger(LOGGER)
+
+
+class Decisions:
+    """Tells of the decisions on the items of one request, which may name very many.
+
+    Each of the first `DENIALS_EACH` denials has a line at info. Of the others it is only the 128th, the 256th, the
+    512th and so on, with their number as `denials`, or else one request fills the log; the rest are told at debug.
+    """
+
+    def __init__(self, request: str, who: Requester) -> None:
+        self._request = request
+        self._who = who
+        self._denials = 0
+
+    def tell(self, operation: AclOperation, resource: AclResource, ruling: Ruling) -> None:
+        """Logs one decision: a permission at debug, as the function of this name does."""
+        if ruling.allowed:
+            return tell(self._request, self._who, operation, resource, ruling)
+        self._denials += 1
+        if self._denials <= DENIALS_EACH:
+            return tell(self._request, self._who, operation, resource, ruling)
+        write = log.info if self._denials.bit_count() == 1 else log.debug
+        fields = _fields(self._request, self._who, operation, resource)
+        return write("denied", **fields, rule=_Because(ruling), denials=self._denials)
 
 
 def tell(request: str, who: Requester, operation: AclOperation, resource: AclResource, ruling: Ruling) -> None:
@@ -36,15 +63,17 @@ def _tell(
     is_allowed: bool, request: str, who: Requester, operation: AclOperation, resource: AclResource, **fields: object
 ) -> None:
     write = log.debug if is_allowed else log.info
-    write(
-        "allowed" if is_allowed else "denied",
-        principal=who.principal,
-        operation=named(operation),
-        host=who.host,
-        resource=_Shown(resource),
-        request=request,
-        **fields,
-    )
+    write("allowed" if is_allowed else "denied", **_fields(request, who, operation, resource), **fields)
+
+
+def _fields(request: str, who: Requester, operation: AclOperation, resource: AclResource) -> dict[str, object]:
+    return {
+        "principal": who.principal,
+        "operation": named(operation),
+        "host": who.host,
+        "resource": _Shown(resource),
+        "request": request,
+    }
 
 
 def named(member: IntEnum) -> str:

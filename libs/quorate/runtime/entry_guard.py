@@ -134,6 +134,7 @@ class EntryGuard:
         """
         who = self._requester(context)
         is_reader = self._processes is not None and self._processes.may_call(who.principal, f"{OBSERVER}/{request}")
+        decisions = audit.Decisions(request, who)
 
         def may(_: ClusterState, operation: AclOperation, kind: ResourceType, name: str) -> bool:
             if is_reader and operation is AclOperation.DESCRIBE:
@@ -141,7 +142,7 @@ class EntryGuard:
             resource = AclResource(kind, name)
             ruling = self._ruling(who, operation, resource)
             if is_audited:
-                audit.tell(request, who, operation, resource, ruling)
+                decisions.tell(operation, resource, ruling)
             return ruling.allowed
 
         return may

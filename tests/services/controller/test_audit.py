@@ -165,6 +165,15 @@ def test_an_envelope_is_told_by_who_brought_it(said: Said) -> None:
     ] == said.lines()
 
 
+def test_of_one_request_that_is_denied_much_few_lines_are_told(said: Said) -> None:
+    """The first hundred denials, and then the 128th, 256th, 512th with their number."""
+    said.start("info")
+    may = Audited().authorizing.rights(Caller(ALICE, HOST), "DeleteTopics")
+    assert not any(may(AclOperation.DELETE, ResourceType.TOPIC, f"t{number}") for number in range(1_000))
+
+    assert [128, 256, 512] == [line["denials"] for line in said.lines()[100:]]
+
+
 async def test_a_topic_may_be_created_by_its_own_right_and_then_nothing_was_denied(said: Said) -> None:
     """Kafka does not tell of CREATE on the cluster either (ControllerApis.createTopics, logIfDenied)."""
     audited = Audited((AclOperation.CREATE, ResourceType.TOPIC, "new", ALLOW))
