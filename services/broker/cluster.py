@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -21,6 +21,7 @@ from quorate.metadata.topics import Topic
 from quorate.nouns import NodeId, uuid_text
 from quorate.partition_log.offset_checkpoints import TopicPartition
 from quorate.runtime.statuses import shortened
+from quorate.wire.items import Items, Steps, each_in_steps
 from services.broker.callers import Caller
 from services.broker.table import Hosted, Key, Table
 
@@ -33,6 +34,12 @@ NOT_ASKED: Final = -(1 << 31)
 """The operations of an answer that was not asked for them."""
 CLUSTER_OPERATIONS_UNTIL: Final = 10
 """The last version with those on the cluster; then DescribeCluster has them (KIP-700)."""
+TOPIC_IDS_SINCE: Final = 12
+"""In the two versions before a topic has an id and a name that may be null, and Kafka takes neither (KIP-516)."""
+PER_NAME: Final = 10
+"""What a topic costs in items of an answer: its right is looked up, 20 µs."""
+PER_OPERATIONS: Final = 100
+"""What its operations cost: each is such a right."""
 UNKNOWN: Final = (-1, -1)
 """No leader, no epoch."""
 NAMING: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
@@ -41,6 +48,7 @@ NAMING: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LE
 _Broker = MetadataResponse.MetadataResponseBroker
 _Topic = MetadataResponse.MetadataResponseTopic
 _Partition = _Topic.MetadataResponsePartition
+_Asked = MetadataRequest.MetadataRequestTopic
 
 
 class Endpoint(NamedTuple):
@@ -50,6 +58,10 @@ class Endpoint(NamedTuple):
     host: str
     port: int
     rack: str | None
+
+
+_Reached: TypeAlias = Mapping[NodeId, Endpoint]
+"""The brokers at the caller's listener that are not fenced."""
 
 
 class Cluster:
@@ -130,12 +142,15 @@ class Cluster:
 
     # Metadata
 
-    def metadata(self, request: MetadataRequest, version: int, caller: Caller) -> MetadataResponse:
-        """Answers Metadata. Topics are not made by asking for them: auto.create.topics.enable is as if false.
+    def metadata(self, request: MetadataRequest, version: int, caller: Caller) -> Steps[MetadataResponse]:
+        """Answers Metadata, in steps. Topics are not made by asking: auto.create.topics.enable is as if false.
 
         Topics that the caller may not describe are left out where all are asked for. Of one that is named nothing is
-        said but that, not even whether it exists; of one that is asked for by id its name is not.
+        said but that, not even whether it exists; of one that is asked for by id its name is not. Each topic is as it
+        is in its step.
         """
+        if version < TOPIC_IDS_SINCE and any(map(_has_id, request.topics or ())):
+            return (yield from _refused(request.topics or ()))
         state = self._state()
         unfenced = (each for each in state.brokers if not each.fenced)
         reached = {each.id: found for each in unfenced if (found := _at(caller.listener, each)) is not None}
@@ -145,11 +160,15 @@ class Cluster:
             if caller.may_on_cluster(AclOperation.DESCRIBE):
                 operations = authorized_operations(state, caller.would_allow, ResourceType.CLUSTER, CLUSTER_NAME)
         if request.topics is None or (version == 0 and not request.topics):
-            topics = [_topic(each, reached) for each in self._all(state, caller)]
+            described = _all(state, reached, caller)
         else:
-            topics = [self._described(state, each, reached, caller) for each in request.topics]
+            described = _named(state, request.topics, reached, caller)
+        topics = yield from described
         if request.include_topic_authorized_operations:
-            topics = [_with_operations(state, caller, each) for each in topics]
+            done = Items()
+            for at, each in enumerate(topics):
+                topics[at] = _with_operations(state, caller, each)
+                yield from done.many(PER_OPERATIONS)
         return MetadataResponse(
             brokers=tuple(_Broker(each.node_id, each.host, each.port, each.rack) for each in reached.values()),
             cluster_id=self._cluster_id,
@@ -158,36 +177,55 @@ class Cluster:
             cluster_authorized_operations=operations,
         )
 
-    def _all(self, state: ClusterState, caller: Caller) -> Iterator[Topic]:
-        for topic in sorted(state.topics, key=lambda topic: topic.name):
-            if caller.sees(state, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
-                yield topic
-
-    def _described(
-        self,
-        state: ClusterState,
-        asked: MetadataRequest.MetadataRequestTopic,
-        reached: dict[NodeId, Endpoint],
-        caller: Caller,
-    ) -> _Topic:
-        by_id = asked.topic_id != NO_TOPIC_ID
-        if by_id:
-            topic, missing = state.topics.by_id(asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
-        else:
-            topic, missing = state.topics.by_name(asked.name or ""), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        name = topic.name if topic is not None else asked.name
-        if (topic is not None or not by_id) and not caller.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name or ""):
-            missing = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            return _Topic(error_code=missing, name=None if by_id else asked.name, topic_id=asked.topic_id)
-        if topic is not None:
-            return _topic(topic, reached)
-        if not by_id and fault_of_name(asked.name or "") is not None:
-            missing = ErrorCode.INVALID_TOPIC_EXCEPTION
-        return _Topic(error_code=missing, name=asked.name, topic_id=asked.topic_id)
-
     def _topic(self, topic_id: Uuid, name: str) -> Topic | None:
         topics = self._state().topics
         return topics.by_name(name) if topic_id == NO_TOPIC_ID else topics.by_id(topic_id)
+
+
+def _has_id(asked: _Asked) -> bool:
+    return asked.name is None or asked.topic_id != NO_TOPIC_ID
+
+
+def _refused(asked: Sequence[_Asked]) -> Steps[MetadataResponse]:
+    """Refuses a request that asks by id before ids are taken, as Kafka: each topic has the error, and a name."""
+    topics = yield from each_in_steps(
+        lambda each: _Topic(ErrorCode.INVALID_REQUEST, each.name or "", each.topic_id), asked, Items()
+    )
+    return MetadataResponse(topics=topics)
+
+
+def _all(state: ClusterState, reached: _Reached, caller: Caller) -> Steps[list[_Topic]]:
+    topics, done = [], Items()
+    for topic in sorted(state.topics, key=lambda topic: topic.name):
+        if caller.sees(state, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            topics.append((yield from _topic(topic, reached, done)))
+        yield from done.many(PER_NAME)
+    return topics
+
+
+def _named(state: ClusterState, asked: Sequence[_Asked], reached: _Reached, caller: Caller) -> Steps[list[_Topic]]:
+    topics, done = [], Items()
+    for each in asked:
+        topics.append((yield from _described(state, each, reached, caller, done)))
+        yield from done.many(PER_NAME)
+    return topics
+
+
+def _described(state: ClusterState, asked: _Asked, reached: _Reached, caller: Caller, done: Items) -> Steps[_Topic]:
+    by_id = asked.topic_id != NO_TOPIC_ID
+    if by_id:
+        topic, missing = state.topics.by_id(asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+    else:
+        topic, missing = state.topics.by_name(asked.name or ""), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    name = topic.name if topic is not None else asked.name
+    if (topic is not None or not by_id) and not caller.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name or ""):
+        missing = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return _Topic(error_code=missing, name=None if by_id else asked.name, topic_id=asked.topic_id)
+    if topic is not None:
+        return (yield from _topic(topic, reached, done))
+    if not by_id and fault_of_name(asked.name or "") is not None:
+        missing = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return _Topic(error_code=missing, name=asked.name, topic_id=asked.topic_id)
 
 
 def _at(listener: str, broker: Broker) -> Endpoint | None:
@@ -206,16 +244,21 @@ def _with_operations(state: ClusterState, caller: Caller, topic: _Topic) -> _Top
     return replace(topic, topic_authorized_operations=operations)
 
 
-def _topic(topic: Topic, reached: dict[NodeId, Endpoint]) -> _Topic:
+def _topic(topic: Topic, reached: _Reached, done: Items) -> Steps[_Topic]:
+    partitions = []
+    for index in list(topic.partitions):
+        if (partition := topic.partitions.get(index)) is not None:  # else the topic was deleted between two steps
+            partitions.append(_partition(index, partition, reached))
+        yield from done.one()
     return _Topic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=tuple(_partition(index, each, reached) for index, each in topic.partitions.items()),
+        partitions=tuple(partitions),
     )
 
 
-def _partition(index: int, partition: Partition, reached: dict[NodeId, Endpoint]) -> _Partition:
+def _partition(index: int, partition: Partition, reached: _Reached) -> _Partition:
     """Returns one partition. Without a leader that is reached it has LEADER_NOT_AVAILABLE, as of Kafka's brokers."""
     leader = partition.leader if partition.leader in reached else NO_LEADER
     return _Partition(

@@ -14,6 +14,7 @@ from quorate.controller.engine.steps import Steps, slices
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.partition_log.producers import Producer
+from quorate.wire.items import Items
 from services.broker.callers import Caller
 from services.broker.cluster import NO_TOPIC_ID, Cluster
 from services.broker.directories import LogDirectory
@@ -32,17 +33,23 @@ _Partition = _Writers.PartitionResponse
 
 def describe_log_dirs(
     request: DescribeLogDirsRequest, directories: Sequence[LogDirectory], table: Table, caller: Caller
-) -> DescribeLogDirsResponse:
-    """Answers DescribeLogDirs: each directory, with those of its replicas that are asked for (KIP-113, KIP-827)."""
+) -> Steps[DescribeLogDirsResponse]:
+    """Answers DescribeLogDirs: each directory, with its replicas that are asked for, in steps (KIP-113, KIP-827)."""
     if not caller.may_on_cluster(AclOperation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    asked = None
-    if request.topics is not None:
-        asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    done = Items()
+    asked: set[tuple[str, int]] = set()
+    for topic in request.topics or ():
+        yield from done.one()
+        for index in topic.partitions:
+            asked.add((topic.topic, index))
+            yield from done.one()
     held: dict[LogDirectory, defaultdict[str, list[_Replica]]] = {each: defaultdict(list) for each in directories}
     for hosted in table:
-        if asked is None or (hosted.name.topic, hosted.name.partition) in asked:
+        is_asked = request.topics is None or (hosted.name.topic, hosted.name.partition) in asked
+        if is_asked and table.get(hosted.key) is hosted:  # it may have gone between two steps
             held[hosted.directory][hosted.name.topic].append(_replica(hosted))
+        yield from done.one()
     return DescribeLogDirsResponse(results=tuple(_described(each, replicas) for each, replicas in held.items()))
 
 

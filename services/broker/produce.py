@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -15,6 +15,8 @@ from quorate.nouns import Offset
 from quorate.partition_log.produced import is_transactional
 from quorate.replication import ACKS_ALL, admit_produce
 from quorate.runtime.telemetry import Span
+from quorate.runtime.turns import in_turns
+from quorate.wire.items import Items, Steps
 from services.broker.callers import Caller
 from services.broker.cluster import Cluster
 from services.broker.replicas import Replicas
@@ -28,6 +30,8 @@ NAMES_LEADERS: Final = 10
 """From this version on an answer names leaders (KIP-951)."""
 WAIT_MS_MAX: Final = 5 * 60_000
 """An answer waits no longer than that, whatever its request says."""
+PER_BATCH: Final = 4
+"""What a batch costs in items of an answer: a step has 256 of them."""
 
 _Topic = ProduceResponse.TopicProduceResponse
 _Partition = _Topic.PartitionProduceResponse
@@ -40,6 +44,10 @@ class _Written(NamedTuple):
     key: Key | None
     answer: _Partition
     end: Offset | None
+
+
+_AllWritten: TypeAlias = list[tuple[_Asked, list[_Written]]]
+"""What became of each topic's batches."""
 
 
 class Produce:
@@ -67,49 +75,65 @@ class Produce:
                 raise Unanswerable(f"Produce with acks=0: {code}: {refused[0].answer.error_message}")
             return None
         outcomes = await self._acknowledged(request, every, span)
-        responses = tuple(
-            _Topic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=tuple(self._outcome(topic, each, outcomes, version) for each in partitions),
-            )
-            for topic, partitions in written
-        )
+        responses = await in_turns(self._responses(written, outcomes, version))
         return ProduceResponse(responses=responses, node_endpoints=tuple(self._leaders(responses, caller.listener)))
 
-    async def _written(
-        self, request: ProduceRequest, version: int, caller: Caller
-    ) -> list[tuple[_Asked, list[_Written]]]:
+    async def _written(self, request: ProduceRequest, version: int, caller: Caller) -> _AllWritten:
         """Appends all batches; of a transaction once its coordinator has said yes (KIP-890)."""
         try:
             transaction = transaction_of(request, version, caller)
         except ApiError as refusal:
             return [_refused_whole(topic, refusal) for topic in request.topic_data]
-        allowed, refused = self._admitted(request, caller)
+        allowed, refused = await in_turns(self._admitted(request, caller))
         if transaction is None:
-            return [*self._appended_all(allowed, None), *refused]
+            return [*await in_turns(self._appended_all(allowed, None)), *refused]
         async with self._verifier.turn(transaction.producer_id):
             verified = await self._verifier.verified(allowed, version, transaction)
-            return [*self._appended_all(allowed, verified), *refused]
+            return [*await in_turns(self._appended_all(allowed, verified)), *refused]
 
-    def _admitted(
-        self, request: ProduceRequest, caller: Caller
-    ) -> tuple[ProduceRequest, list[tuple[_Asked, list[_Written]]]]:
+    def _admitted(self, request: ProduceRequest, caller: Caller) -> Steps[tuple[ProduceRequest, _AllWritten]]:
         """Returns the request with the topics that the caller may write to, and the refusals of the others."""
-        allowed, refused = [], []
+        allowed: list[_Asked] = []
+        refused: _AllWritten = []
+        done = Items()
         for topic in request.topic_data:
             try:
                 self._cluster.check(caller, AclOperation.WRITE, topic.topic_id, topic.name)
                 allowed.append(topic)
             except ApiError as refusal:
                 refused.append(_refused_whole(topic, refusal))
+            yield from done.many(1 + len(topic.partition_data))
         return (msgspec.structs.replace(request, topic_data=tuple(allowed)) if refused else request), refused
 
-    def _appended_all(self, request: ProduceRequest, verified: Verified | None) -> list[tuple[_Asked, list[_Written]]]:
-        return [
-            (topic, [self._write(request.acks, topic, each, verified) for each in topic.partition_data])
-            for topic in request.topic_data
-        ]
+    def _appended_all(self, request: ProduceRequest, verified: Verified | None) -> Steps[_AllWritten]:
+        """Appends the batches, in steps: whoever sends more than one step's on a connection waits for the answer.
+
+        A request below 16 KiB has fewer than 256 batches, which is one step: the next of its connection comes after it.
+        A larger one is alone on its connection until it is answered.
+        """
+        appended: _AllWritten = []
+        done = Items()
+        for topic in request.topic_data:
+            written = []
+            for each in topic.partition_data:
+                written.append(self._write(request.acks, topic, each, verified))
+                yield from done.many(PER_BATCH)
+            appended.append((topic, written))
+            yield from done.one()
+        return appended
+
+    def _responses(
+        self, written: _AllWritten, outcomes: Mapping[Key, ErrorCode], version: int
+    ) -> Steps[tuple[_Topic, ...]]:
+        responses, done = [], Items()
+        for topic, partitions in written:
+            answers = []
+            for each in partitions:
+                answers.append(self._outcome(topic, each, outcomes, version))
+                yield from done.one()
+            responses.append(_Topic(name=topic.name, topic_id=topic.topic_id, partition_responses=tuple(answers)))
+            yield from done.one()
+        return tuple(responses)
 
     async def _acknowledged(
         self, request: ProduceRequest, written: list[_Written], span: Span

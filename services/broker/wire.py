@@ -176,11 +176,11 @@ class Wire:
             case FetchRequest() as asked:
                 return await self._fetch.answer(asked, version, caller)
             case ListOffsetsRequest() as asked:
-                return self._offsets.list(asked, version, caller)
+                return await in_turns(self._offsets.list(asked, version, caller))
             case OffsetForLeaderEpochRequest() as asked:
-                return self._offsets.of_epochs(asked, caller)
+                return await in_turns(self._offsets.of_epochs(asked, caller))
             case MetadataRequest() as asked:
-                return self._cluster.metadata(asked, version, caller)
+                return await in_turns(self._cluster.metadata(asked, version, caller))
             case DeleteRecordsRequest() as asked:
                 return await self._deletion.answer(asked, caller)
             case WriteTxnMarkersRequest() as asked:
@@ -192,7 +192,7 @@ class Wire:
             case FindCoordinatorRequest() as asked:
                 return await in_turns(self._coordinators.answer(asked, version, caller))
             case DescribeLogDirsRequest() as asked:
-                return describe_log_dirs(asked, self._directories, self._replicas.table, caller)
+                return await in_turns(describe_log_dirs(asked, self._directories, self._replicas.table, caller))
             case DescribeProducersRequest() as asked:
                 return await in_turns(describe_producers(asked, self._cluster, caller))
         raise Unanswerable(f"{type(message).__name__} is not served")

@@ -64,6 +64,13 @@ class Items:
         if not self.done % ITEMS_PER_STEP:
             yield
 
+    def many(self, count: int) -> Generator[None, None, None]:
+        """Notes work that costs what `count` items do; yields if it ends a step."""
+        steps = self.done // ITEMS_PER_STEP
+        self.done += count
+        if self.done // ITEMS_PER_STEP > steps:
+            yield
+
 
 def each_in_steps(convert: Callable[[S], T], items: Iterable[S], done: Items) -> Steps[tuple[T, ...]]:
     """Converts each item, in steps, and returns the results in order.

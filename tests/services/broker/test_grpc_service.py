@@ -31,6 +31,7 @@ from quorate.nouns import ANONYMOUS, ZERO_UUID
 from quorate.records import AccessControlEntryRecord
 from quorate.runtime.client import call, open_channel
 from quorate.runtime.server import Server
+from quorate.runtime.turns import in_turns
 from quorate.timeline import SnapshotRegistry
 from quorate.wire.batch import batches, records
 from services.broker.callers import Caller, Callers
@@ -65,9 +66,9 @@ class Served:
             case FetchRequest():
                 return await self.broker.fetch.answer(asked, version, caller)
             case ListOffsetsRequest():
-                return self.broker.offsets.list(asked, version, caller)
+                return await in_turns(self.broker.offsets.list(asked, version, caller))
             case OffsetForLeaderEpochRequest():
-                return self.broker.offsets.of_epochs(asked, caller)
+                return await in_turns(self.broker.offsets.of_epochs(asked, caller))
         raise AssertionError(asked)
 
     async def produce(self, data: bytes, acks: int = 1) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from kraft import Uuid
 from kraft.api.delete_records import DeleteRecordsRequest
+from kraft.api.describe_log_dirs import DescribeLogDirsRequest
 from kraft.api.describe_producers import DescribeProducersRequest
 from kraft.api.fetch import FetchRequest
 from kraft.api.find_coordinator import FindCoordinatorRequest
@@ -20,15 +22,18 @@ from kraft.api.metadata import MetadataRequest, MetadataResponse
 from kraft.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kraft.api.produce import ProduceRequest
 from quorate.authorizer import CLUSTER_NAME
+from quorate.controller.engine.steps import finished
 from quorate.errors import ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
+from quorate.runtime import audit
 from quorate.runtime.telemetry import OFF
 from quorate.runtime.turns import in_turns
+from quorate.wire.codec import decode, encode
 from services.broker.callers import Caller
-from services.broker.cluster import Cluster
+from services.broker.cluster import NO_TOPIC_ID, Cluster
 from services.broker.coordinators import Coordinators
 from services.broker.deletion import Deletion
-from services.broker.descriptions import describe_producers
+from services.broker.descriptions import describe_log_dirs, describe_producers
 from services.broker.fetch import Fetch
 from services.broker.offsets import Offsets
 from services.broker.produce import Produce
@@ -92,12 +97,12 @@ class Broker:
     async def listed(self, who: Caller) -> ErrorCode:
         asked = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(0, -1, -2)
         request = ListOffsetsRequest(topics=(ListOffsetsRequest.ListOffsetsTopic("orders", (asked,)),))
-        return code_of(self.offsets.list(request, 9, who))
+        return code_of(await in_turns(self.offsets.list(request, 9, who)))
 
     async def epochs(self, who: Caller) -> ErrorCode:
         of = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
         asked = of("orders", (of.OffsetForLeaderPartition(0, -1, 0),))
-        return code_of(self.offsets.of_epochs(OffsetForLeaderEpochRequest(-1, (asked,)), who))
+        return code_of(await in_turns(self.offsets.of_epochs(OffsetForLeaderEpochRequest(-1, (asked,)), who)))
 
     async def deleted(self, who: Caller) -> ErrorCode:
         of = DeleteRecordsRequest.DeleteRecordsTopic
@@ -193,12 +198,22 @@ async def test_metadata_hides_what_the_caller_may_not_describe(disks: list[Path]
         named = MetadataRequest(topics=(of(name="orders"), of(name="others")))
         by_id = MetadataRequest(topics=(of(topic_id=TOPIC, name=None), of(topic_id=NOBODYS, name=None)))
 
-        assert [("orders", NONE)] == topics_of(cluster.metadata(MetadataRequest(topics=None), 13, sees))
-        assert [] == topics_of(cluster.metadata(MetadataRequest(topics=None), 13, blind))
-        assert [("orders", DENIED), ("others", 3)] == topics_of(cluster.metadata(named, 13, blind))
-        hidden = cluster.metadata(by_id, 13, blind)
+        assert [("orders", NONE)] == topics_of(finished(cluster.metadata(MetadataRequest(topics=None), 13, sees)))
+        assert [] == topics_of(finished(cluster.metadata(MetadataRequest(topics=None), 13, blind)))
+        assert [("orders", DENIED), ("others", 3)] == topics_of(finished(cluster.metadata(named, 13, blind)))
+        hidden = finished(cluster.metadata(by_id, 13, blind))
         assert [(None, DENIED), (None, ErrorCode.UNKNOWN_TOPIC_ID)] == topics_of(hidden)
         assert [(), ()] == [each.partitions for each in hidden.topics]
+
+
+async def test_the_audit_log_has_few_lines_of_one_request_that_is_denied_much(caplog: pytest.LogCaptureFixture) -> None:
+    """All of the first hundred, then the 128th, 256th, 512th with their number: what one sends does not fill a disk."""
+    caplog.set_level("INFO", audit.LOGGER)
+    who = user_with()
+    allowed = [who.may(DESCRIBE, ResourceType.TOPIC, f"t{number}") for number in range(1_000)]
+
+    assert not any(allowed)
+    assert 103 == len([each for each in caplog.records if each.name == audit.LOGGER])
 
 
 async def test_metadata_tells_what_the_caller_may_do(disks: list[Path]) -> None:
@@ -207,7 +222,7 @@ async def test_metadata_tells_what_the_caller_may_do(disks: list[Path]) -> None:
         asked = MetadataRequest(
             topics=None, include_topic_authorized_operations=True, include_cluster_authorized_operations=True
         )
-        answer = cluster.metadata(asked, 10, on("orders", READ))
+        answer = finished(cluster.metadata(asked, 10, on("orders", READ)))
 
         assert [1 << READ | 1 << DESCRIBE] == [each.topic_authorized_operations for each in answer.topics]
         assert 0 == answer.cluster_authorized_operations
@@ -254,3 +269,70 @@ async def test_a_coordinator_is_named_to_those_who_may_describe_the_key(
                 (user_with(), user_with((DESCRIBE, kind, key)), caller())]  # fmt: skip
 
         assert [refused, *[ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2] == told
+
+
+async def others_turns(steps: Any) -> tuple[Any, int]:
+    """The result of work in steps, and the turns of the loop that others had meanwhile."""
+    count = 0
+
+    def turn() -> None:
+        nonlocal count
+        count += 1
+        loop.call_soon(turn)
+
+    loop = asyncio.get_running_loop()
+    loop.call_soon(turn)
+    result = await steps
+    return result, count
+
+
+MANY = 3_000
+
+
+async def test_who_asks_about_very_many_leaves_the_loop_to_others(disks: list[Path]) -> None:
+    """Whoever asks, and whether anything that is asked for is there."""
+    names = [f"t{number}" for number in range(MANY)]
+    offsets, epochs = ListOffsetsRequest.ListOffsetsTopic, OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    data, dirs = ProduceRequest.TopicProduceData, DescribeLogDirsRequest.DescribableLogDirTopic
+    metadata = MetadataRequest(topics=tuple(MetadataRequest.MetadataRequestTopic(name=name) for name in names))
+    listed = tuple(offsets(name, (offsets.ListOffsetsPartition(0, -1, -1),)) for name in names)
+    ends = tuple(epochs(name, (epochs.OffsetForLeaderPartition(0, -1, 0),)) for name in names)
+    written = tuple(data(name, partition_data=(data.PartitionProduceData(0, None),)) for name in names)
+    on_disks = DescribeLogDirsRequest((dirs("orders", tuple(range(MANY))),))
+    async with leading(disks) as leader:
+        broker = Broker(leader, leader.scene)
+        for who in (caller(), user_with()):
+            asks = {
+                "metadata": in_turns(broker.cluster.metadata(metadata, 12, who)),
+                "offsets": in_turns(broker.offsets.list(ListOffsetsRequest(topics=listed), 9, who)),
+                "epochs": in_turns(broker.offsets.of_epochs(OffsetForLeaderEpochRequest(-1, ends), who)),
+                "produce": broker.produce.answer(ProduceRequest(None, 1, 1_000, written), 9, who),
+            }
+            for name, asked in asks.items():
+                answer, turns = await others_turns(asked)
+                assert MANY == len([each for each in codes_in(msgspec.to_builtins(answer)) if each]), name
+                assert turns >= 2, name
+        whole, turns = await others_turns(
+            in_turns(describe_log_dirs(on_disks, [leader[0].directory], leader.replicas.table, caller()))
+        )
+        assert NONE == whole.error_code
+        assert turns >= 2
+
+
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize(
+    ("topic_id", "name"),
+    [(TOPIC, None), (NOBODYS, None), (NO_TOPIC_ID, None), (TOPIC, "o")],
+    ids=["id", "unknown id", "neither", "both"],
+)
+async def test_metadata_by_id_is_refused_before_its_versions(
+    disks: list[Path], topic_id: Uuid, name: str | None, version: int
+) -> None:
+    """Kafka: KafkaApis.handleTopicMetadataRequest, MetadataRequest.getErrorResponse. A name is not null before 12."""
+    asked = MetadataRequest(topics=(MetadataRequest.MetadataRequestTopic(topic_id, name),))
+    async with leading(disks) as leader:
+        for who in (caller(), user_with()):
+            answer = finished(Broker(leader, leader.scene).cluster.metadata(asked, version, who))
+            sent = encode(answer, version)
+
+            assert [(name or "", ErrorCode.INVALID_REQUEST)] == topics_of(decode(MetadataResponse, sent, version))
