@@ -16,7 +16,7 @@ from quorate.partition_log.produced import is_transactional
 from quorate.replication import ACKS_ALL, admit_produce
 from quorate.runtime.telemetry import Span
 from quorate.runtime.turns import in_turns
-from quorate.wire.items import Items, Steps
+from quorate.wire.items import Items, Steps, each_in_steps
 from services.broker.callers import Caller
 from services.broker.cluster import Cluster
 from services.broker.replicas import Replicas
@@ -83,7 +83,7 @@ class Produce:
         try:
             transaction = transaction_of(request, version, caller)
         except ApiError as refusal:
-            return [_refused_whole(topic, refusal) for topic in request.topic_data]
+            return await in_turns(_refused_all(request, refusal))
         allowed, refused = await in_turns(self._admitted(request, caller))
         if transaction is None:
             return [*await in_turns(self._appended_all(allowed, None)), *refused]
@@ -101,8 +101,8 @@ class Produce:
                 self._cluster.check(caller, AclOperation.WRITE, topic.topic_id, topic.name)
                 allowed.append(topic)
             except ApiError as refusal:
-                refused.append(_refused_whole(topic, refusal))
-            yield from done.many(1 + len(topic.partition_data))
+                refused.append((yield from _refused_whole(topic, refusal, done)))
+            yield from done.one()
         return (msgspec.structs.replace(request, topic_data=tuple(allowed)) if refused else request), refused
 
     def _appended_all(self, request: ProduceRequest, verified: Verified | None) -> Steps[_AllWritten]:
@@ -196,8 +196,20 @@ class Produce:
             yield ProduceResponse.NodeEndpoint(broker.node_id, broker.host, broker.port, broker.rack)
 
 
-def _refused_whole(topic: _Asked, refusal: ApiError) -> tuple[_Asked, list[_Written]]:
-    return topic, [_Written(None, _refused(each.index, refusal), None) for each in topic.partition_data]
+def _refused_all(request: ProduceRequest, refusal: ApiError) -> Steps[_AllWritten]:
+    refused: _AllWritten = []
+    done = Items()
+    for topic in request.topic_data:
+        refused.append((yield from _refused_whole(topic, refusal, done)))
+        yield from done.one()
+    return refused
+
+
+def _refused_whole(topic: _Asked, refusal: ApiError, done: Items) -> Steps[tuple[_Asked, list[_Written]]]:
+    refused = yield from each_in_steps(
+        lambda each: _Written(None, _refused(each.index, refusal), None), topic.partition_data, done
+    )
+    return topic, list(refused)
 
 
 def _refused(index: int, refusal: ApiError) -> _Partition:
