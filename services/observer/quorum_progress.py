@@ -28,6 +28,7 @@ UNKNOWN: Final = -1
 FRESH_S: Final = 1.0
 ASKED_S: Final = 10.0
 """How long (s) the leader is looked for."""
+SILENT: Final = "no leader of the quorum answers"
 
 AskLeader: TypeAlias = Callable[[], Awaitable[View]]
 """Returns the leader's answer. Raises ApiError and TimeoutError."""
@@ -39,22 +40,37 @@ class QuorumProgress:
     def __init__(self, ask: AskLeader) -> None:
         self._ask = ask
         self._lock = asyncio.Lock()
-        self._last = ExamineQuorumResponse()
-        self._asked_s = float("-inf")
+        self._last: ExamineQuorumResponse | ApiError = ExamineQuorumResponse()
+        self._told_s = float("-inf")
 
     async def tell(self) -> ExamineQuorumResponse:
-        """Returns what the leader says, and what follows for restarts. Raises ApiError."""
+        """Returns what the leader says, and what follows for restarts. Raises ApiError, as fresh as an answer."""
         clock = asyncio.get_running_loop().time
-        async with self._lock:
-            if clock() - self._asked_s >= FRESH_S:
-                try:
-                    async with asyncio.timeout(ASKED_S):
-                        self._last = _message(await self._ask())
-                except TimeoutError as problem:
-                    why = f"no leader of the quorum answers: {str(problem) or f'none within {ASKED_S:g} s'}"
-                    raise ApiError(ErrorCode.NETWORK_EXCEPTION, why) from None
-                self._asked_s = clock()
-            return self._last
+        try:
+            async with asyncio.timeout(ASKED_S):  # who asks at present may hang up, and the next one begin anew
+                await self._lock.acquire()
+        except TimeoutError:
+            raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"{SILENT}: none within {ASKED_S:g} s") from None
+        try:
+            if clock() - self._told_s >= FRESH_S:
+                self._last = await self._asked()
+                self._told_s = clock()
+        finally:
+            self._lock.release()
+        if isinstance(self._last, ApiError):
+            raise ApiError(self._last.code, self._last.message, self._last.metadata)
+        return self._last
+
+    async def _asked(self) -> ExamineQuorumResponse | ApiError:
+        """Returns the answer, or why there is none: who asks meanwhile, or soon after, is told the same."""
+        try:
+            async with asyncio.timeout(ASKED_S):
+                return _message(await self._ask())
+        except ApiError as problem:
+            return problem.as_value()
+        except TimeoutError as problem:
+            why = f"{SILENT}: {str(problem) or f'none within {ASKED_S:g} s'}"
+            return ApiError(ErrorCode.NETWORK_EXCEPTION, why)
 
 
 def of_nodes(servers: Sequence[str], channels: Channels) -> AskLeader:
@@ -76,7 +92,7 @@ def of_nodes(servers: Sequence[str], channels: Channels) -> AskLeader:
             if not view.error_code:
                 return view
             why = f"{server}: {view.error_message or 'it does not lead'}"
-        raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"no leader of the quorum answers; the last asked was {why}")
+        raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"{SILENT}; the last asked was {why}")
 
     return ask
 

@@ -13,7 +13,7 @@ from deploy.local.ports import free_ports
 from kraft.service.observer_pb2 import ExamineResponse
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.doctor import Facts, examine
-from quorate.errors import ApiError
+from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import TOPIC
 from quorate.metadata.state import ClusterState
 from quorate.network.quorum_view import View
@@ -24,7 +24,7 @@ from quorate.runtime.log_reader import LogReader
 from quorate.runtime.replica import Replica
 from quorate.runtime.telemetry import OFF
 from quorate.what_if import plan_restarts
-from services.observer import examinations
+from services.observer import examinations, quorum_progress
 from services.observer.quorum_progress import QuorumProgress, of_nodes
 from tests.metadata.histories import write
 from tests.runtime.test_log_reader import node
@@ -127,3 +127,36 @@ async def test_the_leader_of_the_quorum_is_found_and_asked_once_for_many(tmp_pat
     assert (1, 1, 1) == (told[0].leader_id, told[0].majority, voter.replica_id)
     assert (driver.core.log.leo, 0, "") == (voter.log_end_offset, voter.lag, voter.trouble)
     assert [(1, False, [])] == [(each.voter_id, each.is_safe, list(each.others)) for each in told[0].restarts]
+
+
+async def test_without_a_leader_all_who_ask_meanwhile_and_soon_after_are_told_so_by_one_question() -> None:
+    begun, ended = list[None](), asyncio.Event()
+
+    async def leaderless() -> View:
+        begun.append(None)
+        await ended.wait()
+        raise ApiError(ErrorCode.NETWORK_EXCEPTION, "nobody leads")
+
+    progress = QuorumProgress(leaderless)
+    asking = [asyncio.ensure_future(progress.tell()) for _ in range(4)]
+    await asyncio.sleep(0)
+    ended.set()
+    told = [*await asyncio.gather(*asking, progress.tell(), return_exceptions=True)]
+
+    assert (1, ["NETWORK_EXCEPTION: nobody leads"] * 5) == (len(begun), [str(each) for each in told])
+
+
+async def test_nobody_waits_for_the_leader_as_often_as_others_have_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quorum_progress, "ASKED_S", 0.1)
+    begun = list[None]()
+
+    async def silent() -> View:
+        begun.append(None)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    progress = QuorumProgress(silent)
+    told = await asyncio.gather(*(progress.tell() for _ in range(4)), return_exceptions=True)
+
+    assert 1 == len(begun)
+    assert ["NETWORK_EXCEPTION: no leader of the quorum answers: none within 0.1 s"] * 4 == [str(each) for each in told]
