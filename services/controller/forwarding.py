@@ -27,12 +27,11 @@ from quorate.runtime.passing_on import (
 )
 from quorate.runtime.peers import host_of
 from quorate.runtime.setting_types import Endpoint
-from quorate.runtime.statuses import BARE, GRPC_STATUS, is_gone
+from quorate.runtime.statuses import BARE, GRPC_STATUS, UNTOUCHED, is_gone
 from quorate.runtime.telemetry import Telemetry
 from quorate.runtime.transport import PLAIN, Transport
 from services.controller.api import Api
 from services.controller.driver import ControllerDriver
-from services.controller.quorum_node import UNTOUCHED
 
 T = TypeVar("T")
 

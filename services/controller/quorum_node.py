@@ -24,7 +24,7 @@ from quorate.nouns import NOBODY, Epoch, NodeId
 from quorate.runtime.client import call
 from quorate.runtime.logs import logger
 from quorate.runtime.repeats import RepeatFilter
-from quorate.runtime.statuses import BARE, error_from_call, is_gone
+from quorate.runtime.statuses import BARE, UNTOUCHED, error_from_call, is_gone
 from services.controller.outliving import to_the_end
 
 log = logger(__name__)
@@ -41,8 +41,6 @@ SILENT: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_
 """The errors of a call to a node that is away or stands still."""
 _RIGHTS: Final = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.SASL_AUTHENTICATION_FAILED})
 """The errors of a node that does not take this controller for one that may call it."""
-UNTOUCHED: Final = "untouched"
-"""Metadata key of an error before which nothing was executed: the call may be sent again to another controller."""
 
 
 class Quorum(NamedTuple):

@@ -24,7 +24,7 @@ from quorate.controller.access import scram_keys
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import RESOURCE_TYPES
 from quorate.metadata.scram import MECHANISMS
-from quorate.runtime.statuses import status_code, trailing_metadata
+from quorate.runtime.statuses import UNTOUCHED, status_code, trailing_metadata
 from tests.cli.directories import Ran, run
 
 AT: Final = ("--controller", "h:1")
@@ -324,6 +324,19 @@ def test_what_may_be_done_already_is_asked_again_if_it_is_known_by_its_id_and_el
 
     assert (0, 2) == (written.code, len(stand_in.asked))
     assert (3, 1, True) == (once.code, len(called.asked), "whether it was done is not known" in once.err)
+
+
+def test_after_a_leader_is_lost_only_what_nobody_has_begun_is_called_again() -> None:
+    """The next leader may commit what the last one had appended."""
+    lost = ApiError(ErrorCode.NOT_CONTROLLER, "the controller lost its leadership before the write was committed")
+    standby = ApiError(ErrorCode.NOT_CONTROLLER, "no controller is active", {UNTOUCHED: "true"})
+    with standing_in(lost, AdminResponse(update_features=DONE)) as (stand_in, at):
+        once = run("call", "Submit", '{"update_features": {}}', "--controller", at)
+    with standing_in(standby, AdminResponse(update_features=DONE)) as (waiting, at):
+        again = run("call", "Submit", '{"update_features": {}}', "--controller", f"no-such-host.invalid:1,{at}")
+
+    assert (3, 1, True) == (once.code, len(stand_in.asked), "whether it was done is not known" in once.err)
+    assert (0, 2) == (again.code, len(waiting.asked))
 
 
 DONE: Final = update_features_pb2.UpdateFeaturesResponse()

@@ -13,10 +13,9 @@ from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest
 from kraft.service.controller_pb2 import ClaimSessionsResponse
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.runtime import client
-from quorate.runtime.statuses import error_from_call
+from quorate.runtime.statuses import UNTOUCHED, error_from_call
 from services.controller import forwarding
 from services.controller.forwarding import FORWARDED
-from services.controller.quorum_node import UNTOUCHED
 from tests.sim_controller.invariants.states import Hashes
 from tests.sim_driver.checker import require
 from tests.sim_driver.context import SERVED

@@ -11,7 +11,7 @@ import grpc
 from quorate.cli.failures import Failed, Unreached
 from quorate.cli.grpc_call import Servers
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.statuses import BARE, GRPC_STATUS, error_from_call
+from quorate.runtime.statuses import BARE, GRPC_STATUS, UNTOUCHED, error_from_call
 
 __all__ = ["ask_servers"]
 
@@ -20,8 +20,10 @@ WITHOUT_LEADER: Final = frozenset(
     {ErrorCode.NOT_CONTROLLER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER}
 )
 """What a controller says while there is no leader, or not yet."""
-UNCONNECTED: Final = "failed to connect to all addresses"
-"""How gRPC words that nobody listens, and it tells it in no other way."""
+LOST: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER})
+"""What a controller says, too, if it loses its leadership before a write is committed: the next one may commit it."""
+UNSENT: Final = ("failed to connect to all addresses", "errors resolving ")
+"""How gRPC words that nobody listens, or that a host has no address, and it tells it in no other way."""
 IN_TIME: Final = ErrorCode.REQUEST_TIMED_OUT
 
 T = TypeVar("T")
@@ -64,8 +66,10 @@ def _is_out_of_reach(error: ApiError) -> bool:
 
 
 def _is_unknown(error: ApiError) -> bool:
-    """Returns whether the call may have been executed: its answer is missing, and not because nobody listens."""
-    return error.code is IN_TIME or (_is_out_of_reach(error) and UNCONNECTED not in error.message)
+    """Returns whether the call may have been executed, as far as its end tells."""
+    if _is_out_of_reach(error):
+        return not any(words in error.message for words in UNSENT)
+    return error.code is IN_TIME or (error.code in LOST and UNTOUCHED not in error.metadata)
 
 
 def _told(address: str, error: ApiError) -> str:

@@ -23,6 +23,7 @@ __all__ = [
     "BARE",
     "DOMAIN",
     "GRPC_STATUS",
+    "UNTOUCHED",
     "error_from_call",
     "is_gone",
     "is_refused_stream",
@@ -52,6 +53,9 @@ BARE: Final = "without_details"
 
 REFUSED_STREAM: Final = "refused_stream"
 """The metadata key of an ApiError whose call the server's HTTP/2 has refused before anything was begun."""
+
+UNTOUCHED: Final = "untouched"
+"""The metadata key of an ApiError before which nothing was executed: the call may be sent again to another server."""
 
 GRPC_STATUS: Final = "grpc_status"
 """The metadata key of an ApiError with the name of the gRPC status by which the call failed."""
