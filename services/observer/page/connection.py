@@ -56,6 +56,8 @@ class Connection:
                 found = self._next()
         async with _within(BEGUN_S):
             while found is None:
+                if waited_for := self.http.go_on():
+                    await self.send(waited_for)
                 if not await self._receive():
                     return None
                 found = self._next()

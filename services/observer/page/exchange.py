@@ -59,8 +59,9 @@ class Site:
         await answer.end()
 
     async def _give_file(self, connection: Connection, request: Request) -> None:
-        if request.method != "GET":
-            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method}: of the page's files there is GET alone")
+        if request.method not in ("GET", "HEAD"):
+            why = f"{request.method}: of the page's files there are GET and HEAD alone"
+            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, why)
         file = self._files.get(request.path)
         if file is None:
             raise HttpError(HTTPStatus.NOT_FOUND, f"{request.path[:80]} is not here; the page is at /")

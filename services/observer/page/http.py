@@ -58,6 +58,7 @@ class Http:
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
         self._head: h11.Request | None = None
         self._body = bytearray()
+        self._is_head = False
 
     @property
     def has_begun(self) -> bool:
@@ -78,6 +79,7 @@ class Http:
         try:
             if self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE:
                 self._h11.start_next_cycle()
+                self._is_head = False
             while True:
                 event = self._h11.next_event()
                 if event is h11.NEED_DATA or event is h11.PAUSED:
@@ -85,7 +87,7 @@ class Http:
                 if isinstance(event, h11.ConnectionClosed):
                     raise EOFError
                 if isinstance(event, h11.Request):
-                    self._head = event
+                    self._head, self._is_head = event, event.method == b"HEAD"
                     _check_size(int(dict(event.headers).get(b"content-length", b"0")))
                 elif isinstance(event, h11.Data):
                     self._add(event.data)
@@ -105,9 +107,16 @@ class Http:
         }
         return self._send(h11.Response(status_code=status.value, headers=[*fields.items()], reason=status.phrase))
 
+    def go_on(self) -> bytes:
+        """Returns the 100 that the other side waits for before it sends its body; else nothing. RFC 9110, 10.1.1."""
+        if not self._h11.they_are_waiting_for_100_continue:
+            return b""
+        status = HTTPStatus.CONTINUE
+        return self._send(h11.InformationalResponse(status_code=status.value, headers=[], reason=status.phrase))
+
     def part(self, data: bytes) -> bytes:
-        """Returns a part of the body."""
-        return self._send(h11.Data(data=data))
+        """Returns a part of the body; nothing of the answer to a HEAD, whose head is that of a GET. RFC 9110, 9.3.2."""
+        return b"" if self._is_head else self._send(h11.Data(data=data))
 
     def end(self) -> bytes:
         """Returns the end of the body."""

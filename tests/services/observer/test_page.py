@@ -335,6 +335,50 @@ async def test_who_does_not_take_large_answers_waits_for_its_own_and_holds_up_no
     assert waited
 
 
+async def test_a_head_is_answered_by_the_head_of_a_get_alone() -> None:
+    of_head, of_get = [
+        b"%b / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % each for each in (b"HEAD", b"GET")
+    ]
+    async with page_of() as served:
+        whole = await served.raw(of_get)
+        alone = await served.raw(of_head)
+        then_none = await served.raw(of_head.replace(b"close", b"keep-alive") + b"GET\r\n\r\n")
+        bad = [
+            await served.ask("HEAD", "/nothing"),
+            await served.ask("HEAD", f"/{OBSERVER}/WatchImage"),
+            await served.ask("HEAD", f"/{OBSERVER}/Query"),
+            await served.ask("HEAD", "/", fields={"Host": "rebound.example"}),
+        ]
+
+    assert whole.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" == alone
+    assert (1, 1) == (then_none.count(b"HTTP/1.1 200 "), then_none.count(b"HTTP/1.1 400 "))
+    assert then_none.endswith(b"(HTTP/1.1, RFC 9112)\n")
+    assert [(404, b""), (405, b""), (405, b""), (421, b"")] == [(each.status, each.body) for each in bad]
+    assert all(int(each.fields["content-length"]) > 0 for each in bad)
+
+
+@pytest.mark.parametrize("is_waiting", [True, False])
+async def test_who_waits_for_a_100_is_told_to_send_its_body(kept: tuple[str, Kept], is_waiting: bool) -> None:
+    """And once it has sent a part, as it need not wait, it is not."""
+    head = f"POST /{OBSERVER}/ListTraces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n".encode()
+    head += b"Content-Length: 2\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
+    async with page_of(kept[0]) as served:
+        reader, writer = await asyncio.open_connection(LOOPBACK, served.port)
+        writer.write(head if is_waiting else head + b"{}")
+        first = await reader.readuntil(b"\r\n\r\n")
+        if is_waiting:
+            writer.write(b"{}")
+            second = await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        large = await served.raw(head.replace(b"Length: 2", b"Length: 300000"))
+
+    if is_waiting:
+        assert b"HTTP/1.1 100 Continue\r\n\r\n" == first
+        first = second
+    assert first.startswith(b"HTTP/1.1 200 OK")
+    assert large.startswith(b"HTTP/1.1 413 ")
+
+
 async def test_one_connection_answers_requests_one_after_the_other() -> None:
     one = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
     async with page_of() as served:
