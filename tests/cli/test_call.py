@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.directories import run
+from tests.cli.directories import Ran, run
 
 AT = ("--controller", "h:1")
 
@@ -40,7 +40,12 @@ def test_its_help_lists_the_apis_of_each_service() -> None:
         (["AlterPartition", '{"topics": [{"partitions": [{"new_isr": [1, "x"]}]}]}', *AT], "partitions[0].new_isr: "),
         (["AdminStream", "{}", *AT], "AdminStream is asked by a stream of AdminRequests: give a list of them"),
         (["AdminStream", '[{}, {"requests": [{"x": 1}]}]', *AT], "[1].requests[0].x: AdminRequest has no such field"),
+        (["CreateTopics", "[" * 100_000, *AT], "the request has more than 100 lists or objects in each other"),
+        (["CreateTopics", "[" * 101 + "]" * 101, *AT], "the request has more than 100 lists or objects in each other"),
+        (["CreateTopics", f'{{"timeout_ms": {"1" * 5_000}}}', *AT], "the request is no JSON that can be read: Exceeds"),
+        (["CreateTopics", '{"timeout_ms": NaN}', *AT], "the request is no JSON that can be read: NaN is none of its"),
     ],
+    ids=lambda given: given[1][:30] if len(given) > 1 and isinstance(given, list) else None,
 )
 def test_what_cannot_be_meant_ends_with_2_and_names_the_place(given: list[str], words: str) -> None:
     ran = run("call", *given)
@@ -60,6 +65,14 @@ def test_a_request_of_a_file_is_that_of_the_line(tmp_path: Path) -> None:
     assert ["grpcurl", "-cacert", "/t.pem", "-cert", "/k.pem", "-key", "/k.pem", "-d"] == words[:8]
     assert {"topics": [{"name": "it's"}]} == json.loads(words[8])
     assert ["h:1", "kraft.service.Controller/DeleteTopics"] == words[9:]
+
+
+def test_a_file_that_is_no_utf_8_is_named(tmp_path: Path) -> None:
+    asked = tmp_path / "asked.json"
+    asked.write_bytes(b'{"topics": [{"name": "\xff"}]}')
+    ran = run("call", "DeleteTopics", f"@{asked}", *AT, "--print-grpcurl")
+
+    assert Ran(2, "", f"quorate: {asked} is no UTF-8 text: byte 22\n") == ran
 
 
 def test_nobody_who_listens_is_exit_code_3() -> None:

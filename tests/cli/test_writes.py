@@ -244,10 +244,20 @@ def test_what_cannot_be_meant_ends_with_2_and_says_the_rule(
     assert words in ran.err
 
 
+FITS: Final = {"topic": "a", "partition": 0, "replicas": [1]}
+UNFIT: Final[Sequence[tuple[dict[str, Any], str]]] = (
+    ({**FITS, "partition": True}, "a topic, a partition"),
+    ({**FITS, "replicas": [True]}, "a topic, a partition"),
+    ({**FITS, "replicas": []}, "replicas []"),
+    ({**FITS, "replicas": [1, 2, 1]}, "replicas [1, 2, 1]"),
+    *(({**FITS, "log_dirs": each}, "log_dirs") for each in (None, 5, [[]])),
+)
+
+
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        ("{", "it is no JSON"),
+        ("{", "is no JSON at line 1, column 2"),
         ("[]", 'a plan is {"version": 1'),
         ('{"version": 1, "partitions": []}', "it has no partitions"),
         (
@@ -257,6 +267,14 @@ def test_what_cannot_be_meant_ends_with_2_and_says_the_rule(
         (
             '{"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [1], "log_dirs": ["/d"]}]}',
             "partitions[0] has log_dirs",
+        ),
+        *((json.dumps({**PLAN, "partitions": [each]}), f"partitions[0] has {why}") for each, why in UNFIT),
+        ("[" * 200_000, "has more than 100 lists or objects in each other"),
+        (f'{{"version": {"1" * 5_000}}}', "is no JSON that can be read: Exceeds the limit"),
+        ('{"version": true, "partitions": []}', 'a plan is {"version": 1'),
+        (
+            json.dumps({**PLAN, "partitions": [*PLAN["partitions"], PLAN["partitions"][0]]}),
+            "as partitions[0]",
         ),
     ],
 )

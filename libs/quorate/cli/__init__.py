@@ -13,6 +13,7 @@ write_cluster   the rows of configs, features, members
 write_acls      the rows of ACLs
 write_users     the rows of quotas, users, tokens
 writing         sends one write, or has it tried, and tells its results
+given_json      JSON that somebody has written, and why it is none
 messages        messages and methods by the protos' descriptors, and where JSON does not fit one
 call            `quorate call`: any API of the gRPC services
 grpc_call       `--controller`, `--observer`, `--quorum`: a channel to a server of Quorate

@@ -14,6 +14,7 @@ from google.protobuf.json_format import MessageToDict
 from kraft.service import controller_pb2, observer_pb2, quorum_pb2
 from quorate.cli.controller_call import ask_servers
 from quorate.cli.failures import Failed, Misused
+from quorate.cli.given_json import given_json
 from quorate.cli.grpc_call import Servers
 from quorate.cli.grpcurl import grpcurl_line
 from quorate.cli.messages import Method, method_of, parsed
@@ -83,16 +84,13 @@ def _method(option: str, name: str) -> Method:
 
 def _document(given: str) -> Any:
     """Raises Misused with the place at which it is no JSON; OSError."""
-    if given == "-":
-        name, text = "standard input", sys.stdin.read()
-    elif given.startswith("@"):
-        name, text = given[1:], Path(given[1:]).read_text("utf-8")
-    else:
-        name, text = "the request", given
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as problem:
-        raise Misused(f"{name} is no JSON at line {problem.lineno}, column {problem.colno}: {problem.msg}") from None
+    if given.startswith("@"):
+        return given_json(given[1:], Path(given[1:]).read_bytes())
+    if given != "-":
+        return given_json("the request", given.encode("utf-8", "surrogateescape"))
+    if sys.stdin is None:
+        raise Misused("standard input is closed: the request cannot be read from it")
+    return given_json("standard input", sys.stdin.buffer.read())
 
 
 def _print_all(servers: Servers, answers: Iterator[Any]) -> None:

@@ -116,26 +116,44 @@ def _by_topic(file: Path, replicas: Any) -> list[Json]:
 
 def _planned(file: Path) -> list[Json]:
     """Returns the partitions of a plan, each with topic, partition and replicas. Raises Misused, OSError."""
-    import json
+    from quorate.cli.given_json import given_json
 
-    try:
-        document = json.loads(file.read_bytes())
-    except ValueError as problem:
-        raise Misused(f"{file}: it is no JSON: {problem}") from None
+    document = given_json(str(file), file.read_bytes())
     version = document.get("version") if isinstance(document, dict) else None
-    if version != 1 or not isinstance(document.get("partitions"), list):
+    if not _is_number(version) or version != 1 or not isinstance(document.get("partitions"), list):
         raise Misused(f'{file}: a plan is {{"version": 1, "partitions": […]}}')
-    for place, each in enumerate(document["partitions"]):
-        fits = isinstance(each, dict) and isinstance(each.get("topic"), str) and isinstance(each.get("partition"), int)
-        if not fits or not isinstance(each.get("replicas"), list):
-            raise Misused(f"{file}: partitions[{place}] has a topic, a partition and its replicas; this is {each}")
-        if set(each.get("log_dirs", ())) - {"any"}:
-            # Kafka's tool sends them to the brokers (AlterReplicaLogDirs), which this command does not know.
-            raise Misused(f"{file}: partitions[{place}] has log_dirs; they are the brokers', and not the controllers'")
     partitions: list[Json] = document["partitions"]
     if not partitions:
         raise Misused(f"{file}: it has no partitions")
+    places: dict[tuple[str, int], int] = {}
+    for place, each in enumerate(partitions):
+        if (fault := _fault(each)) is not None:
+            raise Misused(f"{file}: partitions[{place}] {fault}")
+        first = places.setdefault((each["topic"], each["partition"]), place)
+        if first != place:
+            raise Misused(f"{file}: partitions[{place}] is {each['topic']}-{each['partition']}, as partitions[{first}]")
     return partitions
+
+
+def _fault(planned: Any) -> str | None:  # Any: JSON's values
+    """Returns what is wrong with a partition of a plan, as Kafka's tool finds it."""
+    named = isinstance(planned, dict) and isinstance(planned.get("topic"), str) and _is_number(planned.get("partition"))
+    replicas = planned.get("replicas") if named else None
+    if not isinstance(replicas, list) or not all(map(_is_number, replicas)):
+        return f"has a topic, a partition and its replicas, by numbers; this is {planned}"
+    if not replicas or len(set(replicas)) < len(replicas):
+        return f"has replicas {replicas}: there is one at least, and none is there twice"
+    log_dirs = planned.get("log_dirs", [])
+    if not isinstance(log_dirs, list):
+        return f"has log_dirs {log_dirs}: they are a list"
+    if any(each != "any" for each in log_dirs):
+        # Kafka's tool sends them to the brokers (AlterReplicaLogDirs), which this command does not know.
+        return "has log_dirs; they are the brokers', and not the controllers'"
+    return None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 WRITES: Final = {
