@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -16,9 +17,11 @@ from quorate.partition_log.produced import is_transactional
 from quorate.replication import ACKS_ALL, admit_produce
 from quorate.runtime.telemetry import Span
 from quorate.runtime.turns import in_turns
+from quorate.wire.batch import BatchHeader
 from quorate.wire.items import Items, Steps, each_in_steps
 from services.broker.callers import Caller
 from services.broker.cluster import Cluster
+from services.broker.produce_lines import ProduceLines
 from services.broker.replicas import Replicas
 from services.broker.table import Hosted, Key
 from services.broker.tracing import ProduceTraces
@@ -58,6 +61,7 @@ class Produce:
         self._cluster = cluster
         self._traces = traces
         self._verifier = verifier
+        self._lines = ProduceLines()
 
     async def answer(self, request: ProduceRequest, version: int, caller: Caller) -> ProduceResponse | None:
         """Returns the answer; None with acks=0. Raises Unanswerable if what needs no answer has failed, as Kafka."""
@@ -86,10 +90,10 @@ class Produce:
             return await in_turns(_refused_all(request, refusal))
         allowed, refused = await in_turns(self._admitted(request, caller))
         if transaction is None:
-            return [*await in_turns(self._appended_all(allowed, None)), *refused]
+            return [*await self._appended_all(allowed, None), *refused]
         async with self._verifier.turn(transaction.producer_id):
             verified = await self._verifier.verified(allowed, version, transaction)
-            return [*await in_turns(self._appended_all(allowed, verified)), *refused]
+            return [*await self._appended_all(allowed, verified), *refused]
 
     def _admitted(self, request: ProduceRequest, caller: Caller) -> Steps[tuple[ProduceRequest, _AllWritten]]:
         """Returns the request with the topics that the caller may write to, and the refusals of the others."""
@@ -105,22 +109,25 @@ class Produce:
             yield from done.one()
         return (msgspec.structs.replace(request, topic_data=tuple(allowed)) if refused else request), refused
 
-    def _appended_all(self, request: ProduceRequest, verified: Verified | None) -> Steps[_AllWritten]:
-        """Appends the batches, in steps: whoever sends more than one step's on a connection waits for the answer.
-
-        A request below 16 KiB has fewer than 256 batches, which is one step: the next of its connection comes after it.
-        A larger one is alone on its connection until it is answered.
-        """
+    async def _appended_all(self, request: ProduceRequest, verified: Verified | None) -> _AllWritten:
+        """Appends the batches, each once it is read, in turns; nobody overtakes a batch that is being read."""
         appended: _AllWritten = []
         done = Items()
-        for topic in request.topic_data:
-            written = []
-            for each in topic.partition_data:
-                written.append(self._write(request.acks, topic, each, verified))
-                yield from done.many(PER_BATCH)
-            appended.append((topic, written))
-            yield from done.one()
+        async with self._lines.turn(self._hosted_in(request)):
+            for topic in request.topic_data:
+                written = []
+                for each in topic.partition_data:
+                    written.append(await self._write(request.acks, topic, each, verified, done))
+                    await in_turns(done.many(PER_BATCH))
+                appended.append((topic, written))
+                await in_turns(done.one())
         return appended
+
+    def _hosted_in(self, request: ProduceRequest) -> Iterator[Key]:
+        for topic in request.topic_data:
+            for each in topic.partition_data:
+                with suppress(ApiError):
+                    yield self._cluster.hosted(topic.topic_id, topic.name, each.index).key
 
     def _responses(
         self, written: _AllWritten, outcomes: Mapping[Key, ErrorCode], version: int
@@ -145,16 +152,29 @@ class Produce:
         with self._traces.waiting(span, required):
             return await self._replicas.reached(required, timeout_ms=min(request.timeout_ms, WAIT_MS_MAX))
 
-    def _write(
-        self, acks: int, topic: _Asked, asked: _Asked.PartitionProduceData, verified: Verified | None
+    async def _write(
+        self,
+        acks: int,
+        topic: _Asked,
+        asked: _Asked.PartitionProduceData,
+        verified: Verified | None,
+        done: Items,
     ) -> _Written:
+        """Checks a batch, in turns if that is long, and appends it; meanwhile the partition may have gone."""
+        records = asked.records or b""
         try:
             hosted = self._cluster.hosted(topic.topic_id, topic.name, asked.index)
-            return self._appended(acks, hosted, asked.index, asked.records or b"", verified)
+            admit_produce(hosted.partition, acks)
+            steps = hosted.log.check_in_steps(records, now_ms=self._replicas.wall_ms, done=done)
+            checked = await in_turns(steps)
+            hosted = self._cluster.hosted(topic.topic_id, topic.name, asked.index)
+            return self._appended(acks, hosted, asked.index, records, checked, verified)
         except ApiError as refusal:
             return _Written(None, _refused(asked.index, refusal), None)
 
-    def _appended(self, acks: int, hosted: Hosted, index: int, records: bytes, verified: Verified | None) -> _Written:
+    def _appended(
+        self, acks: int, hosted: Hosted, index: int, records: bytes, checked: BatchHeader, verified: Verified | None
+    ) -> _Written:
         """Appends one batch. Raises ApiError, and then nothing is written."""
         role = admit_produce(hosted.partition, acks)
         if verified is not None and hosted.key not in verified and is_transactional(records):
@@ -165,7 +185,11 @@ class Produce:
             raise ApiError(verification.code, verification.message)
         with self._traces.appending(hosted):
             appended = hosted.log.append_as_leader(
-                records, epoch=role.leader_epoch, now_ms=self._replicas.wall_ms, verification=verification
+                records,
+                epoch=role.leader_epoch,
+                now_ms=self._replicas.wall_ms,
+                verification=verification,
+                checked=checked,
             )
         if not appended.was_there:
             self._replicas.appended(hosted, role)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 
 from quorate.errors import ApiError, ErrorCode
 from quorate.partition_log import Limits, Marker, TimestampType, TransactionEnd
-from quorate.wire.batch import check_batch, records
+from quorate.wire.batch import HEADER_BYTES, check_batch, records
+from quorate.wire.items import Items
+from quorate.wire.primitives import varint
 from tests.partition_log.batches import NOW_MS, opened, produced, summed
 
 HOUR_MS = 3_600_000
@@ -22,6 +25,24 @@ def changed(position: int, number: int, form: str = ">i") -> bytes:
     return summed(batch)
 
 
+def holding(body: bytes, *, count: int = 2, attributes: int = 0) -> bytes:
+    """A batch of which the header says that it has `count` records, over these bytes."""
+    batch = bytearray(changed(57, count)[:HEADER_BYTES]) + body
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    struct.pack_into(">h", batch, 21, attributes)
+    struct.pack_into(">i", batch, 23, count - 1)
+    return summed(batch)
+
+
+def record(*, length: int | None = None, time: int = 0, delta: int = 0, rest: bytes = b"\x01\x01\x00") -> bytes:
+    """A record; `rest` are key, value and headers, here none of them."""
+    fields = b"\0" + varint(time) + varint(delta) + rest
+    return varint(len(fields) if length is None else length) + fields
+
+
+FIRST = record()
+TWO = FIRST + record(delta=1)
+GZIP = 1
 REFUSED = {
     "a byte flipped": (produced()[:-1] + b"!", ErrorCode.CORRUPT_MESSAGE),
     "cut": (produced()[:-1], ErrorCode.CORRUPT_MESSAGE),
@@ -34,6 +55,34 @@ REFUSED = {
     ),
     "more offsets than records": (changed(23, 7), ErrorCode.INVALID_RECORD),
     "a producer without a sequence": (produced(producer=(5, 0, -1)), ErrorCode.INVALID_RECORD),
+    "of more records than an int has offsets": (holding(TWO, count=(1 << 31) - 1), ErrorCode.INVALID_RECORD),
+    "of a record more than there are": (holding(TWO, count=3), ErrorCode.INVALID_RECORD),
+    "of a record less than there are": (holding(TWO, count=1), ErrorCode.INVALID_RECORD),
+    "of no bytes": (holding(b""), ErrorCode.INVALID_RECORD),
+    "of zeros": (holding(bytes(60)), ErrorCode.INVALID_RECORD),
+    "a record cut": (holding(TWO[:-1]), ErrorCode.INVALID_RECORD),
+    "an offset twice": (holding(FIRST + FIRST), ErrorCode.INVALID_RECORD),
+    "a record longer than its fields": (
+        holding(FIRST + record(length=8, delta=1) + b"\0\0"),
+        ErrorCode.INVALID_RECORD,
+    ),
+    "a value longer than its record": (
+        holding(FIRST + record(delta=1, rest=b"\x01\x7e\x00")),
+        ErrorCode.INVALID_RECORD,
+    ),
+    "a key of length -2": (holding(FIRST + record(delta=1, rest=b"\x03\x01\x00")), ErrorCode.INVALID_RECORD),
+    "a header without a key": (holding(record(rest=b"\x01\x01\x02\x01\x01"), count=1), ErrorCode.INVALID_RECORD),
+    "more headers than fit": (holding(record(rest=b"\x01\x01\x7e\0\0"), count=1), ErrorCode.INVALID_RECORD),
+    "a number of eleven bytes": (holding(b"\xff" * 30, count=1), ErrorCode.INVALID_RECORD),
+    "a record from the future": (holding(FIRST + record(delta=1, time=2 * HOUR_MS)), ErrorCode.INVALID_TIMESTAMP),
+    "of a codec that is none": (holding(TWO, attributes=7), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+    "gzip that is none": (holding(TWO, attributes=GZIP), ErrorCode.INVALID_RECORD),
+    "gzip cut": (holding(gzip.compress(TWO)[:-1], attributes=GZIP), ErrorCode.INVALID_RECORD),
+    "gzip of too few": (holding(gzip.compress(TWO), count=3, attributes=GZIP), ErrorCode.INVALID_RECORD),
+    "gzip of too many": (holding(gzip.compress(TWO), count=1, attributes=GZIP), ErrorCode.INVALID_RECORD),
+    "gzip of too much": (holding(gzip.compress(bytes(96_001)), attributes=GZIP), ErrorCode.INVALID_RECORD),
+    "snappy of more than it can hold": (holding(TWO, count=46, attributes=2), ErrorCode.INVALID_RECORD),
+    "zstd of more than may be": (holding(TWO, count=13_715, attributes=4), ErrorCode.INVALID_RECORD),
     "larger than max.message.bytes": (produced(size=2000), ErrorCode.MESSAGE_TOO_LARGE),
     "larger than a segment": (produced(size=900), ErrorCode.RECORD_LIST_TOO_LARGE),
     "from the future": (produced(timestamp_ms=NOW_MS + HOUR_MS + 1), ErrorCode.INVALID_TIMESTAMP),
@@ -49,6 +98,27 @@ def test_a_batch_that_is_not_right_is_refused(tmp_path: Path, batch: bytes, code
         log.append_as_leader(batch, epoch=1, now_ms=NOW_MS)
 
     assert (code, 0, 0) == (error.value.code, log.leo, log.size)
+    log.abandon()
+
+
+@pytest.mark.parametrize("attributes", [0, GZIP])
+def test_what_kafkas_clients_send_is_taken_and_read_in_steps(tmp_path: Path, attributes: int) -> None:
+    rest = varint(3) + b"key" + varint(400) + b"v" * 400 + varint(2) + (varint(1) + b"h" + varint(-1)) * 2
+    body = b"".join(record(time=at - 5, delta=at, rest=rest) for at in range(3_000))
+    sent = holding(gzip.compress(body) if attributes else body, count=3_000, attributes=attributes)
+    log = opened(tmp_path, settings={"limits": Limits(max_message_bytes=1 << 21)})
+    steps = sum(1 for _ in log.check_in_steps(sent, now_ms=NOW_MS, done=Items()))
+
+    assert steps >= 2
+    assert 2_999 == log.append_as_leader(sent, epoch=1, now_ms=NOW_MS).last_offset
+    log.abandon()
+
+
+def test_what_cannot_be_decompressed_here_is_taken_by_its_header(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    for attributes in (2, 3, 4):
+        log.append_as_leader(holding(b"compressed", attributes=attributes), epoch=1, now_ms=NOW_MS)
+    assert 6 == log.leo
     log.abandon()
 
 

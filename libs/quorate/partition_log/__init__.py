@@ -3,6 +3,7 @@
 log                 append, read, truncate, delete, flush: a `quorate.replication.log.Log`
 effects             what the core decides, done to a log
 produced            what a leader checks of a producer's batch, and what it writes into it
+produced_records    reads and counts the records of such a batch
 producers           sequences and transactions of producers (KIP-98)
 markers             the control record that ends a transaction
 verifications       transactions whose coordinator is being asked about them (KIP-890)

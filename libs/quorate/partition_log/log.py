@@ -17,7 +17,7 @@ from quorate.nouns import Epoch, Offset, OffsetAndEpoch
 from quorate.partition_log.aborted import Aborted, cut_aborted, flush_aborted
 from quorate.partition_log.markers import TransactionEnd, marker_in
 from quorate.partition_log.names import ABORTED
-from quorate.partition_log.produced import LOG_APPEND_TIME, check_produced, header_of, stamped
+from quorate.partition_log.produced import LOG_APPEND_TIME, check_produced, check_produced_in_steps, header_of, stamped
 from quorate.partition_log.producer_files import ProducerFiles
 from quorate.partition_log.producers import Producers
 from quorate.partition_log.recovery import recover
@@ -30,6 +30,7 @@ from quorate.storage.epochs_file import EpochsFile
 from quorate.storage.files import make_directory, sync_directory
 from quorate.storage.recovery import check_topic
 from quorate.wire.batch import BatchHeader, Buffer, batches, check_batch
+from quorate.wire.items import Items, Steps
 
 RELATIVE_MAX: Final = (1 << 31) - 1
 """The largest offset of a segment, counted from its base: an index entry has 31 bits for it."""
@@ -147,16 +148,26 @@ class PartitionLog:
         """Forgets what was begun: the coordinator has said no."""
         self._verifications.drop(producer_id, verification)
 
+    def check_in_steps(self, records: bytes | memoryview, *, now_ms: int, done: Items) -> Steps[BatchHeader]:
+        """Checks a producer's batch, in steps; returns what `append_as_leader` takes. Raises ApiError."""
+        return check_produced_in_steps(records, self.settings.limits, now_ms=now_ms, done=done)
+
     def append_as_leader(
-        self, records: bytes | memoryview, *, epoch: Epoch, now_ms: int, verification: Verification | None = None
+        self,
+        records: bytes | memoryview,
+        *,
+        epoch: Epoch,
+        now_ms: int,
+        verification: Verification | None = None,
+        checked: BatchHeader | None = None,
     ) -> Appended:
         """Appends a producer's batch; it gets the next offsets and the leader's epoch. Raises ApiError (R41, R44).
 
         A batch that the log has already is not appended again, and its first offsets are returned. The first one of a
-        transaction needs its `verification`.
+        transaction needs its `verification`. With what `check_in_steps` has `checked` it is not checked again.
         """
         limits = self.settings.limits
-        header = check_produced(records, limits, now_ms=now_ms)
+        header = checked or check_produced(records, limits, now_ms=now_ms)
         if (sent := self._producer_files.state.repeated(header)) is not None:
             return Appended(base_offset=sent.base_offset, last_offset=sent.last_offset, was_there=True)
         self._verifications.check(self._producer_files.state, header, verification)

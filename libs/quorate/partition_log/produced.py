@@ -1,7 +1,6 @@
 """What a leader checks of the records that a producer sends, and what it writes into their header.
 
-Everything is read from the header of the one batch that a request has for a partition (KIP-98). The records themselves
-are not decompressed: a consumer checks them as it reads, by the checksum that is checked here.
+A request has one batch for a partition (KIP-98): its header is checked, and its records are read (`produced_records`).
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from crc32c import crc32c
 
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.nouns import Epoch, Offset
+from quorate.partition_log.produced_records import Deltas, read_in_steps
 from quorate.wire.batch import (
     CHECKED_FROM,
     CRC_POSITION,
@@ -25,6 +25,7 @@ from quorate.wire.batch import (
     check_batch,
     read_header,
 )
+from quorate.wire.items import Items, Steps
 
 LOG_APPEND_TIME: Final = 0x08
 MAX_TIMESTAMP_POSITION: Final = 35
@@ -52,10 +53,13 @@ class Limits:
     timestamp_after_max_ms: int = 3_600_000
 
 
-def check_produced(records: bytes | bytearray | memoryview, limits: Limits, *, now_ms: int) -> BatchHeader:
+def check_produced_in_steps(
+    records: bytes | bytearray | memoryview, limits: Limits, *, now_ms: int, done: Items
+) -> Steps[BatchHeader]:
     """Returns the header of the batch that a producer has sent. Raises ApiError with the code that Kafka has for it.
 
-    CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP.
+    CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP,
+    UNSUPPORTED_COMPRESSION_TYPE. The records are the items that are counted in `done`.
     """
     header = header_of(records)
     _check_sizes(header, len(records), limits)
@@ -71,9 +75,21 @@ def check_produced(records: bytes | bytearray | memoryview, limits: Limits, *, n
     if header.producer_id != NONE and header.base_sequence < 0:
         why = f"producer {header.producer_id} sends sequence {header.base_sequence}; it must be 0 or more"
         raise ApiError(ErrorCode.INVALID_RECORD, why)
+    deltas = yield from read_in_steps(records, header, max_message_bytes=limits.max_message_bytes, done=done)
     if limits.timestamp_type is TimestampType.CREATE_TIME:
-        _check_time(header, limits, now_ms)
+        _check_time(header, deltas, limits, now_ms)
     return header
+
+
+def check_produced(records: bytes | bytearray | memoryview, limits: Limits, *, now_ms: int) -> BatchHeader:
+    """Does all steps of `check_produced_in_steps` at once."""
+    steps = check_produced_in_steps(records, limits, now_ms=now_ms, done=Items())
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            header: BatchHeader = end.value
+            return header
 
 
 def header_of(records: bytes | bytearray | memoryview) -> BatchHeader:
@@ -118,9 +134,10 @@ def _check_sizes(header: BatchHeader, size: int, limits: Limits) -> None:
         raise ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, why)
 
 
-def _check_time(header: BatchHeader, limits: Limits, now_ms: int) -> None:
+def _check_time(header: BatchHeader, deltas: Deltas, limits: Limits, now_ms: int) -> None:
     earliest, latest = now_ms - limits.timestamp_before_max_ms, now_ms + limits.timestamp_after_max_ms
-    for timestamp in (header.base_timestamp, header.max_timestamp):
+    base = header.base_timestamp
+    for timestamp in (base, header.max_timestamp, base + deltas.lowest, base + deltas.highest):
         if timestamp != NONE and not earliest <= timestamp <= latest:
             why = f"a record has the timestamp {timestamp}; the topic allows {earliest} to {latest} now"
             raise ApiError(ErrorCode.INVALID_TIMESTAMP, why)

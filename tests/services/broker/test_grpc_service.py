@@ -36,7 +36,7 @@ from quorate.timeline import SnapshotRegistry
 from quorate.wire.batch import batches, records
 from services.broker.callers import Caller, Callers
 from services.broker.grpc_service import NAME, BrokerService
-from tests.partition_log.batches import produced
+from tests.partition_log.batches import produced, summed
 from tests.services.broker import test_partitions
 from tests.services.broker.test_rights import Broker
 from tests.services.broker.test_transactions import Leader, leading
@@ -120,6 +120,32 @@ async def test_what_is_written_is_read(disks: list[Path]) -> None:
         assert [0, 1] == [each.offset for each in records(read.records, 0, header)]
         assert 2 == (await served.offsets()).offset
         assert 2 == (await served.epochs()).end_offset
+
+
+async def test_a_batch_of_other_records_than_it_says_is_refused(disks: list[Path]) -> None:
+    batch = bytearray(produced(count=1))
+    count = (1 << 31) - 1
+    batch[23:27], batch[57:61] = (count - 1).to_bytes(4), count.to_bytes(4)
+    async with serving(disks) as served:
+        assert ErrorCode.INVALID_RECORD == (await served.produce(summed(batch))).error_code
+        assert 0 == served.broker.leader[0].log.leo
+
+
+async def test_nobody_gets_ahead_of_a_batch_that_is_read_in_turns(disks: list[Path]) -> None:
+    async with leading(disks) as leader:
+        parts = (0, produced(count=9_000, size=1)), (1, produced(count=2))
+        first = asyncio.ensure_future(leader.produce(*parts, transactional_id=None))
+        gone = asyncio.ensure_future(leader.produce((1, produced(count=5)), transactional_id=None))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+        assert (True, False, 0) == (gone.cancelled(), first.done(), leader[0].log.leo)
+        assert [ErrorCode.NONE] == await leader.produce((1, produced(count=3)), transactional_id=None)
+        assert [ErrorCode.NONE] * 2 == await first
+
+        slice_ = leader[1].log.read(0, 5, 1 << 20)
+        assert slice_ is not None
+        assert [2, 3] == [header.count for _, header in batches(slice_.read())]
 
 
 async def test_each_call_has_an_answer_so_it_has_acks(disks: list[Path]) -> None:

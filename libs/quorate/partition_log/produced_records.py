@@ -1,0 +1,224 @@
+"""Reads the records of a batch that a producer sends, as Kafka's LogValidator does: what is none is not appended.
+
+It reads numbers only, no key and no value. What is compressed by a codec without a library here (snappy, lz4, zstd) is
+not read: its count of records is bounded by what the format can make of the batch's bytes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final, NamedTuple
+
+from quorate.errors import ApiError, Corrupt, ErrorCode
+from quorate.wire.batch import CODECS, COMPRESSION, HEADER_BYTES, BatchHeader, Buffer
+from quorate.wire.items import ITEMS_PER_STEP, Items, Steps
+
+__all__ = ["INFLATION_MAX", "Deltas", "read_in_steps"]
+
+INFLATION_MAX: Final = 64
+"""A batch may decompress to so many times max.message.bytes."""
+RECORD_BYTES_MIN: Final = 7
+"""A record has six numbers and its attributes, of one byte each at least."""
+PIECE_BYTES: Final = 256 << 10
+"""So much is decompressed in a step, some 1 ms."""
+_RATIOS: Final = {"snappy": 22, "lz4": 256, "zstd": 32_768}
+"""What a byte can become: a copy of 64 bytes takes 3, a length grows by 255 a byte, a block of 128 KiB takes 4."""
+_NULL: Final = 1
+"""The length -1 as a varint."""
+
+
+class Deltas(NamedTuple):
+    """The smallest and the largest timestamp of the records read, in ms, counted from the batch's base timestamp."""
+
+    lowest: int = 0
+    highest: int = 0
+
+
+def read_in_steps(batch: Buffer, header: BatchHeader, *, max_message_bytes: int, done: Items) -> Steps[Deltas]:
+    """Reads a batch's records in steps, whose items are counted in `done`. Raises ApiError.
+
+    UNSUPPORTED_COMPRESSION_TYPE for a codec that Kafka does not have, else INVALID_RECORD.
+    """
+    code = header.attributes & COMPRESSION
+    if code >= len(CODECS):
+        why = f"the batch is compressed with {header.compression}; there are 0 to {len(CODECS) - 1}"
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, why)
+    body_bytes, inflated_max = header.size - HEADER_BYTES, max_message_bytes * INFLATION_MAX
+    content_max = min(body_bytes * _RATIOS[header.compression], inflated_max) if header.compression in _RATIOS else 0
+    try:
+        if header.compression in _RATIOS:
+            if header.count > content_max // RECORD_BYTES_MIN:
+                raise Corrupt(f"{body_bytes} bytes of {header.compression} hold no {header.count} records")
+            return Deltas()
+        walk = _Walk(header.count, done)
+        if header.compression == "gzip":
+            yield from _inflated(bytes(memoryview(batch)[HEADER_BYTES:]), walk, inflated_max)
+            return walk.deltas
+        left = yield from walk.on(batch if isinstance(batch, bytes) else bytes(batch), HEADER_BYTES)
+        walk.check_end(len(batch) - left)
+        return walk.deltas
+    except Corrupt as damage:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"the batch's records: {damage.reason}") from None
+
+
+def _inflated(body: bytes, walk: _Walk, inflated_max: int) -> Steps[None]:
+    """Decompresses a batch piece by piece and reads each; no more is kept than the record that has begun."""
+    inflate = zlib.decompressobj(wbits=31)
+    pieces, kept, total = [b""], 0, 0
+    try:
+        while not inflate.eof:
+            piece = inflate.decompress(body, PIECE_BYTES)
+            body = inflate.unconsumed_tail
+            total += len(piece)
+            if total > inflated_max:
+                raise Corrupt(f"they decompress to more than {inflated_max} bytes")
+            if not piece and not body and not inflate.eof:
+                raise Corrupt("their gzip is cut off")
+            pieces.append(piece)
+            kept += len(piece)
+            if kept >= walk.needed or inflate.eof:
+                data = b"".join(pieces)
+                left = yield from walk.on(data, 0)
+                pieces, kept = [data[left:]], len(data) - left
+            if total > PIECE_BYTES:
+                yield
+    except zlib.error as problem:
+        raise Corrupt(f"they are no gzip: {problem}") from None
+    walk.check_end(kept + len(inflate.unused_data))
+
+
+class _Walk:
+    """A walk over the records of a batch, whose bytes may come in pieces.
+
+    `needed` is how many bytes the record takes that has begun, as far as that is known.
+    """
+
+    __slots__ = ("_count", "_done", "_next", "deltas", "needed")
+
+    def __init__(self, count: int, done: Items) -> None:
+        self._count = count
+        self._next = 0
+        self._done = done
+        self.deltas = Deltas()
+        self.needed = 0
+
+    def check_end(self, left: int) -> None:
+        """Checks that all records were read, and that `left`, the bytes after them, are none. Raises Corrupt."""
+        if self._next < self._count:
+            raise Corrupt(f"the batch says that it has {self._count}, and ends in record {self._next}")
+        if left:
+            raise Corrupt(f"{left} bytes are left after the {self._count} that the batch says that it has")
+
+    def on(self, data: bytes, at: int) -> Steps[int]:
+        """Reads the whole records from `at` on, in steps; returns where that ends. Raises Corrupt."""
+        while self._next < self._count:
+            first = self._next
+            to = min(self._count, first + ITEMS_PER_STEP - self._done.done % ITEMS_PER_STEP)
+            try:
+                at = yield from self._some(data, at, to)
+            except IndexError:
+                raise Corrupt(f"the fields of record {self._next} are longer than it is") from None
+            self._done.done += self._next - first
+            if self._next < to:
+                return at
+            if not self._done.done % ITEMS_PER_STEP:
+                yield
+        return at
+
+    def _some(self, data: bytes, at: int, to: int) -> Steps[int]:
+        """Reads records up to number `to` (exclusive), or up to one that `data` does not have whole."""
+        size = len(data)
+        lowest, highest = self.deltas
+        time = 0
+        for index in range(self._next, to):
+            self._next = index
+            begin = at
+            if size - begin < RECORD_BYTES_MIN:
+                self.needed = RECORD_BYTES_MIN
+                break
+            length = data[at]
+            at += 1
+            if length > 127:
+                length, at = _more(data, at, length)
+            end = at + (length >> 1)
+            if length & 1:
+                raise Corrupt(f"record {index} has a length below 0")
+            if end > size:
+                self.needed, at = end - begin, begin
+                break
+            stamp = data[at + 1]
+            at += 2
+            if stamp > 127:
+                stamp, at = _more(data, at, stamp)
+            if stamp != time:
+                time, delta = stamp, (stamp >> 1) ^ -(stamp & 1)
+                lowest, highest = min(lowest, delta), max(highest, delta)
+            offset = data[at]
+            at += 1
+            if offset > 127:
+                offset, at = _more(data, at, offset)
+            if offset != index << 1:
+                raise Corrupt(f"record {index} has the offset delta {(offset >> 1) ^ -(offset & 1)}")
+            key = data[at]
+            at += 1
+            if key > 127:
+                key, at = _more(data, at, key)
+            if key != _NULL:
+                at += _length(key, index)
+            value = data[at]
+            at += 1
+            if value > 127:
+                value, at = _more(data, at, value)
+            if value != _NULL:
+                at += _length(value, index)
+            headers = data[at]
+            at += 1
+            if headers:
+                at = yield from self._headers(data, at - 1, end)
+            if at != end:
+                raise Corrupt(f"the length of record {index} is off by {end - at} from what its fields take")
+        else:
+            self._next = to
+            self.needed = 0
+        self.deltas = Deltas(lowest, highest)
+        return at
+
+    def _headers(self, data: bytes, at: int, end: int) -> Steps[int]:
+        count, at = _number(data, at)
+        for number in range(_length(count, self._next)):
+            key, at = _number(data, at)
+            at += _length(key, self._next)
+            value, at = _number(data, at)
+            at += 0 if value == _NULL else _length(value, self._next)
+            if at > end:
+                raise Corrupt(f"record {self._next} has {count >> 1} headers that are longer than it is")
+            if number % ITEMS_PER_STEP == ITEMS_PER_STEP - 1:
+                yield
+        return at
+
+
+def _length(number: int, index: int) -> int:
+    if number & 1:
+        raise Corrupt(f"record {index} has a field with a length below 0")
+    return number >> 1
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    number = data[at]
+    return (number, at + 1) if number < 128 else _more(data, at + 1, number)
+
+
+def _more(data: bytes, at: int, number: int) -> tuple[int, int]:
+    """Returns the varint, not yet as a signed number, whose first byte is `number`, and where it ends."""
+    byte = data[at]
+    number = number & 127 | (byte & 127) << 7
+    at += 1
+    shift = 14
+    while byte > 127:
+        if shift > 63:
+            raise Corrupt("a number of more than ten bytes")
+        byte = data[at]
+        at += 1
+        number |= (byte & 127) << shift
+        shift += 7
+    return number, at

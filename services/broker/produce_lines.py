@@ -1,0 +1,43 @@
+"""The order of appends: a large batch is read in several turns of the loop, and nobody gets ahead of it meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+from services.broker.table import Key
+
+__all__ = ["ProduceLines"]
+
+
+class ProduceLines:
+    """A line for each partition: requests append to it in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._last: dict[Key, asyncio.Future[None]] = {}
+
+    @asynccontextmanager
+    async def turn(self, partitions: Iterable[Key]) -> AsyncIterator[None]:
+        """Waits for the requests before, in all these partitions. The places are taken at once, so nobody deadlocks."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        keys = set(partitions)
+        before = {self._last[key] for key in keys if key in self._last}
+        self._last.update(dict.fromkeys(keys, done))
+        try:
+            if before:
+                await asyncio.wait(before)
+            yield
+        finally:
+            self._leave(keys, done, before)
+
+    def _leave(self, keys: set[Key], done: asyncio.Future[None], before: set[asyncio.Future[None]]) -> None:
+        """Gives the places to who is next; after a cancellation once those before have gone."""
+        for each in before:
+            if not each.done():
+                each.add_done_callback(lambda _: self._leave(keys, done, before))
+                return
+        done.set_result(None)
+        for key in keys:
+            if self._last.get(key) is done:
+                del self._last[key]
