@@ -125,12 +125,12 @@ ASKED: Final[Sequence[tuple[str, dict[str, Any]]]] = (
         },
     ),
     (
-        "quotas set --entity user/a --entity client-id/ producer_byte_rate=1.5",
+        "quotas set --entity user/a --entity client-id/ producer_byte_rate=1.5E+6",
         {
             "entries": [
                 {
                     "entity": [{"entity_type": "user", "entity_name": "a"}, {"entity_type": "client-id"}],
-                    "ops": [{"key": "producer_byte_rate", "value": 1.5}],
+                    "ops": [{"key": "producer_byte_rate", "value": 1.5e6}],
                 }
             ]
         },
@@ -227,6 +227,10 @@ def test_what_is_written_down_for_a_fast_help_is_what_the_cores_have() -> None:
         ),
         ("quotas set --entity alice x=1 --controller h:1", "--entity 'alice': it is TYPE/NAME"),
         ("quotas set --entity user/alice x=much --controller h:1", "quota x=much: a quota is a number"),
+        *(
+            (f"quotas set --entity user/alice x={each} --print-grpcurl --controller h:1", f"quota x={each}: a quota is")
+            for each in ("nan", "-inf", "1e999", "1_0", "\u0661")
+        ),
         ("users set alice --controller h:1", "give --password-file: standard input is no terminal"),
         ("tokens renew --controller h:1", "give --hmac-file: standard input is no terminal"),
         ("tokens create --owner alice --controller h:1", "--owner 'alice': it is TYPE:NAME"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +22,8 @@ ITERATIONS_MAX: Final = 16384
 """Those of `quorate.controller.access.scram_keys`, which is not imported for --help; a test compares them."""
 SALT_BYTES: Final = 24
 UNLIMITED: Final = -1
+NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+"""What Python takes beside it, as nan and 1_0, is none here: JSON has no such number, and no other tool reads it so."""
 
 
 class Mechanism(StrEnum):
@@ -72,10 +76,10 @@ def _altered(entity: Sequence[str], operations: Sequence[Json]) -> Json:
 
 
 def _quota(key: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise Misused(f"quota {key}={text}: a quota is a number") from None
+    number = float(text) if NUMBER.fullmatch(text) else math.inf
+    if math.isinf(number):
+        raise Misused(f"quota {key}={text}: a quota is a number, as 1048576 or 1.5e6")
+    return number
 
 
 def _entities(asked: Json) -> Sequence[str]:
