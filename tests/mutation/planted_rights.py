@@ -63,7 +63,7 @@ RIGHT_BUGS: Final = (
         file="libs/quorate/runtime/__init__.py",
         right='os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"\n',
         wrong="",
-        test="tests/runtime/test_children.py::test_no_child_of_a_busy_process_dies_before_it_begins",
+        test="tests/runtime/test_children.py::test_no_handler_of_grpcs_runs_in_a_fork_whatever_the_environment_says",
     ),
     Planted(
         number="C71",
