@@ -114,6 +114,8 @@ ROWS: Final[dict[str, str | tuple[str | ErrorCode, ...]]] = {
     "Observer/DiffImages": DENIED,
     "Observer/WatchImage": DENIED,
     "Observer/GetImage": DENIED,
+    "Observer/Examine": DENIED,
+    "Observer/ExamineQuorum": DENIED,
     "TraceService/Export": DENIED,
 }
 """How each RPC ends for somebody with a certificate and no right at all."""
