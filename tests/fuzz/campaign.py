@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Final, NamedTuple
 
-from deploy.local.plan import ClusterPlan, Process
+from deploy.local.plan import Process
 from tests.fuzz.burst import Outcome, burst
 from tests.fuzz.inputs import Words
 from tests.fuzz.plane import Plane, listener
@@ -45,7 +45,7 @@ class Campaign:
         self._seed = seed
         self._burst = burst
         self._stops = stops
-        self._doors = [door for door in doors(plane.cluster.plan) if only in door.name]
+        self._doors = [door for door in doors(plane.processes) if only in door.name]
 
     async def rounds(self) -> AsyncIterator[int]:
         """For ever: after each round its number, or earlier if there are faults."""
@@ -89,10 +89,10 @@ class Campaign:
         return copies[number % len(copies)]
 
 
-def doors(plan: ClusterPlan) -> list[Door]:
+def doors(processes: Sequence[Process]) -> list[Door]:
     """Every RPC of one process of each program, and every target at a gateway."""
-    one = {process.service: process for process in reversed(plan.processes)}
-    at_wire = [Door(plan.gateways[0], target) for target in TARGETS]
+    one = {process.service: process for process in reversed(processes)}
+    at_wire = [Door(one["gateway"], target) for target in TARGETS]
     return [*(Door(one[program], rpc) for program in SERVED for rpc in rpcs_of(program)), *at_wire]
 
 

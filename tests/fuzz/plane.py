@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from deploy.local.own import format_broker, planned
 from deploy.local.plan import Process
+from deploy.local.ports import HOST, free_ports
 from kraft.api.create_topics_pb2 import CreateTopicsRequest
 from quorate.nouns import EPOCHS_END, METADATA_TOPIC, METADATA_TOPIC_ID, uuid_text
 from tests.e2e.calls import attempt, call_once, eventually
@@ -22,19 +25,22 @@ TROUBLE: Final = (
 )  # fmt: skip
 """What the log of a process has if something went wrong in it that nobody meant."""
 READY_WITHIN_S: Final = 180.0
+OWN: Final = 104
+"""The id of the broker of ours."""
 
 
 class Plane:
     """The processes, and how far their logs were read."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, broker: Process) -> None:
         self.cluster = cluster
+        self._broker = broker
         self._read = dict.fromkeys((each.name for each in self.processes), 0)
 
     @property
     def processes(self) -> tuple[Process, ...]:
         """All, but of each kind that has copies the first is enough to be fuzzed."""
-        return self.cluster.plan.processes
+        return (*self.cluster.plan.processes, self._broker)
 
     async def words(self) -> Words:
         """What the cluster knows by now."""
@@ -151,7 +157,7 @@ def listener(gateway: Process) -> str:
 
 @asynccontextmanager
 async def live_plane(directory: Path) -> AsyncIterator[Plane]:
-    """Voters in the log, controllers, gateways, heartbeat, placer, observer, three brokers and two topics."""
+    """Voters in the log, controllers, gateways, heartbeat, placer, observer, three brokers, one of ours, two topics."""
     async with control_plane(
         directory,
         session_timeout_ms=30_000,
@@ -166,4 +172,15 @@ async def live_plane(directory: Path) -> AsyncIterator[Plane]:
         await call_once(
             cluster.controller_stub(active).CreateTopics, CreateTopicsRequest(topics=topics, timeout_ms=10_000)
         )
-        yield Plane(cluster)
+        broker = await _own_broker(cluster)
+        yield Plane(cluster, broker)
+
+
+async def _own_broker(cluster: Cluster) -> Process:
+    """Starts a broker of ours; its address is that of its RPCs."""
+    port, *others = free_ports(3)
+    broker = planned(cluster.plan, OWN, iter(others), settings={"grpc.listeners": f"RPCS://{HOST}:{port}"})
+    format_broker(cluster.plan, broker)
+    await cluster.running.spawn(broker)
+    await cluster.running.ready([broker])
+    return replace(broker, port=port)

@@ -52,6 +52,7 @@ SERVED: Final = {
     "placer": ("kraft.service.Placer",),
     "observer": ("kraft.service.Observer", "kraft.service.Quorum"),
     "gateway": (),
+    "broker": ("kraft.service.Broker",),
 }
 """Our services by the program that serves them; a gateway has none but health beside Kafka's wire."""
 
