@@ -14,6 +14,7 @@ from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsReque
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.observer_pb2 import GetTraceRequest, ListTracesRequest
 from kraft.service.observer_pb2_grpc import ObserverStub
+from quorate.cli.trace import span_of
 from quorate.errors import refusal_of
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC
 from quorate.runtime.client import Client
@@ -93,21 +94,7 @@ class Admin:
             )
             if len(answer.spans) > len(spans):
                 quiet_since = loop.time()
-                spans = [
-                    SpanData(
-                        trace_id=trace_id,
-                        span_id=span.span_id,
-                        parent_span_id=span.parent_span_id,
-                        name=span.name,
-                        service=span.service,
-                        instance=span.instance,
-                        start_ns=span.start_unix_nano,
-                        end_ns=span.end_unix_nano,
-                        error=span.error,
-                        attributes=dict(span.attributes),
-                    )
-                    for span in answer.spans
-                ]
+                spans = [span_of(trace_id, span) for span in answer.spans]
             await asyncio.sleep(0.05)
         return spans
 

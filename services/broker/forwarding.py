@@ -50,7 +50,10 @@ PRINCIPAL_VERSION: Final = 0
 
 
 class Forwarding:
-    """Passes requests on, to the gateway that has answered last; to the next one if it does not."""
+    """Passes admin clients' requests on to controllers in Envelopes (KIP-590), by the gateway that answered last.
+
+    If that one does not answer, the next one is asked.
+    """
 
     def __init__(self, gateways: Sequence[Endpoint], peers: Peers) -> None:
         self._peers = peers

@@ -28,7 +28,7 @@ class ScramAtController:
         self._messages: list[bytes] = []
 
     def name_in(self, response: bytes) -> str:
-        """The user, or the token, of the client's first message; empty if that is none."""
+        """Returns the user name or token id in the client-first-message (RFC 5802); empty if it is none."""
         try:
             return ClientFirst.parse(self._messages[0] if self._messages else response).saslname
         except SaslError:

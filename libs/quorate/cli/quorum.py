@@ -57,7 +57,7 @@ def described_live(live: LiveQuorum) -> Described:
 
 
 def described_by_view(view: View) -> Described:
-    """Returns what a leader has answered to DescribeQuorum. Raises Unreached if there is none."""
+    """Returns the voters and observers of a DescribeQuorum answer. Raises Unreached if nobody leads."""
     if view.error_code != ErrorCode.NONE:
         raise Unreached(f"the quorum has no leader: {error_name(view.error_code)}")
     end = next((each.log_end_offset for each in view.current_voters if each.replica_id == view.leader_id), None)

@@ -18,7 +18,7 @@ from quorate.cli.waterfall import waterfall_lines
 from quorate.doubles import dumps
 from quorate.traces import SpanData
 
-__all__ = ["list_traces", "show_trace"]
+__all__ = ["list_traces", "show_trace", "span_of"]
 
 COLUMNS: Final = ("traceId", "root", "beganAt", "durationMs", "spans")
 NS_PER_MS: Final = 1_000_000
@@ -49,14 +49,15 @@ def show_trace(observers: str, command_config: Path | None, trace_id: str, *, wi
             if not answer.spans or len(spans) >= answer.span_count:
                 return spans
 
-    spans = [_span(trace_id, each) for each in ask_first(observers, command_config, ask)]
+    spans = [span_of(trace_id, each) for each in ask_first(observers, command_config, ask)]
     if not spans:
         raise Failed(f"the observer has no trace {trace_id}: the oldest ones make room for others")
     for line in _trace_json(trace_id, spans) if as_json else waterfall_lines(spans, width):
         sys.stdout.write(line + "\n")
 
 
-def _span(trace_id: str, span: Span) -> SpanData:
+def span_of(trace_id: str, span: Span) -> SpanData:
+    """Returns a span of GetTrace, which has no trace id, as one of this trace."""
     return SpanData(
         trace_id=trace_id,
         span_id=span.span_id,

@@ -21,7 +21,7 @@ log = logger(LOGGER)
 
 
 class Decisions:
-    """Tells of the decisions on the items of one request, which may name very many.
+    """Writes the audit lines of one request, whose items the authorizer decides on one by one.
 
     Each of the first `DENIALS_EACH` denials has a line at info. Of the others it is only the 128th, the 256th, the
     512th and so on, with their number as `denials`, or else one request fills the log; the rest are told at debug.

@@ -231,7 +231,7 @@ class _Unsent(NamedTuple):
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes in a message."""
+        """Returns about how many bytes the call takes in a message."""
         pairs = sum(len(key) + len(value) + PAIR_BYTES for key, value in self.metadata)
         return len(self.method) + len(self.request) + pairs + BESIDE_BYTES
 

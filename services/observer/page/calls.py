@@ -160,7 +160,7 @@ class CallContext:
         self._trailing = trailing
 
     def trailing_metadata(self) -> Metadata:
-        """Returns what was set."""
+        """Returns the trailing metadata that was set; empty before."""
         return self._trailing
 
     async def write(self, part: Message) -> None:
