@@ -16,7 +16,7 @@ from tests.interop.test_configs import released
 
 pytestmark = [pytest.mark.interop, pytest.mark.skipif(absent() is not None, reason=str(absent()))]
 
-README: Final = Path(__file__).parents[2] / "services" / "quorum" / "README.md"
+PAGE: Final = Path(__file__).parents[2] / "services" / "quorum" / "SETTINGS.md"
 ROW: Final = re.compile(r"^\| `([a-z.]+)` \| (\S+) \| (\S+) \| (.*)\|$", re.MULTILINE)
 DEFAULT: Final = re.compile(r"^([a-z.]+)  \[(\S+)(?: \S+)?\]  ", re.MULTILINE)
 NONE: Final = "–"
@@ -28,7 +28,7 @@ OURS: Final = {
     "node.id": "0 at services of which there is one copy; Kafka has -1 for not set",
     "listeners": "a service has no default port",
 }
-"""Settings of Kafka's name with another default of ours that no table of a README has, and why."""
+"""Settings of Kafka's name with another default of ours that no table of the services has, and why."""
 
 
 def kafkas(name: str) -> str | None:
@@ -46,14 +46,14 @@ def in_force() -> Iterator[tuple[str, str]]:
 
 
 def test_what_the_table_calls_kafkas_default_is() -> None:
-    told = {name: said for name, said, _, _ in ROW.findall(README.read_text())}
+    told = {name: said for name, said, _, _ in ROW.findall(PAGE.read_text())}
 
     assert len(told) > 15
     assert {name: kafkas(name) or NONE for name in told} == told
 
 
 def test_a_default_that_is_not_kafkas_is_told_as_ours() -> None:
-    told = {name for name, said, ours, _ in ROW.findall(README.read_text()) if said != ours}
+    told = {name for name, said, ours, _ in ROW.findall(PAGE.read_text()) if said != ours}
     other = {name for name, ours in in_force() if kafkas(name) not in (None, ours)}
 
     assert other - told == OURS.keys() & other

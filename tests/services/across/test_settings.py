@@ -1,4 +1,4 @@
-"""The README's table of settings is true: every setting with a default is in it, with the default that is in force."""
+"""The page's table of settings is true: every setting with a default is in it, with the default that is in force."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from quorate.runtime.config import settings_table
 from services.controller.config import ControllerConfig as ControllerConfig
 from services.quorum.config import QuorumConfig as QuorumConfig
 
-README = Path(__file__).parents[3] / "services" / "quorum" / "README.md"
+PAGE = Path(__file__).parents[3] / "services" / "quorum" / "SETTINGS.md"
 ROW = re.compile(r"\| `([a-z.]+)` \| (\S+) \| (\S+) \| (.*)\|")
 DEFAULT = re.compile(r"^([a-z.]+)  \[(\S+)(?: \S+)?\]  ", re.MULTILINE)
 NONE = "–"
@@ -18,7 +18,7 @@ NONE = "–"
 
 def told() -> dict[str, tuple[str, str, str]]:
     """Kafka's default, ours and why, by setting."""
-    return {name: (kafkas, ours, why.strip()) for name, kafkas, ours, why in ROW.findall(README.read_text())}
+    return {name: (kafkas, ours, why.strip()) for name, kafkas, ours, why in ROW.findall(PAGE.read_text())}
 
 
 def in_force(config: type) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A quorum node's metrics: the README has all of them, and real nodes say right values by scrape and by push."""
+"""A quorum node's metrics: its page has all of them, and real nodes say right values by scrape and by push."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from services.quorum.metrics import ROWS, markdown
 from services.quorum.recorder import Recorder
 from tests.bench.quorum_nodes import Writer, caught_up, find, value
 
-README = Path(__file__).parents[3] / "services" / "quorum" / "README.md"
+PAGE = Path(__file__).parents[3] / "services" / "quorum" / "SETTINGS.md"
 COMMITS = 7
 WITHIN_S = 120
 PATIENT = {"controller.absence.timeout.ms": "0", "controller.quorum.fetch.timeout.ms": "600000"}
@@ -45,7 +45,7 @@ Values = dict[str, float]
 
 
 def test_the_readme_has_the_table() -> None:
-    assert "\n".join(markdown()) in README.read_text()
+    assert "\n".join(markdown()) in PAGE.read_text()
 
 
 def test_each_row_is_declared_once_and_each_name_of_kafkas_stands_once() -> None:
