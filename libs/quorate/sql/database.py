@@ -1,16 +1,15 @@
 """A state in a database of its own in memory (SQLite), and queries on it.
 
-A statement is prepared before any row is there, which says what it reads; only these tables are filled.
+A statement is prepared before any row is there, which says what it reads; only these columns are filled.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Set
 from typing import Final
 
-from sqlalchemy import create_engine, insert
-from sqlalchemy.dialects import sqlite
+from sqlalchemy import create_engine
 from sqlalchemy.pool import StaticPool
 
 from quorate.sql.guarded import Answer, Caps, GuardedConnection
@@ -31,7 +30,7 @@ class Database:
         """`now_s` is a clock that never goes back, for the cap of time."""
         self._image = image
         self._engine = create_engine("sqlite://", poolclass=StaticPool)
-        self._filled: set[str] = set()
+        self._filled: dict[str, frozenset[str]] = {}
         METADATA.create_all(self._engine)
         # SQLAlchemy makes the tables; what an authorizer, limits and a progress handler are, only the driver knows.
         connection = self._engine.raw_connection().driver_connection
@@ -47,19 +46,31 @@ class Database:
 
     def ask(self, query: str) -> Answer:
         """Answers one SELECT. Raises QueryRefused, also while rows are taken."""
-        for name in sorted((self._guarded.reads(query) & NAMES) - self._filled):
-            self._fill(name)
+        read = self._guarded.reads(query)
+        for name in sorted(NAMES & read.keys()):
+            self._fill(name, read[name])
         return self._guarded.ask(query)
 
-    def _fill(self, name: str) -> None:
-        table = COLUMNS if name == COLUMNS.name else TABLES[name]
-        values: Sequence[tuple[Value, ...]] | Iterator[tuple[Value, ...]]
-        values = described() if table is COLUMNS else rows(NOUNS[name], self._image)
-        statement = insert(table).compile(dialect=sqlite.dialect(paramstyle="qmark"))
+    def _fill(self, name: str, wanted: Set[str]) -> None:
+        """Has a table's rows with the columns that are wanted, besides those that it has; the others are null."""
+        table, there = COLUMNS if name == COLUMNS.name else TABLES[name], self._filled.get(name)
+        columns = [each.name for each in table.columns]
+        chosen = frozenset(columns) & wanted or frozenset(columns[:1])  # a row has a column, if rows are but counted
+        if there is not None and chosen <= there:
+            return
+        chosen |= there or frozenset()
+        values: Iterable[tuple[Value, ...]]
+        if table is COLUMNS:
+            chosen, values = frozenset(columns), described()
+        else:
+            values = rows(NOUNS[name], self._image, chosen)
+        fields = ", ".join(f'"{each}"' for each in columns if each in chosen)
+        statement = f"INSERT INTO {name} ({fields}) VALUES ({', '.join('?' * len(chosen))})"
         self._connection.execute("PRAGMA query_only = OFF")
         try:
             with self._connection:
-                self._connection.executemany(str(statement), values)
+                self._connection.execute(f"DELETE FROM {name}")
+                self._connection.executemany(statement, values)
         except MemoryError:
             raise self._guarded.needs_memory() from None
-        self._filled.add(name)
+        self._filled[name] = chosen

@@ -7,6 +7,7 @@ else is refused, so there is no way to another file.
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ STEPS_BETWEEN_LOOKS: Final = 10_000
 """Instructions of SQLite's machine between two looks at the clock: some tenths of a millisecond."""
 
 Row: TypeAlias = tuple[Any, ...]  # Any: what SQLite has as values: int, float, str, bytes, None
+Reads: TypeAlias = defaultdict[str, set[str]]
+"""The columns that a query reads, by table or view."""
 
 
 class QueryRefused(Exception):
@@ -76,15 +79,18 @@ class GuardedConnection:
         connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, SQL_BYTES_MAX)
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
 
-    def reads(self, query: str) -> set[str]:
-        """Returns the tables and views that a query reads. Raises QueryRefused for a wrong one."""
+    def reads(self, query: str) -> Reads:
+        """Returns the tables and views that a query reads, each with its columns. Raises QueryRefused for a wrong one.
+
+        Where rows are only counted, the columns are none, or the empty name.
+        """
         try:
             size = len(query.encode())
         except UnicodeEncodeError:
             raise QueryRefused("the query is no UTF-8") from None
         if size > SQL_BYTES_MAX - len("EXPLAIN "):
             raise QueryRefused(f"the query is longer than {SQL_BYTES_MAX:,} bytes")
-        read: set[str] = set()
+        read: Reads = defaultdict(set)
         with self._guarded(self._now_s() + self._caps.seconds, read):
             # The statement is prepared, and not carried out.
             self._connection.execute(query if _is_explained(query) else f"EXPLAIN {query}").close()
@@ -118,8 +124,8 @@ class GuardedConnection:
             yield from cursor
 
     @contextmanager
-    def _guarded(self, ends_s: float, read: set[str] | None = None) -> Iterator[None]:
-        """Has SQLite refuse all but reading in the block, and stop at `ends_s`; the tables read are added to `read`.
+    def _guarded(self, ends_s: float, read: Reads | None = None) -> Iterator[None]:
+        """Has SQLite refuse all but reading in the block, and stop at `ends_s`; what is read is added to `read`.
 
         Raises QueryRefused for what SQLite raises.
         """
@@ -127,7 +133,7 @@ class GuardedConnection:
 
         def may(action: int, first: str | None, second: str | None, *_: object) -> int:
             if action == sqlite3.SQLITE_READ and read is not None and first is not None:
-                read.add(first)
+                read[first].add(second or "")
             if action in GRANTED and not (action == sqlite3.SQLITE_FUNCTION and second in FORBIDDEN_FUNCTIONS):
                 return sqlite3.SQLITE_OK
             if action == sqlite3.SQLITE_FUNCTION:

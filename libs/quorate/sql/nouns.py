@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from itertools import compress
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -122,18 +123,24 @@ Row: TypeAlias = tuple[Value, ...]
 """The values of a row, in the order of its table's columns."""
 
 
-def rows(noun: Noun, image: Image) -> Iterator[Row]:
-    """Yields the rows of a table, in the order of a checkpoint."""
-    return rows_of(noun, noun.of(image))
+def rows(noun: Noun, image: Image, only: frozenset[str] | None = None) -> Iterator[Row]:
+    """Yields the rows of a table, in the order of a checkpoint; of the columns `only` these, if it is given."""
+    return rows_of(noun, noun.of(image), only)
 
 
-def rows_of(noun: Noun, found: Iterable[tuple[Sequence[Value], Message]]) -> Iterator[Row]:
+def rows_of(
+    noun: Noun, found: Iterable[tuple[Sequence[Value], Message]], only: frozenset[str] | None = None
+) -> Iterator[Row]:
     """Yields the rows of some records, each with the values of the columns before its own."""
     names, converters = _reading(noun.name)
+    before = [only is None or each.name in only for each in noun.first]
+    if only is not None:
+        chosen = [(name, convert) for name, convert in zip(names, converters, strict=True) if name in only]
+        names, converters = [name for name, _ in chosen], [convert for _, convert in chosen]
     for first, record in found:
         values = [getattr(record, name) for name in names]
         yield (
-            *first,
+            *compress(first, before),
             *[value if convert is None else convert(value) for value, convert in zip(values, converters, strict=True)],
         )
 
