@@ -36,6 +36,8 @@ class Shape:
     partitions_per_topic: int = 100
     brokers: int = 100
     racks: int = 5
+    level: int = LATEST
+    """metadata.version"""
 
     def __str__(self) -> str:
         topics = -(-self.partitions // self.partitions_per_topic)
@@ -44,7 +46,7 @@ class Shape:
 
 def cluster(shape: Shape) -> Iterator[Message]:
     """The records that make such a cluster: the level, the brokers, then topic after topic with its partitions."""
-    yield FeatureLevelRecord(METADATA_VERSION, LATEST)
+    yield FeatureLevelRecord(METADATA_VERSION, shape.level)
     yield from (_broker(node_id, shape) for node_id in range(shape.brokers))
     yield from topics(shape)
 
@@ -75,7 +77,7 @@ def topics(shape: Shape) -> Iterator[Message]:
 
 def values(shape: Shape) -> Iterator[bytes]:
     """The same as `cluster`, as values of the log."""
-    return (encode_record(record, record_version(record, LATEST)) for record in cluster(shape))
+    return (encode_record(record, record_version(record, shape.level)) for record in cluster(shape))
 
 
 def directory(node_id: NodeId) -> Uuid:
