@@ -196,7 +196,7 @@ def _refused(asked: Sequence[_Asked]) -> Steps[MetadataResponse]:
 
 def _all(state: ClusterState, reached: _Reached, caller: Caller) -> Steps[list[_Topic]]:
     topics, done = [], Items()
-    for topic in sorted(state.topics, key=lambda topic: topic.name):
+    for topic in state.topics:  # in no order, as Kafka's: to sort 100,000 names takes 0.1 s at once
         if caller.sees(state, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
             topics.append((yield from _topic(topic, reached, done)))
         yield from done.many(PER_NAME)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from kraft.api.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from quorate.controller.topic_names import INTERNAL_TOPICS
@@ -13,7 +13,7 @@ from quorate.nouns import Offset
 from quorate.replication import deleted_outcome
 from quorate.replication.admission import leader_of
 from quorate.runtime.turns import in_turns
-from quorate.wire.items import Steps
+from quorate.wire.items import ITEMS_PER_STEP, Items, Steps, each_in_steps
 from services.broker.callers import Caller
 from services.broker.cluster import NO_TOPIC_ID, Cluster
 from services.broker.replicas import Replicas
@@ -23,6 +23,8 @@ __all__ = ["Deletion"]
 
 TO_HIGH_WATERMARK: Final = -1
 NO_OFFSET: Final = -1
+PER_REFUSAL: Final = 10
+"""What a partition costs in items of which nothing is deleted; another has a step, as a file is written."""
 WAIT_MS_MAX: Final = 30_000
 """An answer waits no longer than that for replicas, whatever its request says: Kafka's `request.timeout.ms`."""
 
@@ -40,6 +42,10 @@ class _Deleted(NamedTuple):
     code: ErrorCode = ErrorCode.NONE
 
 
+_AllDeleted: TypeAlias = list[tuple[str, list[_Deleted]]]
+"""By topic."""
+
+
 class Deletion:
     """Answers DeleteRecords."""
 
@@ -55,25 +61,26 @@ class Deletion:
         if required:
             timeout_ms = min(request.timeout_ms, WAIT_MS_MAX)
             outcomes = await self._replicas.reached(required, timeout_ms=timeout_ms, outcome_of=deleted_outcome)
-        return DeleteRecordsResponse(
-            topics=tuple(_Topic(name, tuple(_result(each, outcomes) for each in deleted)) for name, deleted in topics)
-        )
+        return await in_turns(_response(topics, outcomes))
 
-    def _deleted(self, request: DeleteRecordsRequest, caller: Caller) -> Steps[list[tuple[str, list[_Deleted]]]]:
+    def _deleted(self, request: DeleteRecordsRequest, caller: Caller) -> Steps[_AllDeleted]:
         """Deletes at this leader, each partition once, to the highest offset that is asked for, in steps."""
         asked: dict[str, dict[int, _Asked]] = {}
+        done = Items()
         for topic in request.topics:
             chosen = asked.setdefault(topic.name, {})
             for each in topic.partitions:
                 known = chosen.get(each.partition_index)
                 if known is None or TO_HIGH_WATERMARK != known.offset < each.offset or each.offset == TO_HIGH_WATERMARK:
                     chosen[each.partition_index] = each
+                yield from done.one()
+            yield from done.one()
         topics = []
         for name, chosen in asked.items():
             deleted = []
             for each in chosen.values():
                 deleted.append(self._delete(name, each, caller))
-                yield
+                yield from done.many(PER_REFUSAL if deleted[-1].hosted is None else ITEMS_PER_STEP)
             topics.append((name, deleted))
         return topics
 
@@ -108,6 +115,14 @@ def _start(hosted: Hosted, offset: Offset) -> Offset:
         why = f"offset {offset} of {hosted.name} is not between 0 and the high watermark, {high_watermark}"
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
     return start
+
+
+def _response(topics: _AllDeleted, outcomes: Mapping[Key, ErrorCode]) -> Steps[DeleteRecordsResponse]:
+    told, done = [], Items()
+    for name, deleted in topics:
+        told.append(_Topic(name, (yield from each_in_steps(lambda each: _result(each, outcomes), deleted, done))))
+        yield from done.one()
+    return DeleteRecordsResponse(topics=tuple(told))
 
 
 def _result(deleted: _Deleted, outcomes: Mapping[Key, ErrorCode]) -> _Result:

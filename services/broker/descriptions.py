@@ -22,8 +22,8 @@ from services.broker.table import Hosted, Table
 
 __all__ = ["describe_log_dirs", "describe_producers", "list_transactions"]
 
-PER_STEP: Final = 100
-"""Partitions of one step."""
+PER_PARTITION: Final = 10
+"""What a partition costs in items: its right is looked up, and 100 are a step."""
 
 _Directory = DescribeLogDirsResponse.DescribeLogDirsResult
 _Replica = _Directory.DescribeLogDirsTopic.DescribeLogDirsPartition
@@ -61,15 +61,16 @@ def describe_producers(
     `kafka-transactions find-hanging` asks one broker about all its replicas.
     """
     asked: dict[str, dict[int, None]] = {}
+    done = Items()
     for topic in request.topics:
         asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        yield from done.many(1 + len(topic.partition_indexes))
     topics = []
     for name, indexes in asked.items():
         partitions = []
         for index in indexes:
             partitions.append((yield from _writers(cluster, name, index, caller)))
-            if len(partitions) % PER_STEP == 0:
-                yield
+            yield from done.many(PER_PARTITION)
         topics.append(_Writers(name, tuple(partitions)))
     return DescribeProducersResponse(topics=tuple(topics))
 

@@ -23,7 +23,7 @@ from quorate.replication import (
 )
 from quorate.runtime.turns import in_turns
 from quorate.wire.batch import fetched_batches
-from quorate.wire.items import Steps
+from quorate.wire.items import Items, Steps, each_in_steps
 from services.broker.callers import Caller
 from services.broker.cluster import Cluster
 from services.broker.fetch_sessions import Asked, FetchContext, FetchSessions
@@ -85,7 +85,9 @@ class Fetch:
         """Returns the answer, once there are `min_bytes`, something else to tell, or `max_wait_ms` are over (R48)."""
         is_follower = _sender(request) != CONSUMER
         try:
-            context = self._sessions.context(request, version, now_ms=self._replicas.now_ms, of_follower=is_follower)
+            context = await in_turns(
+                self._sessions.context(request, version, now_ms=self._replicas.now_ms, of_follower=is_follower)
+            )
         except ApiError as refusal:
             return FetchResponse(error_code=refusal.code)
         with context:
@@ -159,12 +161,10 @@ class Fetch:
             has_records = has_records or size > 0
             if context.is_told(part.of, data):
                 topics.setdefault((part.of.topic_id, part.of.topic), []).append(data)
+        responses = yield from each_in_steps(_of_topic, topics.items(), Items())
         return FetchResponse(
             session_id=context.session_id,
-            responses=tuple(
-                FetchResponse.FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=tuple(found))
-                for (topic_id, name), found in topics.items()
-            ),
+            responses=responses,
             node_endpoints=tuple(self._leaders(topics, to.listener)) if to.version >= NAMES_LEADERS else (),
         )
 
@@ -200,6 +200,11 @@ class Fetch:
         named = {each.current_leader.leader_id for found in topics.values() for each in found}
         for broker in self._cluster.endpoints(named, listener):
             yield FetchResponse.NodeEndpoint(broker.node_id, broker.host, broker.port, broker.rack)
+
+
+def _of_topic(found: tuple[tuple[Uuid, str], list[_Data]]) -> FetchResponse.FetchableTopicResponse:
+    (topic_id, name), partitions = found
+    return FetchResponse.FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=tuple(partitions))
 
 
 def _sender(request: FetchRequest) -> NodeId:

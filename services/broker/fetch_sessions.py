@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -17,6 +16,7 @@ from kraft import Uuid
 from kraft.api.fetch import FetchRequest, FetchResponse
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Offset
+from quorate.wire.items import Items, Steps
 
 __all__ = ["Asked", "FetchContext", "FetchSessions"]
 
@@ -32,6 +32,8 @@ EVICTION_MS: Final = 120_000
 """Kafka's `min.incremental.fetch.session.eviction.ms`: a session that is used is safe from other readers."""
 HAS_IDS: Final = 13
 """From this version on topics are named by their ids (KIP-516)."""
+PER_PARTITION: Final = 2
+"""What a partition of a session costs in items: some 4 us."""
 
 _Partition = FetchRequest.FetchTopic.FetchPartition
 _Data = FetchResponse.FetchableTopicResponse.PartitionData
@@ -75,6 +77,8 @@ class _Session:
     next_epoch: int = 1
     is_under_way: bool = False
     """A fetch of this session is being answered."""
+    counted: int = 0
+    """Its partitions, as far as they are among those of all sessions."""
     partitions: OrderedDict[_Name, _Told] = field(default_factory=OrderedDict)
     """The one that was given records longest ago first: it is read first (KIP-74)."""
 
@@ -141,21 +145,39 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def context(self, request: FetchRequest, version: int, *, now_ms: int, of_follower: bool) -> FetchContext:
-        """Returns what a request asks for. Raises ApiError, after which its reader has to say everything.
+    def context(self, request: FetchRequest, version: int, *, now_ms: int, of_follower: bool) -> Steps[FetchContext]:
+        """Returns what a request asks for, in steps. Raises ApiError, after which its reader has to say everything.
 
         FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
+        asked = yield from _asked(request)
         if request.session_epoch not in (FIRST, LAST):
-            return self._incremental(request, version, now_ms)
+            return (yield from self._incremental(request, asked, version, now_ms))
         if request.session_id != NO_SESSION and (ended := self._sessions.get(request.session_id)) is not None:
             self._end(ended)
-        asked = tuple(_asked(request))
         if request.session_epoch == LAST or not asked:
             return FetchContext(asked)
-        return FetchContext(asked, self._begun(asked, version >= HAS_IDS, of_follower, now_ms))
+        return FetchContext(asked, (yield from self._begun(asked, version >= HAS_IDS, of_follower, now_ms)))
 
-    def _incremental(self, request: FetchRequest, version: int, now_ms: int) -> FetchContext:
+    def _incremental(
+        self, request: FetchRequest, asked: tuple[Asked, ...], version: int, now_ms: int
+    ) -> Steps[FetchContext]:
+        session = self._next(request, version)
+        session.used_at_ms = now_ms
+        self._sessions.move_to_end(session.id)
+        session.is_under_way = True  # from the first step on
+        try:
+            yield from self._change(session, request, asked)
+        finally:
+            session.is_under_way = False
+        session.next_epoch = 1 if session.next_epoch == EPOCH_MAX else session.next_epoch + 1
+        if not session.partitions:
+            self._end(session)
+            return FetchContext(())
+        return FetchContext(tuple(each.asked for each in session.partitions.values()), session, is_full=False)
+
+    def _next(self, request: FetchRequest, version: int) -> _Session:
+        """Returns the session that a request goes on with. Raises ApiError."""
         session = self._sessions.get(request.session_id)
         if session is None:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {request.session_id}")
@@ -168,49 +190,57 @@ class FetchSessions:
         if (version >= HAS_IDS) != session.has_ids:
             why = f"fetch session {session.id} names topics by {'ids' if session.has_ids else 'names'}"
             raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, why)
-        self._change(session, request)
-        session.next_epoch = 1 if session.next_epoch == EPOCH_MAX else session.next_epoch + 1
-        session.used_at_ms = now_ms
-        self._sessions.move_to_end(session.id)
-        if not session.partitions:
-            self._end(session)
-            return FetchContext(())
-        return FetchContext(tuple(each.asked for each in session.partitions.values()), session, is_full=False)
+        return session
 
-    def _change(self, session: _Session, request: FetchRequest) -> None:
-        before = len(session.partitions)
-        for asked in _asked(request):
-            known = session.partitions.get(asked.name)
+    def _change(self, session: _Session, request: FetchRequest, asked: tuple[Asked, ...]) -> Steps[None]:
+        done = Items()
+        for each in asked:
+            known = session.partitions.get(each.name)
             if known is None:
-                session.partitions[asked.name] = _Told(asked)
+                session.partitions[each.name] = _Told(each)
             else:
-                known.asked = asked
+                known.asked = each
+            yield from done.many(PER_PARTITION)
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:
                 session.partitions.pop(_Name(topic.topic_id, topic.topic, index), None)
-        self._partition_count += len(session.partitions) - before
+                yield from done.many(PER_PARTITION)
+        if self._sessions.get(session.id) is not session:  # another reader's took its place between two steps
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session.id} has ended")
+        self._partition_count += len(session.partitions) - session.counted
+        session.counted = len(session.partitions)
         if self._partition_count > self._partitions_max:
             self._end(session)
             why = f"all fetch sessions together have {self._partitions_max} partitions at most"
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, why)
 
-    def _begun(self, asked: tuple[Asked, ...], has_ids: bool, of_follower: bool, now_ms: int) -> _Session | None:
+    def _begun(self, asked: tuple[Asked, ...], has_ids: bool, of_follower: bool, now_ms: int) -> Steps[_Session | None]:
         """Returns a new session; None if there is no room for it."""
-        if not self._has_room(len(asked), of_follower, now_ms):
+        if len(asked) > self._partitions_max:
+            return None
+        partitions, done = OrderedDict[_Name, _Told](), Items()
+        for each in asked:
+            partitions[each.name] = _Told(each)
+            yield from done.many(PER_PARTITION)
+        if not self._has_room(len(partitions), of_follower, now_ms):
             return None
         session_id = random.randint(1, EPOCH_MAX)
         while session_id in self._sessions:
             session_id = random.randint(1, EPOCH_MAX)
-        session = _Session(id=session_id, has_ids=has_ids, of_follower=of_follower, used_at_ms=now_ms)
-        session.partitions.update((each.name, _Told(each)) for each in asked)
+        session = _Session(
+            id=session_id,
+            has_ids=has_ids,
+            of_follower=of_follower,
+            used_at_ms=now_ms,
+            counted=len(partitions),
+            partitions=partitions,
+        )
         self._sessions[session_id] = session
-        self._partition_count += len(session.partitions)
+        self._partition_count += session.counted
         return session
 
     def _has_room(self, count: int, of_follower: bool, now_ms: int) -> bool:
         """Makes room by ending the session used longest ago, if it is idle, or a consumer's where a follower comes."""
-        if count > self._partitions_max:
-            return False
         while len(self._sessions) >= self._slots or self._partition_count + count > self._partitions_max:
             oldest = next(iter(self._sessions.values()))
             if now_ms - oldest.used_at_ms < EVICTION_MS:
@@ -222,10 +252,14 @@ class FetchSessions:
 
     def _end(self, session: _Session) -> None:
         del self._sessions[session.id]
-        self._partition_count -= len(session.partitions)
+        self._partition_count -= session.counted
 
 
-def _asked(request: FetchRequest) -> Iterator[Asked]:
+def _asked(request: FetchRequest) -> Steps[tuple[Asked, ...]]:
+    asked, done = [], Items()
     for topic in request.topics:
         for partition in topic.partitions:
-            yield Asked(topic.topic_id, topic.topic, partition)
+            asked.append(Asked(topic.topic_id, topic.topic, partition))
+            yield from done.one()
+        yield from done.one()
+    return tuple(asked)

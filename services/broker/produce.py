@@ -20,7 +20,7 @@ from quorate.runtime.turns import in_turns
 from quorate.wire.batch import BatchHeader
 from quorate.wire.items import Items, Steps, each_in_steps
 from services.broker.callers import Caller
-from services.broker.cluster import Cluster
+from services.broker.cluster import PER_NAME, Cluster
 from services.broker.produce_lines import ProduceLines
 from services.broker.replicas import Replicas
 from services.broker.table import Hosted, Key
@@ -85,7 +85,7 @@ class Produce:
     async def _written(self, request: ProduceRequest, version: int, caller: Caller) -> _AllWritten:
         """Appends all batches; of a transaction once its coordinator has said yes (KIP-890)."""
         try:
-            transaction = transaction_of(request, version, caller)
+            transaction = await in_turns(transaction_of(request, version, caller))
         except ApiError as refusal:
             return await in_turns(_refused_all(request, refusal))
         allowed, refused = await in_turns(self._admitted(request, caller))
@@ -106,14 +106,14 @@ class Produce:
                 allowed.append(topic)
             except ApiError as refusal:
                 refused.append((yield from _refused_whole(topic, refusal, done)))
-            yield from done.one()
+            yield from done.many(PER_NAME)
         return (msgspec.structs.replace(request, topic_data=tuple(allowed)) if refused else request), refused
 
     async def _appended_all(self, request: ProduceRequest, verified: Verified | None) -> _AllWritten:
         """Appends the batches, each once it is read, in turns; nobody overtakes a batch that is being read."""
         appended: _AllWritten = []
         done = Items()
-        async with self._lines.turn(self._hosted_in(request)):
+        async with self._lines.turn(await in_turns(self._hosted_in(request))):
             for topic in request.topic_data:
                 written = []
                 for each in topic.partition_data:
@@ -123,11 +123,15 @@ class Produce:
                 await in_turns(done.one())
         return appended
 
-    def _hosted_in(self, request: ProduceRequest) -> Iterator[Key]:
+    def _hosted_in(self, request: ProduceRequest) -> Steps[set[Key]]:
+        found, done = set[Key](), Items()
         for topic in request.topic_data:
             for each in topic.partition_data:
                 with suppress(ApiError):
-                    yield self._cluster.hosted(topic.topic_id, topic.name, each.index).key
+                    found.add(self._cluster.hosted(topic.topic_id, topic.name, each.index).key)
+                yield from done.many(PER_BATCH)
+            yield from done.one()
+        return found
 
     def _responses(
         self, written: _AllWritten, outcomes: Mapping[Key, ErrorCode], version: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Set
 from contextlib import asynccontextmanager
 
 from services.broker.table import Key
@@ -18,10 +18,9 @@ class ProduceLines:
         self._last: dict[Key, asyncio.Future[None]] = {}
 
     @asynccontextmanager
-    async def turn(self, partitions: Iterable[Key]) -> AsyncIterator[None]:
+    async def turn(self, keys: Set[Key]) -> AsyncIterator[None]:
         """Waits for the requests before, in all these partitions. The places are taken at once, so nobody deadlocks."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        keys = set(partitions)
         before = {self._last[key] for key in keys if key in self._last}
         self._last.update(dict.fromkeys(keys, done))
         try:
@@ -31,7 +30,7 @@ class ProduceLines:
         finally:
             self._leave(keys, done, before)
 
-    def _leave(self, keys: set[Key], done: asyncio.Future[None], before: set[asyncio.Future[None]]) -> None:
+    def _leave(self, keys: Set[Key], done: asyncio.Future[None], before: set[asyncio.Future[None]]) -> None:
         """Gives the places to who is next; after a cancellation once those before have gone."""
         for each in before:
             if not each.done():

@@ -66,13 +66,14 @@ class Reads:
             check_list(items, len(getattr(asked, items)))
         moment = Moment(next_offset=self._replica.applied, now_ms=self._clock.wall_ms())
         state = self._replica.state
-        if isinstance(asked, DescribeConfigsRequest):  # each resource is looked up anew, whatever has changed meanwhile
+        # Each resource and each topic is looked up anew in its step, whatever has changed meanwhile.
+        if isinstance(asked, DescribeConfigsRequest):
             screened = await in_turns(describe_configs_screen(caller.may, asked, state))
             command = describe_configs(screened.asked, settings=DEFAULTS)
             decision = await in_turns(steps_of(command, state, moment))
             finished: Message = screened.finish(decision.response)
             return finished
-        found: Message = self._command(asked, caller)(state, moment).response
+        found: Message = (await in_turns(steps_of(self._command(asked, caller), state, moment))).response
         return found
 
     def _command(self, asked: Message, caller: Caller) -> Command[Any]:

@@ -13,7 +13,7 @@ from quorate.partition_log import Marker, TransactionEnd
 from quorate.partition_log.offset_checkpoints import TopicPartition
 from quorate.replication import ACKS_ALL, admit_produce
 from quorate.runtime.turns import in_turns
-from quorate.wire.items import Steps
+from quorate.wire.items import Items, Steps, each_in_steps
 from services.broker.callers import Caller
 from services.broker.cluster import NO_TOPIC_ID, Cluster
 from services.broker.replicas import Replicas
@@ -23,6 +23,9 @@ __all__ = ["TransactionMarkers"]
 
 WAIT_MS: Final = 30_000
 """An answer waits so long for replicas: Kafka's `request.timeout.ms`. The coordinator sends again what was not done."""
+
+PER_MARKER: Final = 25
+"""What a marker costs in items: a batch is appended."""
 
 _Asked = WriteTxnMarkersRequest.WritableTxnMarker
 _Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
@@ -61,19 +64,24 @@ class TransactionMarkers:
                 if each.key is not None:
                     required[each.key] = max(each.end, required.get(each.key, 0))
         outcomes = await self._replicas.reached(required, timeout_ms=WAIT_MS) if required else {}
-        return WriteTxnMarkersResponse(
-            markers=tuple(_result(producer_id, found, outcomes) for producer_id, found in written.items())
-        )
+        return await in_turns(_response(written, outcomes))
 
     def _written(self, request: WriteTxnMarkersRequest, refusal: ApiError | None) -> Steps[_Outcomes]:
         """Appends each marker, in steps: each partition once. With a refusal it appends none."""
         written: _Outcomes = {}
+        done = Items()
         for marker in request.markers:
-            names = {TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes}
+            names: dict[TopicPartition, None] = {}
+            for topic in marker.topics:
+                for index in topic.partition_indexes:
+                    names[TopicPartition(topic.name, index)] = None
+                    yield from done.one()
+                yield from done.one()
             of_producer = written.setdefault(marker.producer_id, {})
-            for name in sorted(names):
+            for name in names:
                 of_producer[name] = self._write(marker, name) if refusal is None else _Written(None, code=refusal.code)
-                yield
+                yield from done.many(PER_MARKER)
+            yield from done.one()
         return written
 
     def _write(self, asked: _Asked, name: TopicPartition) -> _Written:
@@ -115,9 +123,15 @@ def _end(asked: _Asked) -> TransactionEnd:
     )
 
 
-def _result(producer_id: int, written: Mapping[TopicPartition, _Written], outcomes: Mapping[Key, ErrorCode]) -> _Result:
-    topics: dict[str, list[_Partition]] = {}
-    for name, each in written.items():
-        code = each.code if each.key is None else outcomes[each.key]
-        topics.setdefault(name.topic, []).append(_Partition(name.partition, code))
-    return _Result(producer_id, tuple(_Topic(topic, tuple(found)) for topic, found in topics.items()))
+def _response(written: _Outcomes, outcomes: Mapping[Key, ErrorCode]) -> Steps[WriteTxnMarkersResponse]:
+    markers, done = [], Items()
+    for producer_id, partitions in written.items():
+        topics: dict[str, list[_Partition]] = {}
+        for name, each in partitions.items():
+            code = each.code if each.key is None else outcomes[each.key]
+            topics.setdefault(name.topic, []).append(_Partition(name.partition, code))
+            yield from done.one()
+        told = yield from each_in_steps(lambda found: _Topic(found[0], tuple(found[1])), topics.items(), done)
+        markers.append(_Result(producer_id, told))
+        yield from done.one()
+    return WriteTxnMarkersResponse(markers=tuple(markers))

@@ -15,7 +15,9 @@ from quorate.partition_log import Verification
 from quorate.partition_log.offset_checkpoints import TopicPartition
 from quorate.partition_log.produced import header_of, is_transactional
 from quorate.replication.admission import leader_of
+from quorate.runtime.turns import in_turns
 from quorate.wire.batch import NONE
+from quorate.wire.items import Items, Steps
 from services.broker.callers import Caller
 from services.broker.cluster import Cluster
 from services.broker.replicas import Replicas
@@ -30,6 +32,8 @@ ABORTABLE_SINCE: Final = 11
 """From this version on a producer knows TRANSACTION_ABORTABLE."""
 RETRY_MS: Final = 100
 """Kafka's `add.partitions.to.txn.retry.backoff.max.ms`: the transaction before may still be ending."""
+PER_BATCH: Final = 4
+"""What a batch costs in items: 256 of them are a step."""
 PAUSE_S: Final = 0.02
 """Kafka's `add.partitions.to.txn.retry.backoff.ms`."""
 NOT_YET: Final = frozenset(
@@ -54,18 +58,20 @@ Verified = Mapping[Key, Verification | ApiError | None]
 """By partition, what its append needs, or why it is refused; None for one that has records of the transaction."""
 
 
-def transaction_of(request: ProduceRequest, version: int, caller: Caller) -> Transaction | None:
-    """Returns the transaction that a request's batches are part of; None without one.
+def transaction_of(request: ProduceRequest, version: int, caller: Caller) -> Steps[Transaction | None]:
+    """Returns the transaction that a request's batches are part of, in steps; None without one.
 
     Raises ApiError: what is wrong with it, or that it is not the caller's.
     """
-    found = set()
+    found, done = set(), Items()
     for topic in request.topic_data:
         for each in topic.partition_data:
             if each.records is not None and is_transactional(each.records):
                 with suppress(ApiError):  # one that is cut is refused as any batch is
                     header = header_of(each.records)
                     found.add((header.producer_id, header.producer_epoch))
+            yield from done.one()
+        yield from done.one()
     if not found:
         return None
     if request.transactional_id is None:
@@ -104,7 +110,7 @@ class Verifier:
         """
         deadline_ms = self._replicas.now_ms + RETRY_MS
         while True:
-            verified = self._begun(request, transaction)
+            verified = await in_turns(self._begun(request, transaction))
             asked = {each.hosted.name: each for each in verified.values() if isinstance(each, _Open)}
             errors = await self._coordinators.ask(transaction, asked) if asked else {}
             is_ending = transaction.adds and ErrorCode.CONCURRENT_TRANSACTIONS in errors.values()
@@ -113,27 +119,29 @@ class Verifier:
                 return {key: _outcome(each, errors, version) for key, each in verified.items()}
             await asyncio.sleep(PAUSE_S)
 
-    def _begun(self, request: ProduceRequest, transaction: Transaction) -> dict[Key, _Open | ApiError | None]:
+    def _begun(self, request: ProduceRequest, transaction: Transaction) -> Steps[dict[Key, _Open | ApiError | None]]:
         """Returns by partition the verification that it begins, or why not; None where the transaction has records."""
         begun: dict[Key, _Open | ApiError | None] = {}
+        done = Items()
         for topic in request.topic_data:
             for each in topic.partition_data:
-                if each.records is None or not is_transactional(each.records):
-                    continue
-                try:
-                    hosted = self._cluster.hosted(topic.topic_id, topic.name, each.index)
-                except ApiError:
-                    continue  # it is refused as any batch is
-                try:
-                    leader_of(hosted.partition, None)
-                    verification = hosted.log.begin_verification(
-                        each.records, bumps_epochs=transaction.adds, now_ms=self._replicas.wall_ms
-                    )
-                except ApiError as refusal:
-                    begun[hosted.key] = refusal
-                    continue
-                begun[hosted.key] = None if verification is None else _Open(hosted, verification)
+                if each.records is not None and is_transactional(each.records):
+                    with suppress(ApiError):  # it is refused as any batch is
+                        hosted = self._cluster.hosted(topic.topic_id, topic.name, each.index)
+                        begun[hosted.key] = self._begun_in(hosted, each.records, transaction)
+                yield from done.many(PER_BATCH)
+            yield from done.one()
         return begun
+
+    def _begun_in(self, hosted: Hosted, records: bytes, transaction: Transaction) -> _Open | ApiError | None:
+        try:
+            leader_of(hosted.partition, None)
+            verification = hosted.log.begin_verification(
+                records, bumps_epochs=transaction.adds, now_ms=self._replicas.wall_ms
+            )
+        except ApiError as refusal:
+            return refusal
+        return None if verification is None else _Open(hosted, verification)
 
 
 def _drop_refused(

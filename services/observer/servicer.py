@@ -33,15 +33,16 @@ from kraft.service.observer_pb2 import Span as SpanMessage
 from kraft.service.observer_pb2_grpc import ObserverServicer
 from quorate.controller.commands.describe_cluster import describe_cluster
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
-from quorate.controller.engine.decision import Command, Moment
+from quorate.controller.engine.decision import Command, Moment, steps_of
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation
 from quorate.nouns import EndpointType
 from quorate.runtime.caps import check_items
 from quorate.runtime.entry_guard import EntryGuard, rights_of
 from quorate.runtime.replica import Replica
+from quorate.runtime.turns import in_turns, protobuf_of, struct_of
 from quorate.traces import SpanData
-from quorate.wire.protobuf import to_protobuf, to_struct
+from quorate.wire.protobuf import to_struct
 from services.observer.changes import Changes
 from services.observer.examinations import Examinations
 from services.observer.images import Images
@@ -97,11 +98,11 @@ class ObserverService(ObserverServicer):
         """
         check_items(request)
         command = describe_topic_partitions(
-            to_struct(request),
+            await struct_of(request),
             allows=rights_of(self._guard, DESCRIBE_TOPICS, context, is_audited=bool(request.topics)),
             would_allow=rights_of(self._guard, DESCRIBE_TOPICS, context, is_audited=False),
         )
-        return self._read(command, context)
+        return await self._read(command, context)
 
     async def DescribeCluster(self, request: DescribeClusterRequest, context: Any) -> DescribeClusterResponse:
         """Describes the cluster in the state that this replica has applied; it is committed, but may be stale.
@@ -118,7 +119,7 @@ class ObserverService(ObserverServicer):
             allows=rights_of(self._guard, DESCRIBE_CLUSTER, context, is_audited=True),
             would_allow=rights_of(self._guard, DESCRIBE_CLUSTER, context, is_audited=False),
         )
-        return self._read(command, context)
+        return await self._read(command, context)
 
     async def GetTrace(self, request: GetTraceRequest, context: Any) -> GetTraceResponse:
         """Returns the spans of a trace that have arrived so far, after the first `skip`, and how many there are.
@@ -205,10 +206,12 @@ class ObserverService(ObserverServicer):
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, "this observer knows no quorum that it could ask")
         return await self._progress.tell()
 
-    def _read(self, command: Command[Any], context: Any) -> Any:
-        decision = command(self._replica.state, Moment(next_offset=self._replica.applied, now_ms=0))
-        context.set_trailing_metadata((("kraft-offset", str(self._replica.applied)),))
-        return to_protobuf(decision.response)
+    async def _read(self, command: Command[Any], context: Any) -> Any:
+        """Decides in turns of the loop. Each topic is as it is in its step, and the offset is that of the first."""
+        applied = self._replica.applied
+        decision = await in_turns(steps_of(command, self._replica.state, Moment(next_offset=applied, now_ms=0)))
+        context.set_trailing_metadata((("kraft-offset", str(applied)),))
+        return await protobuf_of(decision.response)
 
 
 def _message(span: SpanData) -> SpanMessage:

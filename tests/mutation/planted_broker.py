@@ -9,6 +9,7 @@ from tests.mutation.planted import Planted
 TRANSACTIONS: Final = "tests/services/broker/test_transactions.py"
 RIGHTS: Final = "tests/services/broker/test_rights.py"
 LISTENERS: Final = "tests/services/broker/test_listeners.py"
+TURNS: Final = "tests/services/broker/test_turns.py"
 LOG: Final = "tests/partition_log/test_transactions.py"
 
 BROKER_BUGS: Final = (
@@ -40,9 +41,9 @@ BROKER_BUGS: Final = (
         number="C75",
         what="a fetch session forgets a partition when another one is added",
         file="services/broker/fetch_sessions.py",
-        right="            if known is None:\n                session.partitions[asked.name] = _Told(asked)",
+        right="            if known is None:\n                session.partitions[each.name] = _Told(each)",
         wrong="            if known is None:\n                session.partitions.popitem()\n"
-        "                session.partitions[asked.name] = _Told(asked)",
+        "                session.partitions[each.name] = _Told(each)",
         test="tests/services/broker/test_fetch_sessions.py::"
         "test_a_session_has_what_was_said_before_without_what_is_forgotten",
     ),
@@ -133,5 +134,29 @@ BROKER_BUGS: Final = (
         right="tls = None if self.tls is None else self.tls()",
         wrong="tls = self._config.tls",
         test=f"{LISTENERS}::test_a_broker_logs_in_at_another_over_tls_and_takes_new_files",
+    ),
+    Planted(
+        number="C91",
+        what="a large Produce holds the loop while its partitions are looked up",
+        file="services/broker/produce.py",
+        right="done.many(PER_BATCH)\n            yield from done.one()\n        return found",
+        wrong="()\n        return found",
+        test=f"{TURNS}::test_no_turn_works_on_all_items_of_a_request",
+    ),
+    Planted(
+        number="C92",
+        what="a large fetch session begins in one turn of the loop",
+        file="services/broker/fetch_sessions.py",
+        right="            partitions[each.name] = _Told(each)\n            yield from done.many(PER_PARTITION)",
+        wrong="            partitions[each.name] = _Told(each)",
+        test=f"{TURNS}::test_no_turn_works_on_all_items_of_a_request",
+    ),
+    Planted(
+        number="C93",
+        what="a broker describes all topics of a request in one turn of the loop",
+        file="services/broker/reads.py",
+        right="(await in_turns(steps_of(self._command(asked, caller), state, moment))).response",
+        wrong="self._command(asked, caller)(state, moment).response",
+        test=f"{TURNS}::test_no_turn_works_on_all_items_of_a_request",
     ),
 )

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kraft import Uuid
 from kraft.api.fetch import FetchRequest, FetchResponse
+from quorate.controller.engine.steps import finished
 from quorate.errors import ApiError, ErrorCode
 from services.broker.fetch_sessions import EVICTION_MS, FetchContext, FetchSessions
 from services.broker.fetching_session import Bounds, FetchingSession
@@ -33,7 +34,7 @@ def request(*indexes: int, session: tuple[int, int] = (0, 0), forgotten: tuple[i
 def context(
     sessions: FetchSessions, asked: FetchRequest, *, now_ms: int = 0, version: int = VERSION, of_follower: bool = False
 ) -> FetchContext:
-    return sessions.context(asked, version, now_ms=now_ms, of_follower=of_follower)
+    return finished(sessions.context(asked, version, now_ms=now_ms, of_follower=of_follower))
 
 
 def indexes(found: FetchContext) -> list[int]:

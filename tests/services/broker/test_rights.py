@@ -77,7 +77,7 @@ class Broker:
         traces = ProduceTraces(OFF)
         self.fetch, self.offsets = Fetch(replicas, self.cluster, traces), Offsets(self.cluster)
         self.produce = Produce(replicas, self.cluster, traces, Verifier(replicas, self.cluster, leader.coordinators))
-        self._deletion, self._markers = Deletion(replicas, self.cluster), TransactionMarkers(replicas, self.cluster)
+        self.deletion, self.markers = Deletion(replicas, self.cluster), TransactionMarkers(replicas, self.cluster)
 
     async def fetched(self, who: Caller, *, topic_id: Uuid = TOPIC, replica: int = -1) -> ErrorCode:
         asked = FetchRequest.FetchTopic.FetchPartition(partition=0, partition_max_bytes=1)
@@ -107,7 +107,7 @@ class Broker:
     async def deleted(self, who: Caller) -> ErrorCode:
         of = DeleteRecordsRequest.DeleteRecordsTopic
         request = DeleteRecordsRequest((of("orders", (of.DeleteRecordsPartition(0, 0),)),), 1)
-        return code_of(await self._deletion.answer(request, who))
+        return code_of(await self.deletion.answer(request, who))
 
     async def writers(self, who: Caller) -> ErrorCode:
         request = DescribeProducersRequest((DescribeProducersRequest.TopicRequest("orders", (0,)),))

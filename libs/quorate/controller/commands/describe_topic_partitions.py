@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -10,7 +10,7 @@ from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest, 
 from quorate.controller.access.authorized_operations import authorized_operations
 from quorate.controller.access.rights import Allows, allows_all
 from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment
-from quorate.controller.engine.steps import Steps, slices
+from quorate.controller.engine.steps import Steps, in_order, slices
 from quorate.controller.partitions.broker_changes import is_online
 from quorate.controller.topic_names import INTERNAL_TOPICS, fault_of_name
 from quorate.errors import ApiError, ErrorCode
@@ -55,12 +55,15 @@ def describe_topic_partitions(
     @CommandInSteps
     def command(state: ClusterState, _: Moment) -> Steps[Decision[DescribeTopicPartitionsResponse]]:
         start = _start(request)
-        names = _names(state, request, start)
+        named = sorted({topic.name for topic in request.topics if topic.name >= start[0]})
+        names: Iterable[str] = named
+        if not request.topics:
+            names = yield from in_order(topic.name for topic in state.topics if topic.name >= start[0])
         room = max(1, min(partitions_per_page, request.response_partition_limit))
         sees = partial(allows, state, AclOperation.DESCRIBE, ResourceType.TOPIC)
         # If all topics are described, only those of one page are authorized; named topics are authorized once each.
         refused: set[str] = set()
-        for some in slices(names if request.topics else (), NAMES_PER_STEP):
+        for some in slices(named, NAMES_PER_STEP):
             refused |= {name for name in some if not sees(name)}
             yield
         shows = (lambda name: name not in refused) if request.topics else sees
@@ -73,7 +76,7 @@ def describe_topic_partitions(
         )
 
     # A read in steps takes its turn among the writes; one that is soon done need not wait for a write.
-    is_long = len(request.topics) > NAMES_PER_STEP or (not request.topics and allows is not allows_all)
+    is_long = not request.topics or len(request.topics) > NAMES_PER_STEP
     return command if is_long else command.__call__
 
 
@@ -93,14 +96,9 @@ def _start(request: DescribeTopicPartitionsRequest) -> tuple[str, int]:
     return cursor.topic_name, cursor.partition_index
 
 
-def _names(state: ClusterState, request: DescribeTopicPartitionsRequest, start: tuple[str, int]) -> Sequence[str]:
-    asked = request.topics or state.topics
-    return sorted({topic.name for topic in asked if topic.name >= start[0]})
-
-
 def _page(
     state: ClusterState,
-    names: Sequence[str],
+    names: Iterable[str],
     shows: Callable[[str], bool],
     start: tuple[str, int],
     room: int,

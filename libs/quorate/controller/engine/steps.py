@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from heapq import merge
+from itertools import islice
 from typing import Final, TypeAlias, TypeVar
 
-__all__ = ["ITEMS_PER_STEP", "Steps", "finished", "slices"]
+__all__ = ["ITEMS_PER_STEP", "Steps", "finished", "in_order", "slices"]
 
 T = TypeVar("T")
 
 ITEMS_PER_STEP: Final = 400
 """The items of one step: about 8 ms of CPU for a decision of 20 µs an item, the most expensive there is."""
+
+NAMES_PER_STEP: Final = 2_000
+"""The names of one step of a sort: 2 ms."""
 
 Steps: TypeAlias = Generator[None, None, T]
 """Work in steps: each ends with a yield, and the last with the result."""
@@ -34,3 +39,16 @@ def slices(items: Sequence[T], size: int = ITEMS_PER_STEP) -> Iterator[Sequence[
     """
     assert size >= 1, size
     return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def in_order(names: Iterator[str]) -> Steps[Iterator[str]]:
+    """Sorts names in steps, so many at a time; to take one from the result costs some 1 us.
+
+    >>> list(finished(in_order(iter("cab"))))
+    ['a', 'b', 'c']
+    """
+    parts = []
+    while some := sorted(islice(names, NAMES_PER_STEP)):
+        parts.append(some)
+        yield
+    return merge(*parts)

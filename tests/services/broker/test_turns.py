@@ -1,0 +1,107 @@
+"""A request of very many items is answered in turns of the loop, whoever asks, and whether anything of it is there.
+
+What one turn does is counted in calls of functions: not by a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from kraft import Message
+from kraft.api.delete_records import DeleteRecordsRequest
+from kraft.api.describe_producers import DescribeProducersRequest
+from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kraft.api.fetch import FetchRequest
+from kraft.api.list_offsets import ListOffsetsRequest
+from kraft.api.metadata import MetadataRequest
+from kraft.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from kraft.api.produce import ProduceRequest
+from kraft.api.write_txn_markers import WriteTxnMarkersRequest
+from kraft.protocol.request_header import RequestHeader
+from quorate.protocol import Request
+from quorate.protocol.apis import api_of
+from quorate.runtime.clock import SystemClock
+from quorate.runtime.turns import in_turns
+from quorate.wire.items import ITEMS_PER_STEP
+from services.broker.callers import Caller
+from services.broker.descriptions import describe_producers
+from services.broker.reads import Reads
+from tests.services.broker import test_partitions
+from tests.services.broker.calling import caller, codes_in, user_with
+from tests.services.broker.test_partitions import ME
+from tests.services.broker.test_rights import Broker
+from tests.services.broker.test_transactions import leading
+from tests.services.counted_calls import calls_in_a_turn
+
+disks = test_partitions.disks
+MANY: Final = 4 * ITEMS_PER_STEP
+CALLS_MAX: Final = 11 * ITEMS_PER_STEP
+"""The calls of one turn of the loop. What is done at once to each item of `MANY` has more, if it has three of them."""
+NAMES: Final = tuple(f"t{number}" for number in range(MANY))
+assert CALLS_MAX < 3 * MANY
+
+Ask = Callable[[Caller], Awaitable[Message | None]]
+
+
+def _fetch(*, epoch: int) -> FetchRequest:
+    of = FetchRequest.FetchTopic
+    asked = (of.FetchPartition(partition=0, partition_max_bytes=1),)
+    topics = tuple(of(topic=name, partitions=asked) for name in NAMES)
+    return FetchRequest(max_wait_ms=0, session_epoch=epoch, topics=topics)
+
+
+def _asks(broker: Broker, reads: Reads) -> Mapping[str, Ask]:
+    """The largest request of each API, each item of which is something else."""
+    data, offsets = ProduceRequest.TopicProduceData, ListOffsetsRequest.ListOffsetsTopic
+    epochs, deleted = OffsetForLeaderEpochRequest.OffsetForLeaderTopic, DeleteRecordsRequest.DeleteRecordsTopic
+    marker, topic = WriteTxnMarkersRequest.WritableTxnMarker, DescribeTopicPartitionsRequest.TopicRequest
+    written = tuple(data(name, partition_data=(data.PartitionProduceData(0, b""),)) for name in NAMES)
+    named = tuple(MetadataRequest.MetadataRequestTopic(name=name) for name in NAMES)
+    listed = tuple(offsets(name, (offsets.ListOffsetsPartition(0, -1, -1),)) for name in NAMES)
+    ends = tuple(epochs(name, (epochs.OffsetForLeaderPartition(0, -1, 0),)) for name in NAMES)
+    gone = tuple(deleted(name, (deleted.DeleteRecordsPartition(0, 0),)) for name in NAMES)
+    writers = tuple(DescribeProducersRequest.TopicRequest(name, (0,)) for name in NAMES)
+    marked = tuple(marker.WritableTxnMarkerTopic(name, (0,)) for name in NAMES)
+    markers = WriteTxnMarkersRequest((marker(7, 0, True, marked, 0),))
+    described = DescribeTopicPartitionsRequest(topics=tuple(map(topic, NAMES)))
+    return {
+        "Produce": lambda who: broker.produce.answer(ProduceRequest(None, 1, 1_000, written), 12, who),
+        "Fetch": lambda who: broker.fetch.answer(_fetch(epoch=-1), 12, who),
+        "Fetch in a session": lambda who: broker.fetch.answer(_fetch(epoch=0), 12, who),
+        "ListOffsets": lambda who: in_turns(broker.offsets.list(ListOffsetsRequest(topics=listed), 9, who)),
+        "OffsetForLeaderEpoch": lambda who: in_turns(
+            broker.offsets.of_epochs(OffsetForLeaderEpochRequest(-1, ends), who)
+        ),
+        "Metadata": lambda who: in_turns(broker.cluster.metadata(MetadataRequest(topics=named), 12, who)),
+        "DeleteRecords": lambda who: broker.deletion.answer(DeleteRecordsRequest(gone, 1), who),
+        "DescribeProducers": lambda who: in_turns(
+            describe_producers(DescribeProducersRequest(writers), broker.cluster, who)
+        ),
+        "WriteTxnMarkers": lambda who: broker.markers.answer(markers, who),
+        "DescribeTopicPartitions": lambda who: reads.answer(_request(described), who),
+    }
+
+
+def _request(message: Message) -> Request:
+    api = api_of(type(message))
+    return Request(api=api, header=RequestHeader(api.key, api.versions[-1], 1, "test"), message=message)
+
+
+@pytest.mark.parametrize("who", [user_with(), caller()], ids=["nobody", "everybody"])
+async def test_no_turn_works_on_all_items_of_a_request(disks: list[Path], who: Caller) -> None:
+    async with leading(disks) as leader:
+        broker = Broker(leader, leader.scene)
+        most: dict[str, int] = {}
+        for name, ask in _asks(broker, Reads(ME, leader.scene.replica, broker.cluster, SystemClock())).items():
+            with calls_in_a_turn() as calls:
+                answer: Any = await ask(who)
+            refused = [each for each in codes_in(msgspec.to_builtins(answer)) if each]
+            assert MANY == len(refused), name
+            most[name] = calls[0]
+
+        assert {} == {name: count for name, count in most.items() if count > CALLS_MAX}
