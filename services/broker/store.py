@@ -19,6 +19,7 @@ from quorate.nouns import Offset, parse_uuid
 from quorate.partition_log.log import PartitionLog
 from quorate.partition_log.names import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from quorate.partition_log.offset_checkpoints import TopicPartition, read_offsets, write_offsets
+from quorate.partition_log.open_files import OpenFiles
 from quorate.partition_log.settings import LogSettings
 from quorate.random_uuid import random_uuid
 from quorate.runtime.logs import logger
@@ -71,6 +72,7 @@ class PartitionStore:
         self._found: dict[TopicPartition, _Found] = {}
         self._checkpoints: dict[Path, _Checkpoints] = {}
         self._counts: Counter[Path] = Counter()
+        self._files = OpenFiles()
         for directory in self._directories:
             self._checkpoints[directory.path] = _Checkpoints(
                 *(read_offsets(directory.path / name) for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS))
@@ -97,6 +99,7 @@ class PartitionStore:
             clean=directory.marked_epoch is not None,
             recovery_point=before.recovery_points.get(name, 0) if found else 0,
             log_start=before.log_starts.get(name, 0) if found else 0,
+            files=self._files,
         )
         if found is None:
             sync_directory(directory.path)

@@ -159,4 +159,20 @@ BROKER_BUGS: Final = (
         wrong="self._command(asked, caller)(state, moment).response",
         test=f"{TURNS}::test_no_turn_works_on_all_items_of_a_request",
     ),
+    Planted(
+        number="C94",
+        what="each segment keeps its files open, and very many end the broker",
+        file="libs/quorate/partition_log/open_files.py",
+        right="if len(self._open) > self._at_most:",
+        wrong="if False:",
+        test="tests/partition_log/test_open_files.py::test_a_log_of_many_segments_is_written_read_and_opened_again",
+    ),
+    Planted(
+        number="C95",
+        what="a log that is opened opens all of its segments",
+        file="libs/quorate/partition_log/recovery.py",
+        right="            found.segments[-1].share()\n",
+        wrong="",
+        test="tests/partition_log/test_open_files.py::test_a_log_of_many_segments_is_written_read_and_opened_again",
+    ),
 )

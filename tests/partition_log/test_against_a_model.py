@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.epochs import EpochCache
-from quorate.partition_log import PartitionLog
+from quorate.partition_log import OpenFiles, PartitionLog
 from quorate.replication.effects import Batch, RestartAt
 from quorate.wire.batch import fetched_batches
 from tests.partition_log.batches import NOW_MS, opened, placed, produced
@@ -25,7 +25,7 @@ class Twins:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self.disk = opened(directory, segment_bytes=SEGMENT_BYTES)
+        self.disk = opened(directory, segment_bytes=SEGMENT_BYTES, files=OpenFiles(1))
         self.memory = MemoryLog()
         self.epoch = 1
 
@@ -94,7 +94,9 @@ class Twins:
         assert self.disk.torn is None
 
     def _reopen(self, **how: Any) -> None:
-        self.disk = opened(self._directory, segment_bytes=SEGMENT_BYTES, log_start=self.memory.start, **how)
+        self.disk = opened(
+            self._directory, segment_bytes=SEGMENT_BYTES, log_start=self.memory.start, files=OpenFiles(1), **how
+        )
         # As in Kafka, an end in a gap moves back to the last batch, and an epoch that has no record yet is forgotten.
         end = max([self.memory.start, *(batch.end_offset for batch in self.memory.batches)])
         assert end <= self.disk.leo <= self.memory.leo

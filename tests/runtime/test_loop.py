@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -66,6 +67,17 @@ def test_a_thread_that_hangs_keeps_no_process_from_ending(loop: str) -> None:
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 def test_a_signal_stops_it_in_good_order(number: signal.Signals, loop: str) -> None:
     assert (0, ["up", "down"], []) == ended(process(UNTIL_STOPPED, {"QUORATE_EVENT_LOOP": loop}), number)
+
+
+def test_it_may_open_as_many_files_as_the_system_allows() -> None:
+    low = "import resource; _, hard = resource.getrlimit(7); resource.setrlimit(7, (256, hard))"
+    program = f"{low}\n{PRELUDE}\nasync def main(life): print(*resource.getrlimit(7))\nraise SystemExit(run(main))"
+    soft, hard = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    ).stdout.split()
+
+    assert 7 == resource.RLIMIT_NOFILE
+    assert soft == hard
 
 
 def test_uvloop_runs_it_unless_it_is_refused() -> None:

@@ -10,6 +10,7 @@ verifications       transactions whose coordinator is being asked about them (KI
 producer_files      producer snapshots, and which transactions were aborted
 aborted             the file `.txnindex`
 segment             one segment: a file of batches
+open_files          which segments have their files open
 segment_index       `.index` and `.timeindex`
 recovery            what a start trusts, scans and cuts off
 retention           which segments are old
@@ -22,6 +23,7 @@ names               the names of the files
 from quorate.partition_log.effects import carry_out
 from quorate.partition_log.log import Appended, PartitionLog
 from quorate.partition_log.markers import Marker, TransactionEnd
+from quorate.partition_log.open_files import OpenFiles
 from quorate.partition_log.produced import Limits, TimestampType
 from quorate.partition_log.settings import LogSettings
 from quorate.partition_log.verifications import Verification
@@ -31,6 +33,7 @@ __all__ = [
     "Limits",
     "LogSettings",
     "Marker",
+    "OpenFiles",
     "PartitionLog",
     "TimestampType",
     "TransactionEnd",

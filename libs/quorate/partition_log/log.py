@@ -17,6 +17,7 @@ from quorate.nouns import Epoch, Offset, OffsetAndEpoch
 from quorate.partition_log.aborted import Aborted, cut_aborted, flush_aborted
 from quorate.partition_log.markers import TransactionEnd, marker_in
 from quorate.partition_log.names import ABORTED
+from quorate.partition_log.open_files import OpenFiles
 from quorate.partition_log.produced import LOG_APPEND_TIME, check_produced, check_produced_in_steps, header_of, stamped
 from quorate.partition_log.producer_files import ProducerFiles
 from quorate.partition_log.producers import Producers
@@ -34,6 +35,9 @@ from quorate.wire.items import Items, Steps
 
 RELATIVE_MAX: Final = (1 << 31) - 1
 """The largest offset of a segment, counted from its base: an index entry has 31 bits for it."""
+
+OPENING_MAX: Final = 16
+"""Sealed segments that are open at once while a log is opened: each is read once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,21 +69,26 @@ class PartitionLog:
         clean: bool = False,
         recovery_point: Offset = 0,
         log_start: Offset = 0,
+        files: OpenFiles | None = None,
     ) -> None:
         """Opens a partition's directory, or creates it. `clean`: the broker before has stopped in order.
 
+        Of the segments of all logs with the same `files` so many are open at once. A thread may open a log, and another
+        one read others meanwhile.
         `torn` is what an unclean stop had left at the end, and was cut off. Raises Corrupt.
         """
         make_directory(directory)
         check_topic(directory, topic_id)
         self.directory = directory
         self.settings = settings
+        self._files, opening = OpenFiles() if files is None else files, OpenFiles(OPENING_MAX)
         found = recover(
             directory,
             clean=clean,
             recovery_point=recovery_point,
             log_start=log_start,
             index_interval_bytes=settings.index_interval_bytes,
+            files=opening,
         )
         self._segments, self.epochs, self.torn = found.segments, found.epochs, found.torn
         self._retired: list[Segment] = []
@@ -92,6 +101,9 @@ class PartitionLog:
         self._producer_files = ProducerFiles(directory)
         self._producer_files.load(self._segments, start=self.start, leo=self.leo, flushed=self.recovery_point)
         self._write_epochs(self.leo)
+        opening.rest_all()
+        for segment in self._segments:
+            segment.files = self._files
 
     @property
     def start(self) -> Offset:
@@ -326,7 +338,8 @@ class PartitionLog:
         return self._segments[-1]
 
     def _opened(self, base: Offset) -> Segment:
-        return Segment(self.directory, base, index_interval_bytes=self.settings.index_interval_bytes)
+        interval = self.settings.index_interval_bytes
+        return Segment(self.directory, base, index_interval_bytes=interval, files=self._files)
 
     def _segment_at(self, offset: Offset) -> int:
         return max(bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1, 0)

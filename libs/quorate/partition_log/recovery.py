@@ -17,6 +17,7 @@ from typing import Final
 from quorate.epochs import EpochCache
 from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset, OffsetAndEpoch
+from quorate.partition_log.open_files import OpenFiles
 from quorate.partition_log.segment import Segment
 from quorate.replication.log import NO_EPOCH, cut_epochs
 from quorate.storage.epochs_file import EpochsFile
@@ -39,7 +40,13 @@ class Recovered:
 
 
 def recover(
-    directory: Path, *, clean: bool, recovery_point: Offset, log_start: Offset, index_interval_bytes: int
+    directory: Path,
+    *,
+    clean: bool,
+    recovery_point: Offset,
+    log_start: Offset,
+    index_interval_bytes: int,
+    files: OpenFiles,
 ) -> Recovered:
     """Opens a partition's directory; one without segments begins at `log_start`. Raises Corrupt for damage."""
     _remove_leftovers(directory)
@@ -48,12 +55,13 @@ def recover(
     bases = segment_bases(directory)
     try:
         for base in bases or [log_start]:
-            found.segments.append(Segment(directory, base, index_interval_bytes=index_interval_bytes))
+            found.segments.append(Segment(directory, base, index_interval_bytes=index_interval_bytes, files=files))
+            found.segments[-1].share()
         _read(found, clean=clean, recovery_point=recovery_point, has_epochs=bool(listed))
         found.segments[-1].reopen()
         if found.segments[-1].next_offset < log_start:  # all that is left was deleted by the log start
             _retire(found.segments)
-            found.segments.append(Segment(directory, log_start, index_interval_bytes=index_interval_bytes))
+            found.segments.append(Segment(directory, log_start, index_interval_bytes=index_interval_bytes, files=files))
         start, leo = max(log_start, found.segments[0].base_offset), found.segments[-1].next_offset
         _trim(found.epochs, start, leo)
     except BaseException:

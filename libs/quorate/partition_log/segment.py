@@ -11,6 +11,7 @@ from typing import Final
 from quorate.errors import Corrupt
 from quorate.nouns import Offset
 from quorate.partition_log.names import ABORTED
+from quorate.partition_log.open_files import OpenFiles
 from quorate.partition_log.segment_index import SegmentIndex
 from quorate.storage.files import FILE_MODE, naming, read_at, write_all
 from quorate.storage.names import DELETED, INDEX, LOG, TIME_INDEX, segment_file
@@ -25,8 +26,7 @@ SCAN_BYTES: Final = 4 << 20
 class Slice:
     """Bytes of a segment's file that answer a fetch. The last batch may be cut anywhere, the first never (KIP-74).
 
-    `descriptor` is open until the segment is removed, `file.delete.delay.ms` after it has left the log: time for
-    `sendfile`.
+    `descriptor` is open until other segments are read: read it at once.
     """
 
     descriptor: int
@@ -42,8 +42,13 @@ class Slice:
 class Segment:
     """The batches from `base_offset` on, in one file, with its indexes. Nothing is durable before `flush`."""
 
-    def __init__(self, directory: Path, base_offset: Offset, *, index_interval_bytes: int) -> None:
-        """Opens the file, or creates it. Batches that are in it do not count before `scan` or `trust`."""
+    def __init__(
+        self, directory: Path, base_offset: Offset, *, index_interval_bytes: int, files: OpenFiles | None = None
+    ) -> None:
+        """Opens the file, or creates it. Batches that are in it do not count before `scan` or `trust`.
+
+        Once it is sealed or shared, `files` may close it until it is read again.
+        """
         self.base_offset = base_offset
         self.path = segment_file(directory, base_offset, LOG)
         self.size = 0
@@ -52,7 +57,9 @@ class Segment:
         self.first_timestamp: int | None = None
         """The largest timestamp of the first batch, for `segment.ms`."""
         self._index = SegmentIndex(base_offset, interval_bytes=index_interval_bytes)
-        self._log = os.open(self.path, os.O_RDWR | os.O_CREAT, FILE_MODE)
+        self.files = OpenFiles() if files is None else files
+        self._is_shared = False
+        self._log: int | None = os.open(self.path, os.O_RDWR | os.O_CREAT, FILE_MODE)
 
     @property
     def largest_timestamp(self) -> int:
@@ -69,34 +76,35 @@ class Segment:
         assert len(data) == header.size, (len(data), header.size)
         try:
             with naming(self.path):
-                write_all(self._log, memoryview(data), self.size)
+                write_all(self._descriptor, memoryview(data), self.size)
         except OSError:
-            os.ftruncate(self._log, self.size)
+            os.ftruncate(self._descriptor, self.size)
             raise
         self._note(header)
 
     def flush(self) -> None:
         """Waits until every batch is on the disk. After an OSError the log directory counts as failed (KIP-112)."""
         with naming(self.path):
-            os.fdatasync(self._log)
+            os.fdatasync(self._descriptor)
 
     def trust(self) -> bool:
         """Takes the file's size and its index files as they are; returns False if the index files do not fit.
 
         For a segment that a clean stop has left, or that lies below the recovery point.
         """
-        size = os.fstat(self._log).st_size
+        size = os.fstat(self._descriptor).st_size
         first = self.header_at(0) if size else None
         if not self._index.load(*self._index_files, size=size, first=first):
             self._index.clear()
             return False
         self.size = size
         self.first_timestamp = first.max_timestamp if first else None
+        self.share()
         return True
 
     def scan(self) -> Iterator[BatchHeader]:
         """Checks each batch from the file's beginning, counts and yields its header. Raises Corrupt at a bad one."""
-        end = os.fstat(self._log).st_size
+        end = os.fstat(self._descriptor).st_size
         self._index.clear()
         self.size, self.next_offset, self.first_timestamp = 0, self.base_offset, None
         while self.size < end:
@@ -112,6 +120,7 @@ class Segment:
 
     def position_of(self, offset: Offset) -> int:
         """Returns the position of the batch with `offset`, or of the first one after it; the size if there is none."""
+        self._wake()
         for position, header in self.headers(self._index.position_before(offset)):
             if header.next_offset > offset:
                 return position
@@ -138,25 +147,30 @@ class Segment:
         """Returns what lies from `position` to `until`, up to `max_bytes` and at least the first batch whole."""
         assert 0 <= position < until <= self.size, (position, until, self.size)
         size = min(until - position, max(max_bytes, self.header_at(position).size))
-        return Slice(descriptor=self._log, path=self.path, position=position, size=size)
+        return Slice(descriptor=self._descriptor, path=self.path, position=position, size=size)
 
     def first_from(self, timestamp_ms: int) -> tuple[int, BatchHeader] | None:
         """Returns the first batch whose largest timestamp is at least `timestamp_ms`, and its position."""
+        self._wake()
         start = self._index.position_before(self._index.offset_before(timestamp_ms))
         return next((each for each in self.headers(start) if each[1].max_timestamp >= timestamp_ms), None)
 
     def truncate(self, position: int) -> None:
         """Removes the batches from `position` on, durably; the segment is appended to from there."""
         assert 0 <= position <= self.size, (position, self.size)
+        self._wake()
         self._remove_index_files()
         with naming(self.path):
-            os.ftruncate(self._log, position)
-            os.fsync(self._log)
+            os.ftruncate(self._descriptor, position)
+            os.fsync(self._descriptor)
         self.size = position
         self.reopen()
 
     def reopen(self) -> None:
         """Makes a segment, sealed or not, the one that is appended to."""
+        self._wake()
+        self.files.forget(self)
+        self._is_shared = False
         self._remove_index_files()
         end, start = self.size, self._index.truncate(self.size)
         unnoted = [header for _, header in self.headers(start)]
@@ -169,16 +183,22 @@ class Segment:
 
     def cut_file(self) -> int:
         """Removes what follows the batches that count; returns how many bytes these were."""
-        left = os.fstat(self._log).st_size - self.size
+        left = os.fstat(self._descriptor).st_size - self.size
         if left:
             with naming(self.path):
-                os.ftruncate(self._log, self.size)
-                os.fsync(self._log)
+                os.ftruncate(self._descriptor, self.size)
+                os.fsync(self._descriptor)
         return left
 
     def seal(self) -> None:
         """Writes the index files of a segment that gets no more batches. They are not synced: a scan rebuilds them."""
         self._index.seal(*self._index_files)
+        self.share()
+
+    def share(self) -> None:
+        """Nothing is appended for now: the files may be closed, until they are read."""
+        self._is_shared = True
+        self.files.note(self)
 
     def retire(self) -> None:
         """Renames the file to `.deleted` and removes what lies beside it; readers that have a slice may go on."""
@@ -190,11 +210,38 @@ class Segment:
 
     def modified_ms(self) -> int:
         """When the file was written last, in ms since 1970."""
-        return os.fstat(self._log).st_mtime_ns // 1_000_000
+        return self.path.stat().st_mtime_ns // 1_000_000
 
     def close(self) -> None:
         """Closes the file."""
-        os.close(self._log)
+        self.files.forget(self)
+        if self._log is not None:
+            os.close(self._log)
+            self._log = None
+
+    def rest(self) -> None:
+        """Closes the files until they are read again. What was appended is written all the same: Linux syncs a file by
+        whichever descriptor, and tells a failure to the next that asks.
+        """
+        if self._log is not None:
+            os.close(self._log)
+            self._log = None
+        self._index.rest(*self._index_files)
+
+    def _wake(self) -> None:
+        """Opens what is resting. Raises OSError."""
+        if self._log is None:
+            self._log = os.open(self.path, os.O_RDWR)
+        self._index.wake()
+        if self._is_shared:
+            self.files.note(self)
+
+    @property
+    def _descriptor(self) -> int:
+        if self._log is None:
+            self._wake()
+        assert self._log is not None, self.path
+        return self._log
 
     @property
     def _index_files(self) -> tuple[Path, Path]:
@@ -226,7 +273,7 @@ class Segment:
 
     def _bytes(self, position: int, size: int, *, until: int | None = None) -> bytes:
         end = self.size if until is None else until
-        return read_at(self._log, min(size, end - position), position, path=self.path)
+        return read_at(self._descriptor, min(size, end - position), position, path=self.path)
 
     def _peek(self, window: bytes, at: int, begin: int) -> BatchHeader:
         try:

@@ -37,9 +37,22 @@ class SegmentIndex:
         self._interval_bytes = interval_bytes
         self._offsets: Entries = bytearray()
         self._times: Entries = bytearray()
+        self._resting: tuple[Path, Path] | None = None
+        """The files, while they are not mapped."""
         self._since_entry = 0
         self.largest: tuple[int, Offset] = (NEVER, base_offset)
         """The largest timestamp (ms since 1970) of the segment, and the last offset of the first batch that has it."""
+
+    def rest(self, offsets: Path, times: Path) -> None:
+        """Maps the files of a sealed segment no more, until `wake`; the entries of another one are in memory."""
+        if self._resting is None and not isinstance(self._offsets, bytearray):
+            self._offsets, self._times, self._resting = b"", b"", (offsets, times)
+
+    def wake(self) -> None:
+        """Maps the files again, before anything is searched. Raises OSError."""
+        if self._resting is not None:
+            offsets, times = self._resting
+            self._offsets, self._times, self._resting = _mapped(offsets), _mapped(times), None
 
     def note(self, header: BatchHeader, position: int) -> None:
         """Counts the next batch, which lies at `position`."""
@@ -66,7 +79,7 @@ class SegmentIndex:
 
     def clear(self) -> None:
         """Forgets all entries: the caller notes the batches."""
-        self._offsets, self._times = bytearray(), bytearray()
+        self._offsets, self._times, self._resting = bytearray(), bytearray(), None
         self._since_entry, self.largest = 0, (NEVER, self._base)
 
     def truncate(self, position: int) -> int:

@@ -2,6 +2,7 @@
 
 process, loop                            a service's process: what it consists of; from its start to its exit code
 daemon_threads, memory, clock, limit     its threads, its memory, its clocks, time limits
+file_limit      as many open files as the system allows
 config, setting_types, call_settings, stop_settings     configuration
 server, wrapped_server, door, call_bounds, peers, guard, entry_guard, process_rights, audit, claims, admission,
   late_refusals                          a gRPC server, the wrapper of its handlers, who may call, limits

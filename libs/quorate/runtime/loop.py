@@ -23,6 +23,7 @@ from quorate.errors import ApiError, Corrupt
 from quorate.metadata.faults import UnsupportedLevel
 from quorate.runtime.config import ConfigError, HelpAsked
 from quorate.runtime.daemon_threads import DaemonThreads
+from quorate.runtime.file_limit import raise_file_limit
 from quorate.runtime.logs import logger
 from quorate.runtime.memory import give_back, tune_memory
 from quorate.runtime.stop_settings import GRACEFUL_MS, STOP_TIMEOUT
@@ -127,6 +128,7 @@ def run(main: Callable[[ServiceLife], Awaitable[None]], *, stop_timeout_s: float
     it raises is printed as one line on standard error, and the exit code is not 0.
     """
     tune_memory()
+    raise_file_limit()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_live(main, stop_timeout_s))
