@@ -24,7 +24,8 @@ from quorate.runtime.setting_types import (
     text,
 )
 from quorate.runtime.transport import PLAIN, Transport
-from quorate.runtime.transport_settings import GRPC_PROTOCOLS, KEYSTORE, PLAINTEXT, SSL, TRUSTSTORE
+from quorate.runtime.transport_settings import GRPC_PROTOCOLS, KEYSTORE, PLAINTEXT, SSL, TRUSTSTORE, mapping_rules
+from quorate.tls.ssl_principals import DEFAULT_RULES
 from services.broker.listener_config import BrokerListeners
 
 FOR_FORMAT: Final = ("process.roles",)
@@ -95,6 +96,12 @@ class BrokerConfig(BrokerListeners):
     )
     grpc_keystore: Path | None = setting("grpc.ssl.keystore.location", optional(path()), KEYSTORE, default=None)
     grpc_truststore: Path | None = setting("grpc.ssl.truststore.location", optional(path()), TRUSTSTORE, default=None)
+    grpc_principal_rules: str = setting(
+        "ssl.principal.mapping.rules",
+        mapping_rules(),
+        "From a client's certificate to its principal, at grpc.listeners, too; the first rule that is for it counts.",
+        default=DEFAULT_RULES,
+    )
 
     def problems(self) -> Iterator[str]:
         """Yields the violated rules: of the files for TLS, and of the listeners."""
@@ -113,4 +120,6 @@ class BrokerConfig(BrokerListeners):
         """Returns how to call the services. Raises ConfigError for unfit files."""
         if self.grpc_protocol == PLAINTEXT:
             return PLAIN
-        return Transport(keystore=self.grpc_keystore, truststore=self.grpc_truststore)
+        return Transport(
+            keystore=self.grpc_keystore, truststore=self.grpc_truststore, principal_rules=self.grpc_principal_rules
+        )

@@ -175,4 +175,12 @@ BROKER_BUGS: Final = (
         wrong="",
         test="tests/partition_log/test_open_files.py::test_a_log_of_many_segments_is_written_read_and_opened_again",
     ),
+    Planted(
+        number="C96",
+        what="a caller by gRPC is somebody else than on Kafka's wire, and what it is denied there is not denied here",
+        file="services/broker/config.py",
+        right=", principal_rules=self.grpc_principal_rules",
+        wrong="",
+        test=f"{LISTENERS}::test_a_caller_by_grpc_is_who_it_is_on_kafkas_wire",
+    ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -114,6 +115,19 @@ def test_no_log_has_the_password_of_the_broker() -> None:
 
     assert "of brokers" not in str(told)
     assert "of brokers" not in repr(config(BOTH))
+
+
+def test_a_caller_by_grpc_is_who_it_is_on_kafkas_wire(tmp_path: Path) -> None:
+    """Else an entry that denies it something would be of somebody else there."""
+    issuer = authority(tmp_path)
+    store = issuer.issue("alice", "/O=cluster/CN=alice")
+    of_grpc = {"grpc.ssl.keystore.location": str(store), "grpc.ssl.truststore.location": str(issuer.certificate)}
+    rules = {"ssl.principal.mapping.rules": "RULE:^CN=(.*?),O=cluster$/$1/"}
+    transport = config({"grpc.security.protocol": "SSL", **of_grpc, **rules}).transport()
+    (pem,) = re.findall(r"-----BEGIN CERT.*?END CERTIFICATE-----", store.read_text(), re.DOTALL)[:1]
+    context = SimpleNamespace(auth_context=lambda: {"x509_pem_cert": [pem.encode()]})
+
+    assert "User:alice" == str(transport.principal(context))
 
 
 # A listener that is open
