@@ -42,7 +42,7 @@ KEY_MAX: Final = (1 << 15) - 1
 PER_STEP: Final = 10_000
 """Letters of one step: each costs some 0.2 us to be hashed, and a key what these cost."""
 PER_KEY: Final = 50
-_SHARE_KEY: Final = re.compile(r".+:[A-Za-z0-9_-]{22}:\d+", re.DOTALL)
+SHARE_KEY: Final = re.compile(r".+:[A-Za-z0-9_-]{22}:\d+", re.DOTALL)
 NOBODY: Final = Endpoint(-1, "", -1, None)
 
 _Coordinator = FindCoordinatorResponse.Coordinator
@@ -93,7 +93,7 @@ class Coordinators:
             topic = _topic_of(key_type, version)
             if key_type == SHARE:
                 caller.check(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
-            if key_type == SHARE and not _SHARE_KEY.fullmatch(key):
+            if key_type == SHARE and not SHARE_KEY.fullmatch(key):
                 why = f"{shortened(key, 200)!r} is no share partition's key: it is group:topicId:partition"
                 raise ApiError(ErrorCode.INVALID_REQUEST, why)
             return _Found(self._leader(topic, key, caller.listener))

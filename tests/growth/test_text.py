@@ -1,24 +1,33 @@
 """Text of callers costs no more than its length: every pattern, parser, check and message, with what is worst for it.
 
-The table names what works on text that a caller chooses, in gateway, controller, quorum node, observer, placer and
-heartbeat service; not in the command and the pipeline, which work on files. Patterns of the operator's (principal and
-node id rules, JAAS entries, settings) are the operator's to choose, and so not in it. In what is not here a text is
-only compared, hashed, looked up, copied, or split at one letter.
+The table names what works on text that a caller chooses, in gateway, controller, quorum node, observer and its page,
+placer, heartbeat service and broker, and what the command takes as options and in its plans; not in the pipeline, which
+works on files. SQL of a caller is read by a process of its own, which has its time. Patterns of the operator's
+(principal and node id rules, JAAS entries, settings) are the operator's to choose, and so not in it. In what is not
+here a text is only compared, hashed, looked up, copied, or split at one letter.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
+from urllib.parse import quote
 
 import pytest
+from google.protobuf import json_format
 
 from kraft.api.api_versions import ApiVersionsRequest
 from kraft.api.sasl_handshake import SaslHandshakeRequest
+from kraft.service.observer_pb2 import QueryRequest
 from quorate.authorizer.hosts import fault_of_host, host_address
+from quorate.cli.as_of import read_as_of
+from quorate.cli.failures import Misused
+from quorate.cli.scram import parse_scram
+from quorate.cli.write_users import NUMBER
 from quorate.controller.access.delegation_tokens import parse_principal
 from quorate.controller.configs import broker, client_metrics, group, topic
 from quorate.controller.topic_names import fault_of_name
@@ -32,7 +41,11 @@ from quorate.runtime.hidden import shown
 from quorate.runtime.logs import logger, start_logs
 from quorate.runtime.passing_on import CLIENT_PRINCIPAL, client_id_text, principal, principal_text
 from quorate.runtime.statuses import shortened, trailing_metadata
+from quorate.runtime.telemetry import parse_traceparent
 from quorate.wire.schema import STRING_MAX
+from services.broker.coordinators import SHARE_KEY
+from services.observer.page.calls import DEPTH_MAX
+from services.observer.page.http import HEAD_BYTES_MAX, Http, HttpError
 from tests.growth.cost import grows_faster_than_its_input
 from tests.protocol.pair import Pair
 from tests.protocol.test_connection import raw
@@ -66,6 +79,23 @@ def handshake(text: str) -> object:
     pair = Pair(mechanisms={})
     pair.server.receive_data(raw(api_of(SaslHandshakeRequest), SaslHandshakeRequest(mechanism=text), 1), 0)
     return pair.server.next_event(0)
+
+
+def quoted(text: str) -> str:
+    """As it may stand in a head: else the first byte of it is the end."""
+    return quote(text, safe="/:=%&?;,.-_~")
+
+
+def page_asked(head: str, size: int = HEAD_BYTES_MAX) -> None:
+    connection, data = Http(), head.encode()[: HEAD_BYTES_MAX - 100] + b"\r\nhost: a\r\n\r\n"
+    for begin in range(0, len(data), size):
+        connection.receive(data[begin : begin + size])
+        connection.request()
+
+
+def in_json(body: str) -> None:
+    with suppress(json_format.ParseError, RecursionError):
+        json_format.Parse(body, QueryRequest(), max_recursion_depth=DEPTH_MAX)
 
 
 def criterion(text: str) -> None:
@@ -123,6 +153,25 @@ WORK: Final[Mapping[str, Work]] = {
         lambda text: client_metrics.check({"match": text.replace("a", "client_id=a,")}), ApiError
     ),
     "nouns.py: an id": forgiven(parse_uuid, ValueError),
+    "runtime/telemetry.py: a traceparent": lambda text: parse_traceparent(text.encode()),
+    "services/broker/coordinators.py: the key of a share partition": lambda text: SHARE_KEY.fullmatch(
+        f"{text}:{'A' * 22}:{text}"
+    ),
+    "services/observer/page/http.py: a path": forgiven(
+        lambda text: page_asked(f"GET /{quoted(text)}?{quoted(text)} HTTP/1.1"), HttpError
+    ),
+    "services/observer/page/http.py: fields": forgiven(
+        lambda text: page_asked(f"GET / HTTP/1.1\r\ncookie: {quoted(text)}"), HttpError
+    ),
+    "services/observer/page/http.py: a head in small parts": forgiven(
+        lambda text: page_asked(f"GET / HTTP/1.1\r\ncookie: {quoted(text)}", size=256), HttpError
+    ),
+    "services/observer/page/calls.py: a string of JSON": lambda text: in_json(json.dumps({"sql": text})),
+    "services/observer/page/calls.py: what is no JSON": in_json,
+    "cli/write_users.py: a quota": NUMBER.fullmatch,
+    "cli/write_users.py: digits": lambda text: NUMBER.fullmatch(f"{'1' * len(text)}x"),
+    "cli/scram.py: a credential": forgiven(lambda text: parse_scram(f"SCRAM-SHA-256=[name={text}x]"), Misused),
+    "cli/as_of.py: a time": forgiven(read_as_of, Misused),
 }
 
 

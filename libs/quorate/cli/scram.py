@@ -18,7 +18,7 @@ __all__ = ["parse_scram"]
 SALT_BYTES: Final = 24
 
 _NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
-_SETTING: Final = re.compile(r'\s*([A-Za-z]+)\s*=\s*("[^"]*"|[^",]*)\s*(?:,|$)')
+_SETTING: Final = re.compile(r'\s*+([A-Za-z]+)\s*+=\s*+(?:("[^"]*+")\s*+|([^",]*+))(?:,|$)')
 _KEYS: Final = ("name", "password", "saltedpassword", "salt", "iterations")
 
 
@@ -66,7 +66,7 @@ def _settings(text: str) -> dict[str, str]:
             raise Misused(
                 '--add-scram: between [ and ] stands name=…,password=… with , between them; "…" keeps a , whole'
             )
-        key, value = match[1].lower(), match[2].strip('"')
+        key, value = match[1].lower(), (match[2] or match[3]).strip('"')
         if key not in _KEYS:
             raise Misused(f"--add-scram: {key!r} is not known; known are {', '.join(_KEYS)}")
         if key in found:

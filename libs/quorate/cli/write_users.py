@@ -22,7 +22,7 @@ ITERATIONS_MAX: Final = 16384
 """Those of `quorate.controller.access.scram_keys`, which is not imported for --help; a test compares them."""
 SALT_BYTES: Final = 24
 UNLIMITED: Final = -1
-NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+NUMBER: Final = re.compile(r"[+-]?([0-9]++(\.[0-9]*+)?|\.[0-9]++)([eE][+-]?[0-9]++)?")
 """What Python takes beside it, as nan and 1_0, is none here: JSON has no such number, and no other tool reads it so."""
 
 
