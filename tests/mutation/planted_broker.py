@@ -183,4 +183,13 @@ BROKER_BUGS: Final = (
         wrong="",
         test=f"{LISTENERS}::test_a_caller_by_grpc_is_who_it_is_on_kafkas_wire",
     ),
+    Planted(
+        number="C97",
+        what="as many large requests are decoded at once as may wait: at a broker 64, of 15 MiB each",
+        file="libs/quorate/network/server.py",
+        right="async with self._listening.decoding.turn(self.host):",
+        wrong="async with asyncio.timeout(None):",
+        test="tests/network/test_many_callers.py::"
+        "test_few_large_requests_are_decoded_at_once_where_many_may_be_under_way",
+    ),
 )

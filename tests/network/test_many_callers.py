@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 import pytest
 
@@ -19,7 +20,7 @@ from kraft.api.sasl_handshake import SaslHandshakeRequest
 from quorate.network.buffers import Buffers
 from quorate.network.client import Disconnected, connect
 from quorate.network.connections import ConnectionCounts
-from quorate.network.fair_turns import LOGINS_AT_ONCE, FairTurns
+from quorate.network.fair_turns import LOGINS_AT_ONCE, FairTurns, in_turns
 from quorate.protocol import Request, ServerSettings, api_of
 from quorate.protocol.apis import all_apis
 from quorate.protocol.sasl.mechanism import Answered
@@ -32,6 +33,8 @@ API_VERSIONS = raw(all_apis()[18], ApiVersionsRequest("tool", "1"), 3)
 QUOTAS = api_of(AlterClientQuotasRequest)
 BURST = 300
 """Connections at once: more than asyncio's own backlog of 100, and no more than select takes."""
+
+T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -165,6 +168,37 @@ async def test_large_requests_wait_for_their_turn_and_small_ones_do_not() -> Non
             writer.close()
 
     assert 2 == most
+
+
+async def test_few_large_requests_are_decoded_at_once_where_many_may_be_under_way() -> None:
+    released, decoding, most, waiting = asyncio.Event(), 0, 0, 0
+
+    async def counted(steps: Generator[None, None, T]) -> T:
+        nonlocal decoding, most
+        decoding += 1
+        most = max(most, decoding)
+        try:
+            return await in_turns(steps)
+        finally:
+            decoding -= 1
+
+    async def handle(request: Request, _: object) -> Message:
+        nonlocal waiting
+        waiting += 1
+        if waiting == 5:
+            released.set()
+        await released.wait()
+        return request.api.response()
+
+    async with served(Handler(), handle=handle, large=FairTurns(5), in_turns=counted) as server:
+        clients = [await asyncio.open_connection(LOOPBACK, server.port) for _ in range(5)]
+        for _, writer in clients:
+            writer.write(quotas(20_000))
+        async with asyncio.timeout(60):
+            await released.wait()
+        assert 2 == most
+        for _, writer in clients:
+            writer.close()
 
 
 async def test_halves_of_requests_are_not_kept_beyond_the_limit_of_all_connections() -> None:

@@ -20,6 +20,7 @@ from quorate.runtime.logs import logger
 from quorate.runtime.loop import CannotListen
 from quorate.runtime.server import warn_of_cut
 from quorate.runtime.setting_types import Endpoint, ListenerAddress
+from quorate.runtime.turns import in_turns
 
 __all__ = ["drain", "listening_of", "opened"]
 
@@ -42,6 +43,7 @@ def listening_of(
         counts=ConnectionCounts(limit=config.connections_max, limit_per_ip=config.connections_per_ip_max),
         buffers=Buffers(config.held_bytes_max),
         large=FairTurns(large_at_once),
+        in_turns=in_turns,
         logins=FairTurns(LOGINS_AT_ONCE),
         report=_report,
     )

@@ -10,9 +10,9 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
-__all__ = ["LARGE_AT_ONCE", "LOGINS_AT_ONCE", "FairTurns", "in_turns"]
+__all__ = ["LARGE_AT_ONCE", "LOGINS_AT_ONCE", "FairTurns", "InTurns", "in_turns"]
 
 LARGE_AT_ONCE: Final = 2
 """How many large requests a process decodes or has under way at once: each may take some 40 MB."""
@@ -20,6 +20,13 @@ LOGINS_AT_ONCE: Final = 8
 """How many messages of logins a process has another one answer at once; that takes 2 to 5 ms each."""
 
 T = TypeVar("T")
+
+
+class InTurns(Protocol):
+    """Does work in steps in turns of the loop, as `in_turns`."""
+
+    async def __call__(self, steps: Generator[None, None, T]) -> T:
+        """Returns its result. Raises what the steps raise."""
 
 
 class _Names:

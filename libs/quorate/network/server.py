@@ -16,7 +16,7 @@ from kraft import Message
 from quorate.errors import Corrupt
 from quorate.network.buffers import Buffers
 from quorate.network.connections import LISTEN_BACKLOG, NO_LIMIT, ConnectionCounts, Room
-from quorate.network.fair_turns import LARGE_AT_ONCE, LOGINS_AT_ONCE, FairTurns, in_turns
+from quorate.network.fair_turns import LARGE_AT_ONCE, LOGINS_AT_ONCE, FairTurns, InTurns, in_turns
 from quorate.network.tls import TlsError, TlsServer
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.protocol import Close, Evaluate, LargeRequest, ProtocolError, Request, ServerConnection, ServerSettings
@@ -81,6 +81,10 @@ class Listening:
     """What the connections of all listeners of the process hold."""
     large: FairTurns = field(default_factory=lambda: FairTurns(LARGE_AT_ONCE))
     """The turns of large requests, at all listeners of the process."""
+    decoding: FairTurns = field(default_factory=lambda: FairTurns(LARGE_AT_ONCE))
+    """Those of them that are decoded at once: where many may be under way, as most of these wait, few are made."""
+    in_turns: InTurns = in_turns
+    """How work in steps is done in turns of the loop: a process with more of it passes what all of it shares."""
     logins: FairTurns = field(default_factory=lambda: FairTurns(LOGINS_AT_ONCE))
     """The turns of logins that another process answers, at all listeners of the process."""
     report: Report = lambda _reason, _client: None
@@ -336,14 +340,15 @@ class _Driver(asyncio.BufferedProtocol):
         client = replace(self.client, software=self._connection.software)
         response = await self._listening.handle(request, client)
         if self._connection.closing is None and self._transport is not None:
-            await in_turns(self._connection.respond_in_steps(request, response))
+            await self._listening.in_turns(self._connection.respond_in_steps(request, response))
             self._advance()
 
     async def _answer_large(self, large: LargeRequest) -> None:
         """Decodes a request in steps, each in a turn of the loop, and answers it."""
         async with self._listening.large.turn(self.host):
             try:
-                request = await in_turns(large.steps)
+                async with self._listening.decoding.turn(self.host):
+                    request = await self._listening.in_turns(large.steps)
             except ProtocolError as problem:
                 self._end(Close(reason=str(problem)))
                 return
