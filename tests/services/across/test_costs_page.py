@@ -9,6 +9,7 @@ from typing import Final
 from quorate.controller.engine.pending import QueueLimit
 from quorate.listeners.config import CONNECTIONS_MAX, CONNECTIONS_PER_IP_MAX
 from quorate.network.buffers import HELD_BYTES_MAX
+from quorate.partition_log.open_files import SEGMENTS_MAX
 from quorate.protocol.settings import ServerSettings
 from quorate.runtime.admission import DEFAULT_LIMITS
 from quorate.runtime.caps import ITEMS_MAX, LIST_MAX
@@ -19,6 +20,12 @@ from quorate.runtime.room import LARGE_BYTES as EARLY_BYTES
 from quorate.runtime.room import ROOM_BYTES, WAIT_S
 from quorate.runtime.wrapped_server import ServerLimits
 from quorate.wire.items import ITEMS_PER_STEP
+from services.broker.__main__ import GRPC_BYTES_MAX
+from services.broker.fetch import LARGE, LARGE_WAIT_MS_MAX, WAITING_MAX
+from services.broker.fetch_sessions import PARTITIONS_MAX, SLOTS
+from services.broker.listener_config import HELD_BYTES_MAX as BROKERS_BYTES_MAX
+from services.broker.producer_ids import AT_ONCE_MAX
+from services.broker.wire import LARGE_AT_ONCE
 from services.controller.admin import UNDER_WAY_MAX as ADMIN_STREAM_MAX
 from services.gateway.config import REQUEST_BYTES_MAX
 from services.quorum.__main__ import RECEIVE_BYTES_MAX as RAFT_BYTES_MAX
@@ -72,7 +79,8 @@ def test_the_page_on_security_says_what_bounds_one_caller() -> None:
         f"| streams among them | {calls.streams_per_ip} and {calls.streams:,} |",
         f"are open on one connection | {limits.streams_per_connection_max};",
         f"| {ADMIN_STREAM_MAX:,} of an AdminStream, {CALL_STREAM_MAX:,} of a stream of calls |",
-        f"a gRPC request | {limits.receive_bytes_max >> 20} MiB; {RAFT_BYTES_MAX >> 20} MiB at a quorum node |",
+        f"a gRPC request | {limits.receive_bytes_max >> 20} MiB; "
+        f"{RAFT_BYTES_MAX >> 20} MiB at a quorum node and at a broker |",
         f"| {COST_BYTES_MAX >> 20} MiB, and {COST_BYTES_MAX_OF[OTLP_EXPORT] >> 20} MiB for an export of spans;",
         f"this holds from {EARLY_BYTES >> 10} KiB on",
         f"(of more than {EARLY_BYTES >> 10} KiB) of one purpose take together | {ROOM_BYTES >> 20} MiB;",
@@ -89,6 +97,13 @@ def test_the_page_on_security_says_what_bounds_one_caller() -> None:
         f"take together, each until it has been served | {ROOM_BYTES >> 20} MiB beside",
         f"(from {gateway.large_bytes >> 10} KiB)",
         f"| {HELD_BYTES_MAX >> 20} MiB; beyond it the one that holds most",
+        f"{gateway.request_bytes_max >> 20} MiB a request, {BROKERS_BYTES_MAX >> 20} MiB held together; "
+        f"{LARGE_AT_ONCE} large requests",
+        f"| {SLOTS:,} with {PARTITIONS_MAX:,} partitions together",
+        f"more than {LARGE} partitions {LARGE_WAIT_MS_MAX} ms, one of more than {WAITING_MAX:,} not",
+        f"| {AT_ONCE_MAX:,}; further ones get COORDINATOR_LOAD_IN_PROGRESS",
+        f"| {SEGMENTS_MAX:,} beside those that are appended to",
     ]
 
+    assert GRPC_BYTES_MAX == RAFT_BYTES_MAX
     assert [] == [row for row in rows if row not in page]
