@@ -67,9 +67,14 @@ class Broker:
         """A process begins; it has caught up with the metadata log before it serves."""
         self.is_up, self.epoch = True, epoch
         self.log.reopen()
-        self.process += 1
         self.brokers: dict[int, BrokerStanding] = {}
         self.applied = 0
+        self.open()
+        self.apply_to(len(self.world.controller.log))
+
+    def open(self) -> None:
+        """The partition begins with what the log and the checkpoint have."""
+        self.process += 1
         self.partition = Partition(
             broker_id=self.id,
             log=self.log,
@@ -84,7 +89,6 @@ class Broker:
         self.fetch_number = 0
         self.is_fetching = False
         self.checked_at_ms = self.world.now_ms
-        self.apply_to(len(self.world.controller.log))
 
     def opened(self) -> None:
         """The log was opened, and the high watermark is the checkpoint's."""
@@ -105,12 +109,18 @@ class Broker:
             elif entry is not None:
                 registration = entry
         self.applied = end
-        if registration is not None:
+        if registration is not None and self.id not in registration.replicas:
+            self.gave_up()
+        elif registration is not None:
             if registration.leader == self.id and registration.leader_epoch > self.partition.leader_epoch:
                 self.world.oracle.elected(self, registration.leader_epoch)
             self.carry_out(self.partition.apply(registration, now_ms=self.world.now_ms))
             if self.leading is not None:
                 self.world.oracle.leads(self)
+
+    def gave_up(self) -> None:
+        """The partition has moved to other brokers (R17)."""
+        raise AssertionError(f"broker {self.id} is no replica any more, and nobody reassigns here")
 
     # Effects
 

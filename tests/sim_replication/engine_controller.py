@@ -11,9 +11,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from kraft import Uuid
 from kraft.api.alter_partition import AlterPartitionRequest
+from kraft.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kraft.api.broker_registration import BrokerRegistrationRequest
 from kraft.api.elect_leaders import ElectLeadersRequest
 from quorate.controller.commands.alter_partition import alter_partition
+from quorate.controller.commands.alter_partition_reassignments import alter_partition_reassignments
 from quorate.controller.commands.change_broker_state import change_broker_state
 from quorate.controller.commands.elect_leaders import elect_leaders
 from quorate.controller.commands.register_broker import register_broker
@@ -44,6 +46,7 @@ LOST_SHARE: Final = 0.08
 
 _Topic = AlterPartitionRequest.TopicData
 _Partition = _Topic.PartitionData
+_Reassigned = AlterPartitionReassignmentsRequest.ReassignableTopic
 
 
 class Elections(NamedTuple):
@@ -59,9 +62,19 @@ CLEAN: Final = Elections()
 class EngineController:
     """The same door as `Controller`; `log` has an entry, or None, for each metadata record."""
 
-    def __init__(self, *, replicas: tuple[int, ...], min_isr: int, chance: Random, elections: Elections) -> None:
+    def __init__(
+        self,
+        *,
+        replicas: tuple[int, ...],
+        min_isr: int,
+        chance: Random,
+        elections: Elections,
+        first: tuple[int, ...] | None = None,
+    ) -> None:
+        """`replicas` are the brokers; `first` those that have the partition in the beginning, all if none are given."""
         self.replicas = replicas
         self.min_isr = min_isr
+        self._first = first or replicas
         self.log: list[Entry | None] = []
         self.heard_at_ms = dict.fromkeys(replicas, 0)
         self.failovers = 0
@@ -76,11 +89,11 @@ class EngineController:
         self._engine = Engine(ClusterState())
         self._told: dict[int, BrokerStanding] = {}
         self._told_partition: PartitionRegistration | None = None
-        first = tuple(self._first_records())
-        self._engine.replay(first, base_offset=0, end_offset=len(first))
-        self._engine.claim(1, len(first))
-        self._tell(len(first))
-        self._registered_at = dict.fromkeys(replicas, len(first))
+        records = tuple(self._first_records())
+        self._engine.replay(records, base_offset=0, end_offset=len(records))
+        self._engine.claim(1, len(records))
+        self._tell(len(records))
+        self._registered_at = dict.fromkeys(replicas, len(records))
 
     @property
     def partition(self) -> PartitionRegistration:
@@ -90,6 +103,10 @@ class EngineController:
     @property
     def elr(self) -> frozenset[int]:
         return frozenset(self._partition.elr)
+
+    @property
+    def is_reassigning(self) -> bool:
+        return self._partition.is_reassigning
 
     @property
     def standings(self) -> dict[int, BrokerStanding]:
@@ -152,6 +169,13 @@ class EngineController:
         self._write(elect_leaders(ElectLeadersRequest(election_type=1, topic_partitions=(topics,)), settings=SETTINGS))
         self._is_asked = False
 
+    def reassign(self, target: tuple[int, ...] | None) -> bool:
+        """AlterPartitionReassignments; None cancels. False if it is refused, or its controller fails over meanwhile."""
+        partition = _Reassigned.ReassignablePartition(partition_index=0, replicas=target)
+        request = AlterPartitionReassignmentsRequest(topics=(_Reassigned(name="orders", partitions=(partition,)),))
+        answer = self._write(alter_partition_reassignments(request, settings=SETTINGS))
+        return answer is not None and not answer.responses[0].partitions[0].error_code
+
     def alter(self, sender: int, broker_epoch: int, proposal: Proposal) -> Altered | ErrorCode:
         """AlterPartition; NOT_CONTROLLER if its controller fails over meanwhile."""
         asked = _Partition(
@@ -165,7 +189,8 @@ class EngineController:
             broker_id=sender, broker_epoch=broker_epoch, topics=(_Topic(topic_id=TOPIC, partitions=(asked,)),)
         )
         try:
-            answer = self._write(alter_partition(request, settings=SETTINGS))
+            members = frozenset(member for member, _ in proposal.isr)
+            answer = self._write(alter_partition(request, settings=SETTINGS), joining=members)
         except ApiError as refusal:
             return refusal.code
         if answer is None:
@@ -195,10 +220,13 @@ class EngineController:
     def _move(self, broker: int, epoch: int, target: ControlState) -> None:
         self._write(change_broker_state(broker_id=broker, broker_epoch=epoch, target=target, settings=SETTINGS))
 
-    def _write(self, command: Command[Any], *, unclean: int | None = None) -> Any:
+    def _write(
+        self, command: Command[Any], *, unclean: int | None = None, joining: frozenset[int] = frozenset()
+    ) -> Any:
         """Returns the response once it is committed; None if the controller fails first. Raises ApiError.
 
-        `unclean` is the broker that has lost records, as the command says.
+        `unclean` is the broker that has lost records, as the command says; `joining` is the ISR that a leader proposes,
+        of whom one may lead at once, where a reassignment completes with it.
         """
         engine, before = self._engine, self._partition
         engine.write(None, command, now_ms=0)
@@ -214,15 +242,15 @@ class EngineController:
         engine.took(end)
         engine.commit(end)
         (answer,) = engine.ready().answers
-        self._note_election(before, unclean)
+        self._note_election(before, unclean, joining)
         self._tell(end)
         if answer.error is not None:
             raise answer.error
         return answer.response
 
-    def _note_election(self, before: Partition, unclean: int | None) -> None:
+    def _note_election(self, before: Partition, unclean: int | None, joining: frozenset[int]) -> None:
         after = self._partition
-        complete = {*before.isr, *before.elr} - ({unclean} if self._elections.has_elr else set())
+        complete = {*before.isr, *before.elr, *joining} - ({unclean} if self._elections.has_elr else set())
         if after.leader_epoch > before.leader_epoch and after.has_leader and after.leader not in complete:
             is_last_known = self._elections.has_elr and before.last_known_elr == (after.leader,)
             if not (self._elections.are_unclean or self._is_asked or is_last_known):
@@ -265,12 +293,12 @@ class EngineController:
         yield PartitionRecord(
             partition_id=0,
             topic_id=TOPIC,
-            replicas=self.replicas,
-            isr=self.replicas,
-            leader=self.replicas[0],
+            replicas=self._first,
+            isr=self._first,
+            leader=self._first[0],
             leader_epoch=0,
             partition_epoch=0,
-            directories=tuple(self._directories.values()),
+            directories=tuple(self._directories[broker] for broker in self._first),
         )
 
 

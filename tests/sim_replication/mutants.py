@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from quorate.controller.commands import alter_partition, register_broker
+from quorate.controller.commands import alter_partition, alter_partition_reassignments, register_broker
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.partitions import elections, partition_change
 from quorate.errors import ErrorCode
@@ -29,7 +29,7 @@ from quorate.replication.registration import is_eligible
 from quorate.replication.waits import ProduceWait
 from tests.seeds.planting import Killed, Mutant, Patch
 from tests.seeds.planting import kill as kill_by
-from tests.sim_replication.runner import ENGINE, FILES, PRODUCERS, UNCLEAN, run
+from tests.sim_replication.runner import ENGINE, FILES, PRODUCERS, REASSIGNED, UNCLEAN, run
 
 Plant = Callable[[Patch], None]
 BUGS: list[tuple[str, str, Plant]] = []
@@ -295,6 +295,38 @@ def _(patch: Patch) -> None:
     patch.setattr(ControllerSettings, "elects_uncleanly", lambda self, state, topic_name: True)
 
 
+OF_ELECTIONS: Final = len(BUGS)
+
+
+@bug("KIP-455", "a reassignment ends with fewer copies than min ISR, and than before, as in Kafka 4.3")
+def _(patch: Patch) -> None:
+    patch.setattr(partition_change, "keeps_copies", lambda partition, wish, rules: True)
+
+
+@bug("KIP-455", "a reassignment is cancelled with fewer copies than min ISR, and than before, as in Kafka")
+def _(patch: Patch) -> None:
+    patch.setattr(alter_partition_reassignments, "keeps_copies", lambda partition, wish, rules: True)
+
+
+@bug("KIP-455", "a reassignment ends before those that come are in the ISR")
+def _(patch: Patch) -> None:
+    right = partition_change._complete_reassignment
+
+    def complete(partition: Any, coming: Any, wish: Any, rules: Any) -> None:
+        adding, coming.adding = coming.adding, ()
+        removing = coming.removing
+        coming.removing = removing if any(each not in removing for each in coming.isr) else ()
+        if coming.removing:
+            stays = tuple(each for each in coming.replicas if each not in removing)
+            coming.replicas, coming.isr = stays, tuple(each for each in coming.isr if each in stays)
+            coming.removing = ()
+        elif removing:
+            coming.adding, coming.removing = adding, removing
+            right(partition, coming, wish, rules)
+
+    patch.setattr(partition_change, "_complete_reassignment", complete)
+
+
 SOONER_FROM: Final = {1: 100_000, 3: 100_000, 5: 100_000, 13: 100_000, 16: 200_000, 22: 200_000, 23: 100_000}
 """The base from which a bug is found much sooner than from 0 (README.md)."""
 
@@ -306,7 +338,9 @@ def _profile_of(number: int) -> str | None:
         return ENGINE
     if number <= OF_PRODUCERS:
         return PRODUCERS
-    return FILES if number <= OF_FILES else UNCLEAN
+    if number <= OF_FILES:
+        return FILES
+    return UNCLEAN if number <= OF_ELECTIONS else REASSIGNED
 
 
 MUTANTS: Final = [

@@ -9,14 +9,16 @@ from typing import Final
 
 from tests.seeds.outcome import Outcome, judge
 from tests.sim_replication.producer_world import ProducerWorld
+from tests.sim_replication.reassigned_world import ReassignedWorld
 from tests.sim_replication.stored_log import StoredLog
 from tests.sim_replication.stored_producer_log import StoredProducerLog
 from tests.sim_replication.unclean_world import UncleanWorld
 from tests.sim_replication.world import World
 
-MIXED, ENGINE, PRODUCERS, FILES, UNCLEAN = PROFILES = ("mixed", "engine", "producers", "files", "unclean")
+PROFILES: Final = ("mixed", "engine", "producers", "files", "unclean", "reassigned")
 """The controller is abstract, or the real engine. Clients are producers with ids; their logs in memory, or in files.
-Leaders are elected uncleanly."""
+Leaders are elected uncleanly. The partition moves between brokers."""
+MIXED, ENGINE, PRODUCERS, FILES, UNCLEAN, REASSIGNED = PROFILES
 BATCHES_SHOWN: Final = 8
 
 
@@ -33,6 +35,8 @@ def run(seed: int, profile: str | None = None) -> Outcome:
             return run_on_disk(seed, Path(directory), FILES)
     if profile == UNCLEAN:
         return run_in(UncleanWorld(seed), seed, profile)
+    if profile == REASSIGNED:
+        return run_in(ReassignedWorld(seed), seed, profile)
     world = ProducerWorld(seed) if profile == PRODUCERS else World(seed, with_engine=profile == ENGINE)
     return run_in(world, seed, profile)
 

@@ -10,7 +10,8 @@ import pytest
 from tests.seeds.many import check_invariants, check_void, digests, summed
 from tests.seeds.outcome import Outcome
 from tests.sim_replication.producer_world import ProducerWorld
-from tests.sim_replication.runner import ENGINE, FILES, PRODUCERS, UNCLEAN, run, run_on_disk
+from tests.sim_replication.reassigned_world import ReassignedWorld
+from tests.sim_replication.runner import ENGINE, FILES, PRODUCERS, REASSIGNED, UNCLEAN, run, run_on_disk
 from tests.sim_replication.unclean_world import UncleanWorld
 from tests.sim_replication.world import FAULTS
 
@@ -48,19 +49,34 @@ def unclean() -> list[Outcome]:
     return [run(seed, UNCLEAN) for seed in range(UNCLEAN_FROM, UNCLEAN_FROM + FEWER)]
 
 
+@pytest.fixture(scope="module")
+def reassigned() -> list[Outcome]:
+    """The partition moves between brokers."""
+    return [run(seed, REASSIGNED) for seed in range(FEWER)]
+
+
 def test_no_seed_breaks_a_rule(
-    outcomes: list[Outcome], with_engine: list[Outcome], of_producers: list[Outcome], unclean: list[Outcome]
+    outcomes: list[Outcome],
+    with_engine: list[Outcome],
+    of_producers: list[Outcome],
+    unclean: list[Outcome],
+    reassigned: list[Outcome],
 ) -> None:
-    check_invariants([*outcomes, *with_engine, *of_producers, *unclean])
+    check_invariants([*outcomes, *with_engine, *of_producers, *unclean, *reassigned])
 
 
 def test_few_seeds_are_void(
-    outcomes: list[Outcome], with_engine: list[Outcome], of_producers: list[Outcome], unclean: list[Outcome]
+    outcomes: list[Outcome],
+    with_engine: list[Outcome],
+    of_producers: list[Outcome],
+    unclean: list[Outcome],
+    reassigned: list[Outcome],
 ) -> None:
     check_void(outcomes, share_max=VOID_SHARE_MAX)
     check_void(with_engine, share_max=VOID_SHARE_MAX)
     check_void(of_producers, share_max=FEWER_VOID_MAX)
     check_void(unclean, share_max=FEWER_VOID_MAX)
+    check_void(reassigned, share_max=FEWER_VOID_MAX)
 
 
 def test_the_engine_s_controller_fails_over(with_engine: list[Outcome]) -> None:
@@ -97,6 +113,13 @@ def test_unclean_elections_lose_what_was_acknowledged(unclean: list[Outcome]) ->
     assert [] == [fault for fault in UncleanWorld.FAULTS if not fired[fault]]
     assert counts["unclean"] >= len(unclean)
     assert counts["lost"]
+
+
+def test_partitions_move_and_are_given_up(reassigned: list[Outcome]) -> None:
+    fired, counts = summed(reassigned, "fired"), summed(reassigned, "counts")
+
+    assert [] == [fault for fault in ReassignedWorld.FAULTS if not fired[fault]]
+    assert counts["given up"] >= len(reassigned)
 
 
 def test_another_process_tells_the_same_story() -> None:

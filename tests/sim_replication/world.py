@@ -49,9 +49,7 @@ class World:
         replicas = tuple(range(1, count + 1))
         self.controller: Controller | EngineController = Controller(replicas=replicas, min_isr=2)
         if with_engine:
-            self.controller = EngineController(
-                replicas=replicas, min_isr=2, chance=Random(f"{seed}/controller"), elections=elections
-            )
+            self.controller = self.engine_controller(replicas, Random(f"{seed}/controller"), elections)
         self.oracle = Oracle(self)
         self.cut: dict[tuple[int, int], int] = {}
         """Pairs that do not reach each other, and until when; one way."""
@@ -71,6 +69,10 @@ class World:
         self.brokers = {broker: new_broker(broker, self, new_log(broker)) for broker in self.controller.replicas}
         for broker in self.brokers.values():
             broker.start(self.controller.standings[broker.id].epoch)
+
+    def engine_controller(self, replicas: tuple[int, ...], chance: Random, elections: Elections) -> EngineController:
+        """The real engine; each broker has the partition."""
+        return EngineController(replicas=replicas, min_isr=2, chance=chance, elections=elections)
 
     # Time and wire
 
@@ -282,11 +284,11 @@ class World:
     def _finish(self) -> None:
         """Everything was healed: one leader, the whole ISR, equal logs, nothing lost, all of it committed."""
         partition = self.controller.partition
-        if partition.leader is None or partition.isr != frozenset(self.controller.replicas):
+        if partition.leader is None or partition.isr != frozenset(partition.replicas):
             raise Violation("R71", "a healed cluster has a leader and a whole ISR", partition, self.controller.elr)
         leader = self.brokers[partition.leader]
         self.oracle.leads(leader)
-        for broker in self.brokers.values():
+        for broker in map(self.brokers.__getitem__, partition.replicas):
             shared = min(broker.partition.local.high_watermark, leader.partition.local.high_watermark)
             start = max(broker.log.start, leader.log.start)
             if broker.log.read(start, shared) != leader.log.read(start, shared):

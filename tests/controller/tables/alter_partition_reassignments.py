@@ -88,6 +88,14 @@ def led_by_the_fourth() -> Cluster:
     return moving(4, 5, 6, in_sync=(4, 2))
 
 
+def led_by_the_fourth_of_two() -> Cluster:
+    """The same with min.insync.replicas 2."""
+    cluster = six_brokers(min_insync_replicas="2")
+    cluster.write(command(cluster, asked(to(4, 5, 6))))
+    cluster.apply([PartitionChangeRecord(0, T, isr=(4, 2), leader=4)])
+    return cluster
+
+
 def only_the_fourth() -> Cluster:
     """The same, on its way to 4, 5, 6; only 4 is in sync."""
     return moving(4, 5, 6, in_sync=(4,))
@@ -289,6 +297,13 @@ TABLE = Table(
             request=asked(back()),
             records=(changed(1, 2, 3, isr=(2,), leader=2, adding_replicas=(), removing_replicas=()),),
             answer=told(NONE),
+        ),
+        Row(
+            case="called off, and too few are in sync",
+            rule="KIP-966: min.insync.replicas have what is acknowledged, and go on to have it. Kafka's does not look.",
+            given=led_by_the_fourth_of_two,
+            request=asked(back()),
+            answer=told(BAD),
         ),
         Row(
             case="called off, though the factor must not change",

@@ -17,7 +17,7 @@ from quorate.controller.engine.steps import ITEMS_PER_STEP, Steps
 from quorate.controller.partitions.broker_changes import Rulebook
 from quorate.controller.partitions.elections import Election
 from quorate.controller.partitions.new_partitions import bad_assignment, check_registered
-from quorate.controller.partitions.partition_change import PartitionTarget, Rules, partition_change
+from quorate.controller.partitions.partition_change import PartitionTarget, Rules, keeps_copies, partition_change
 from quorate.controller.partitions.soundness import is_sound
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.partitions import Partition
@@ -134,13 +134,14 @@ def _back(name: str, partition_id: int, partition: Partition, book: Rulebook, ru
         may_be_empty = rules.elr_enabled or any(map(rules.is_acceptable, replicas))
         isr = () if may_be_empty else replicas[:1]
     assert set(isr).issubset(replicas) or not is_sound(partition), (partition, isr, replicas)  # I-46
-    return PartitionTarget(
-        replicas=replicas,
-        isr=isr,
-        adding=(),
-        removing=(),
-        election=election,
-    )
+    wish = PartitionTarget(replicas=replicas, isr=isr, adding=(), removing=(), election=election)
+    if election is not Election.UNCLEAN and not keeps_copies(partition, wish, rules):
+        raise bad_assignment(
+            name,
+            f"the reassignment of partition {partition_id} cannot be cancelled yet: of {list(replicas)} only "
+            f"{list(isr)} are in the ISR; min.insync.replicas = {rules.min_isr} must have what is committed",
+        )
+    return wish
 
 
 def _check_factor(name: str, partition_id: int, partition: Partition, target: Replicas) -> None:

@@ -18,7 +18,7 @@ from quorate.metadata.versions import DIRECTORIES, NO_LEADER_EPOCH_BUMP_ON_ISR_S
 from quorate.nouns import NodeId
 from quorate.records import PartitionChangeRecord
 
-__all__ = ["AlikePartitions", "PartitionTarget", "Rules", "changed_fields", "partition_change"]
+__all__ = ["AlikePartitions", "PartitionTarget", "Rules", "changed_fields", "keeps_copies", "partition_change"]
 
 
 class PartitionTarget(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -81,7 +81,7 @@ def partition_change(
 def changed_fields(partition: Partition, wish: PartitionTarget, rules: Rules) -> Mapping[str, Any]:
     """Returns the PartitionChangeRecord's fields; they are equal for partitions that differ only in their epochs."""
     coming = _wished(partition, wish)
-    _complete_reassignment(coming)
+    _complete_reassignment(partition, coming, wish, rules)
     _choose_eligible(partition, coming, wish, rules)
     _choose_leader(partition, coming, wish, rules)
     assert coming.leader == NO_LEADER or coming.leader in coming.isr, (partition, coming)  # I-47
@@ -125,8 +125,20 @@ def _wished(partition: Partition, wish: PartitionTarget) -> _Next:
     )
 
 
-def _complete_reassignment(coming: _Next) -> None:
-    """Completes a reassignment when all adding replicas are in the ISR. KIP-455.
+def keeps_copies(partition: Partition, wish: PartitionTarget, rules: Rules) -> bool:
+    """Returns whether replicas may go: of those with all committed records `min.insync.replicas` stay, or all.
+
+    `wish` has the ISR and the replicas of afterwards. So as many may fail as KIP-966 promises, and who writes with
+    acks=all can go on. Kafka does not look at it.
+    """
+    replicas, isr = _or(wish.replicas, partition.replicas), _or(wish.isr, partition.isr)
+    complete = {*partition.isr, *(partition.elr if rules.elr_enabled else ())} - wish.unclean_shutdown
+    eligible = complete.intersection(replicas).difference(isr) if rules.elr_enabled else ()
+    return len(isr) + len(eligible) >= min(rules.min_isr, len(replicas), len(complete))
+
+
+def _complete_reassignment(partition: Partition, coming: _Next, wish: PartitionTarget, rules: Rules) -> None:
+    """Completes a reassignment when all adding replicas are in the ISR, and no copy too many goes. KIP-455.
 
     If more replicas are removed than added, all remaining replicas must be in the ISR: fewer copies, but complete ones.
     """
@@ -135,7 +147,8 @@ def _complete_reassignment(coming: _Next) -> None:
     replicas = _without(coming.replicas, coming.removing)
     isr = _without(coming.isr, coming.removing)
     needed = replicas if len(coming.removing) > len(coming.adding) else coming.adding
-    if replicas and isr and set(needed) <= set(isr):
+    after = PartitionTarget(replicas=replicas, isr=isr, unclean_shutdown=wish.unclean_shutdown)
+    if replicas and isr and set(needed) <= set(isr) and keeps_copies(partition, after, rules):
         coming.replicas, coming.isr, coming.adding, coming.removing = replicas, isr, (), ()
 
 
