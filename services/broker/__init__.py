@@ -11,6 +11,8 @@ replicas        the inputs and effects of `quorate.replication`, and the request
 fetcher         follows leaders
 isr_changes     AlterPartition
 placements      AssignReplicasToDirs
+moves           AlterReplicaLogDirs (KIP-113)
+future_replica  the copy of a replica that moves
 wire            Kafka's protocol at its listeners
 produce, fetch  the APIs of records
 produce_lines   the order of appends, while batches are read in turns

@@ -18,6 +18,7 @@ from quorate.wire.items import Items
 from services.broker.callers import Caller
 from services.broker.cluster import NO_TOPIC_ID, Cluster
 from services.broker.directories import LogDirectory
+from services.broker.future_replica import FutureReplica
 from services.broker.table import Hosted, Table
 
 __all__ = ["describe_log_dirs", "describe_producers", "list_transactions"]
@@ -49,6 +50,8 @@ def describe_log_dirs(
         is_asked = request.topics is None or (hosted.name.topic, hosted.name.partition) in asked
         if is_asked and table.get(hosted.key) is hosted:  # it may have gone between two steps
             held[hosted.directory][hosted.name.topic].append(_replica(hosted))
+            if hosted.future is not None:
+                held[hosted.future.directory][hosted.name.topic].append(_future(hosted, hosted.future))
         yield from done.one()
     return DescribeLogDirsResponse(results=tuple(_described(each, replicas) for each, replicas in held.items()))
 
@@ -97,6 +100,15 @@ def _replica(hosted: Hosted) -> _Replica:
         partition_index=hosted.name.partition,
         partition_size=hosted.log.size,
         offset_lag=max(hosted.partition.local.high_watermark - hosted.log.leo, 0),
+    )
+
+
+def _future(hosted: Hosted, future: FutureReplica) -> _Replica:
+    return _Replica(
+        partition_index=hosted.name.partition,
+        partition_size=future.log.size,
+        offset_lag=max(hosted.log.leo - future.log.leo, 0),
+        is_future_key=True,
     )
 
 

@@ -16,6 +16,7 @@ from services.broker.directories import LogDirectories
 from services.broker.fetcher import LeaderFetchers
 from services.broker.isr_changes import IsrChanges
 from services.broker.lifecycle import NOT_REGISTERED, Lifecycle
+from services.broker.moves import Moves
 from services.broker.news import News
 from services.broker.partitions import Partitions
 from services.broker.peers import Peers
@@ -61,8 +62,8 @@ class BrokerDriver:
             await lifecycle.register(timeout_ms=self._timeout_ms)
             parts.directories.begin()
             tasks.create_task(lifecycle.run())
-            await self._take_part(tasks)
-            parts.wire.begin(ProducerIds(parts.replicas.broker_id, parts.controllers, self._broker_epoch))
+            moves = await self._take_part(tasks)
+            parts.wire.begin(ProducerIds(parts.replicas.broker_id, parts.controllers, self._broker_epoch), moves)
             lifecycle.get_ready()
 
     async def leave(self, *, within_s: float) -> None:
@@ -80,7 +81,7 @@ class BrokerDriver:
         if self._lifecycle.broker_epoch != NOT_REGISTERED:
             self._parts.directories.leave_marks(self._lifecycle.broker_epoch)
 
-    async def _take_part(self, tasks: asyncio.TaskGroup) -> None:
+    async def _take_part(self, tasks: asyncio.TaskGroup) -> Moves:
         """Opens what the metadata log gives this broker, up to its own registration, and keeps it so."""
         parts, replicas = self._parts, self._parts.replicas
         store = await asyncio.to_thread(PartitionStore, parts.directories)
@@ -98,8 +99,12 @@ class BrokerDriver:
         for work in (partitions.run, isr_changes.run, placements.run):
             tasks.create_task(work())
         await partitions.applied(self._is_registered)
+        moves = Moves(replicas, store, parts.cluster, placed=placements.note, is_to_go=partitions.is_to_go)
+        moves.resume()
+        tasks.create_task(moves.run())
         store.set_strays_aside()
         tasks.create_task(Upkeep(replicas, store, partitions).run())
+        return moves
 
     async def _connect_to(self, broker_id: NodeId, timeouts: Timeouts) -> Connection:
         """Connects to a leader at the listener between brokers. Raises OSError, ApiError."""

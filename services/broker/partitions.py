@@ -49,6 +49,10 @@ class Partitions:
         self.deleted: list[Path] = []
         """The directories that are marked as deleted, for whoever removes them."""
 
+    def is_to_go(self, path: Path) -> None:
+        """Has a directory removed, as those of `deleted`."""
+        self.deleted.append(path)
+
     async def run(self) -> None:
         """Applies each change until cancelled. Raises Corrupt for a directory that cannot be opened, and OSError.
 
@@ -163,7 +167,7 @@ class Partitions:
     def _delete(self, hosted: Hosted) -> None:
         """Gives up a partition that was deleted, or moved to other brokers (R17)."""
         self._replicas.give_up(hosted)
-        self.deleted.append(self._store.delete(hosted))
+        self.is_to_go(self._store.delete(hosted))
         log.info("a partition is not of this broker any more", partition=str(hosted.name))
 
 

@@ -175,6 +175,8 @@ class Replicas:
         except OSError as problem:
             self.fail(problem)
             raise
+        if hosted.future is not None:
+            hosted.future.follow(effect)
         return True
 
     def _answer(self, answers: Iterable[Done[Key]]) -> None:

@@ -26,6 +26,7 @@ from quorate.runtime.logs import logger
 from quorate.storage.files import sync_directory
 from quorate.storage.names import PARTITION_METADATA
 from services.broker.directories import LogDirectories, LogDirectory
+from services.broker.future_replica import FutureReplica, first_batch
 from services.broker.table import Hosted, Key
 
 __all__ = ["Opened", "PartitionStore"]
@@ -34,10 +35,11 @@ log = logger(__name__)
 
 DELETED: Final = "delete"
 STRAY: Final = "stray"
+FUTURE: Final = "future"
 NAME_MAX: Final = 255
 """What a file system takes as a name; a topic's name is cut for that where a suffix follows."""
 _NAME: Final = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
-_SET_ASIDE: Final = re.compile(r".+\.[0-9a-f]{32}-(delete|stray|future)")
+_SET_ASIDE: Final = re.compile(r".*-(\d+)\.[0-9a-f]{32}-(delete|stray|future)")
 _TOPIC_ID: Final = re.compile(rb"topic_id: (\S+)")
 _METADATA_LOG: Final = "__cluster_metadata"
 
@@ -70,6 +72,8 @@ class PartitionStore:
         """Reads what is there, and removes what was marked as deleted. Raises Corrupt, OSError."""
         self._directories = directories.all
         self._found: dict[TopicPartition, _Found] = {}
+        self._futures: dict[Key, _Found] = {}
+        self._preferred: dict[TopicPartition, LogDirectory] = {}
         self._checkpoints: dict[Path, _Checkpoints] = {}
         self._counts: Counter[Path] = Counter()
         self._files = OpenFiles()
@@ -83,14 +87,16 @@ class PartitionStore:
     def open(self, key: Key, name: TopicPartition, wanted: Uuid, settings: LogSettings) -> Opened:
         """Opens the log of a partition that this broker has, or makes it. Raises Corrupt, OSError.
 
-        It is made in the log directory `wanted`, or in the one with the fewest partitions (KIP-858). One of another
-        topic of this name is set aside.
+        It is made in the log directory `wanted`, or else in the one that was asked for before it came (KIP-113), or in
+        the one with the fewest partitions (KIP-858). One of another topic of this name is set aside.
         """
         found = self._found.pop(name, None)
         if found is not None and _topic_id_of(found.path) not in (key.topic_id, None):
             self._set_aside(found, STRAY)
             found = None
-        directory = self._place(wanted) if found is None else found.directory
+        if found is None and (future := self._futures.pop(key, None)) is not None:
+            found = self._put(future.path, future.directory, name)  # it had all, and was about to take this place
+        directory = self._place(wanted, name) if found is None else found.directory
         before = self._checkpoints[directory.path]
         opened = PartitionLog(
             directory.path / str(name),
@@ -111,10 +117,57 @@ class PartitionStore:
 
     def set_strays_aside(self) -> None:
         """Sets aside what was found and nobody has opened: the metadata log gives it to others, or to nobody."""
+        for found in self._futures.values():
+            self.remove(found.path)
+        self._futures.clear()
         for name, found in self._found.items():
             log.warning("a partition's directory is of no partition of this broker: set aside", partition=str(name))
             self._set_aside(found, STRAY)
         self._found.clear()
+
+    # Moves to another log directory
+
+    def prefer(self, name: TopicPartition, directory: LogDirectory) -> None:
+        """Notes where a partition is to be made that may come to this broker (KIP-113)."""
+        self._preferred[name] = directory
+
+    def unfinished(self, key: Key) -> tuple[LogDirectory, Path] | None:
+        """Returns where a replica was moving when the process before ended, and what is to be removed."""
+        found = self._futures.pop(key, None)
+        return None if found is None else (found.directory, _discarded(found))
+
+    @staticmethod
+    def discard(future: FutureReplica) -> Path:
+        """Closes a copy that is not wanted any more; returns what is to be removed. Raises OSError."""
+        future.log.abandon()
+        return _discarded(_Found(future.directory, future.log.directory))
+
+    def begin_future(self, hosted: Hosted, directory: LogDirectory) -> FutureReplica:
+        """Returns an empty copy of a replica in another log directory. Raises OSError."""
+        path = directory.path / _aside(str(hosted.name), FUTURE)
+        copy = PartitionLog(path, hosted.key.topic_id, hosted.log.settings, log_start=first_batch(hosted.log))
+        sync_directory(directory.path)
+        return FutureReplica(directory, copy)
+
+    def put_in_place(self, hosted: Hosted, future: FutureReplica) -> tuple[PartitionLog, Path]:
+        """Puts a copy that has everything into a replica's place; returns its log, and what is to be removed.
+
+        The copy is on the disk before the other is renamed: a start that finds only the copy takes it. Raises OSError.
+        """
+        future.log.close()
+        hosted.log.abandon()
+        gone = self._set_aside(_Found(hosted.directory, hosted.log.directory), DELETED)
+        found = self._put(future.log.directory, future.directory, hosted.name)
+        opened = PartitionLog(found.path, hosted.key.topic_id, hosted.log.settings, clean=True)
+        opened.take_over(hosted.log)
+        return opened, gone
+
+    def _put(self, path: Path, directory: LogDirectory, name: TopicPartition) -> _Found:
+        found = _Found(directory, directory.path / str(name))
+        path.rename(found.path)
+        sync_directory(directory.path)
+        self._counts[directory.path] += 1
+        return found
 
     def delete(self, hosted: Hosted) -> Path:
         """Closes a log and marks its directory as deleted; returns it for `remove`. Raises OSError."""
@@ -151,7 +204,10 @@ class PartitionStore:
         if not path.is_dir():
             return
         if (aside := _SET_ASIDE.fullmatch(path.name)) is not None:
-            if aside[1] == DELETED:
+            topic_id = _topic_id_of(path) if aside[2] == FUTURE else None
+            if topic_id is not None and Key(topic_id, int(aside[1])) not in self._futures:
+                self._futures[Key(topic_id, int(aside[1]))] = _Found(directory, path)
+            elif aside[2] != STRAY:
                 self.remove(path)
             return
         match = _NAME.fullmatch(path.name)
@@ -163,17 +219,18 @@ class PartitionStore:
         self._found[name] = _Found(directory, path)
         self._counts[directory.path] += 1
 
-    def _place(self, wanted: Uuid) -> LogDirectory:
+    def _place(self, wanted: Uuid, name: TopicPartition) -> LogDirectory:
+        preferred = self._preferred.pop(name, None)
         for directory in self._directories:
             if directory.id == wanted:
                 return directory
+        if preferred is not None:
+            return preferred
         return min(self._directories, key=lambda directory: self._counts[directory.path])
 
     def _set_aside(self, found: _Found, why: str) -> Path:
-        """Renames a partition's directory; a random part keeps it from an earlier one's name."""
-        topic, _, index = found.path.name.rpartition("-")
-        suffix = f"-{index}.{bytes(random_uuid()).hex()}-{why}"
-        aside = found.directory.path / f"{topic[: NAME_MAX - len(suffix)]}{suffix}"
+        """Renames a partition's directory."""
+        aside = found.directory.path / _aside(found.path.name, why)
         found.path.rename(aside)
         sync_directory(found.directory.path)
         self._counts[found.directory.path] -= 1
@@ -188,6 +245,20 @@ class PartitionStore:
             every[hosted.directory.path][hosted.name] = offset
         for path, found in every.items():
             yield path / file, found
+
+
+def _discarded(future: _Found) -> Path:
+    """Marks a copy as deleted, so that no start goes on with it."""
+    path = future.path.with_name(future.path.name.removesuffix(FUTURE) + DELETED)
+    future.path.rename(path)
+    return path
+
+
+def _aside(name: str, why: str) -> str:
+    """Returns the name of a directory beside a partition's; a random part keeps it from an earlier one's."""
+    topic, _, index = name.rpartition("-")
+    suffix = f"-{index}.{bytes(random_uuid()).hex()}-{why}"
+    return f"{topic[: NAME_MAX - len(suffix)]}{suffix}"
 
 
 def _topic_id_of(directory: Path) -> Uuid | None:

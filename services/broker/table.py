@@ -11,6 +11,7 @@ from quorate.partition_log.log import PartitionLog
 from quorate.partition_log.offset_checkpoints import TopicPartition
 from quorate.replication import Following, Leading, Partition
 from services.broker.directories import LogDirectory
+from services.broker.future_replica import FutureReplica
 
 __all__ = ["Hosted", "Key", "Table"]
 
@@ -31,6 +32,8 @@ class Hosted:
     partition: Partition
     log: PartitionLog
     directory: LogDirectory
+    future: FutureReplica | None = None
+    """Where it moves, and what is there already (KIP-113)."""
 
     @property
     def leading(self) -> Leading | None:

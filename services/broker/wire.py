@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple
 
 from kraft import Message
+from kraft.api.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraft.api.delete_records import DeleteRecordsRequest
 from kraft.api.describe_log_dirs import DescribeLogDirsRequest
@@ -41,6 +42,7 @@ from services.broker.fetch import Fetch
 from services.broker.forwarding import FORWARDED, Forwarding
 from services.broker.listener_config import BrokerListeners
 from services.broker.logins import BrokerLogins
+from services.broker.moves import Moves
 from services.broker.offsets import Offsets
 from services.broker.peers import Peers
 from services.broker.produce import Produce
@@ -63,6 +65,7 @@ ANSWERED: Final = (
     InitProducerIdRequest,
     FindCoordinatorRequest,
     DescribeLogDirsRequest,
+    AlterReplicaLogDirsRequest,
     DescribeProducersRequest,
     DeleteRecordsRequest,
     WriteTxnMarkersRequest,
@@ -119,9 +122,9 @@ class Wire:
         self._served = {**SERVED, **forwarding.served}
         self._keys = tuple(ApiVersionsResponse.ApiVersion(key, *_ends(each)) for key, each in self._served.items())
 
-    def begin(self, producer_ids: ProducerIds) -> None:
+    def begin(self, producer_ids: ProducerIds, moves: Moves) -> None:
         """Answers from now on; what has come before has waited, as at a Kafka broker that catches up."""
-        self._producer_ids = producer_ids
+        self._producer_ids, self._moves = producer_ids, moves
         self._logins.begin()
         self._begun.set()
 
@@ -193,6 +196,8 @@ class Wire:
                 return await in_turns(self._coordinators.answer(asked, version, caller))
             case DescribeLogDirsRequest() as asked:
                 return await in_turns(describe_log_dirs(asked, self._directories, self._replicas.table, caller))
+            case AlterReplicaLogDirsRequest() as asked:
+                return await in_turns(self._moves.answer(asked, self._directories, caller))
             case DescribeProducersRequest() as asked:
                 return await in_turns(describe_producers(asked, self._cluster, caller))
         raise Unanswerable(f"{type(message).__name__} is not served")

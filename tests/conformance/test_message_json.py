@@ -25,7 +25,7 @@ OURS: Final = (4, 4)
 """The schema is that of Kafka 4.4: of an older release it may have more, with a newer one it must be brought along."""
 
 APIS: Final = frozenset(
-    {0, 1, 2, 3, 10, *range(17, 25), 27, *range(29, 34), *range(35, 42), *range(43, 47), *range(48, 65)}
+    {0, 1, 2, 3, 10, *range(17, 25), 27, *range(29, 42), *range(43, 47), *range(48, 65)}
     | {66, 67, 70, 73, 75, 80, 81, 82, 94}
 )
 """What a quorum node and a controller speak, and what a broker speaks with them and for them."""

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from kraft import Uuid
+from kraft.api.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from kraft.api.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from kraft.api.delete_topics_pb2 import DeleteTopicsRequest
 from kraft.api.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -25,9 +27,12 @@ from kraft.api.produce import ProduceRequest, ProduceResponse
 from quorate.errors import ErrorCode
 from quorate.network.client import Connection, Disconnected, connect
 from quorate.nouns import NodeId
+from quorate.records import PartitionChangeRecord
 from quorate.runtime.loop import ExitCode
+from quorate.storage.meta_properties import read_meta_properties
+from quorate.wire.batch import batches
 from tests.e2e.calls import call_with_retries, eventually
-from tests.e2e.cluster import Cluster
+from tests.e2e.cluster import Cluster, stored_records
 from tests.e2e.own_brokers import OwnBrokers, plane_without_brokers
 from tests.e2e.records import Writer, consumed, lost, stored
 from tests.partition_log.batches import NOW_MS, produced
@@ -361,6 +366,38 @@ async def test_log_directories_have_their_replicas_and_sizes(cluster: Cluster, b
         for topic in directory.topics
         for each in topic.partitions
     ]
+
+
+async def test_a_replica_moves_to_another_directory(cluster: Cluster, brokers: OwnBrokers) -> None:
+    leader, connection = await led(cluster, brokers, "moved")
+    (before,) = named(brokers, leader, "moved-0")
+    (after,) = [disk for disk in brokers.disks(leader) if disk != before.parent]
+    directory = AlterReplicaLogDirsRequest.AlterReplicaLogDir
+    asked = AlterReplicaLogDirsRequest((directory(str(after), (directory.AlterReplicaLogDirTopic("moved", (0,)),)),))
+    async with connection:
+        for _ in range(3):
+            await produce(connection, "moved", produced(count=2))
+        answer = await connection.ask_for(AlterReplicaLogDirsResponse, asked)
+
+        async def places() -> list[Path]:
+            return named(brokers, leader, "moved-0")
+
+        await eventually(places, lambda seen: seen == [after / "moved-0"])
+        written = await produce(connection, "moved", produced(count=2))
+        read = await fetch(connection, "moved", 0)
+
+    meta = read_meta_properties(after)
+    assert meta is not None
+
+    async def directories() -> set[Uuid]:
+        changes = stored_records(cluster.plan.log_dir(await cluster.active()))
+        lists = [each.directories for each in changes if isinstance(each, PartitionChangeRecord)]
+        return {place for each in lists for place in each or ()}
+
+    await eventually(directories, lambda seen: meta.directory_id in seen)
+    assert [0] == [each.error_code for each in answer.results[0].partitions]
+    assert (0, 6) == (written.error_code, written.base_offset)
+    assert [0, 2, 4, 6] == [header.base_offset for _, header in batches(read.records)]
 
 
 async def test_a_partition_of_which_nobody_knows_is_set_aside_as_stray(cluster: Cluster, brokers: OwnBrokers) -> None:

@@ -10,9 +10,34 @@ TRANSACTIONS: Final = "tests/services/broker/test_transactions.py"
 RIGHTS: Final = "tests/services/broker/test_rights.py"
 LISTENERS: Final = "tests/services/broker/test_listeners.py"
 TURNS: Final = "tests/services/broker/test_turns.py"
+MOVES: Final = "tests/services/broker/test_moves.py"
 LOG: Final = "tests/partition_log/test_transactions.py"
 
 BROKER_BUGS: Final = (
+    Planted(
+        number="B35",
+        what="what is truncated while a replica moves stays in the copy, which takes its place",
+        file="services/broker/replicas.py",
+        right="            hosted.future.follow(effect)",
+        wrong="            pass",
+        test=f"{MOVES}::test_what_is_truncated_meanwhile_is_truncated_in_the_copy",
+    ),
+    Planted(
+        number="B36",
+        what="a leader whose replica has moved knows nothing of its epoch, which has no record yet",
+        file="libs/quorate/partition_log/log.py",
+        right="        self.epochs = other.epochs\n        self._verifications",
+        wrong="        self._verifications",
+        test=f"{MOVES}::test_who_leads_goes_on_in_its_epoch",
+    ),
+    Planted(
+        number="B37",
+        what="a copy that was to take a replica's place when the broker was killed is removed, and nothing is left",
+        file="services/broker/store.py",
+        right="(future := self._futures.pop(key, None)) is not None:",
+        wrong="(future := self._futures.pop(key, None)) is not None and False:",
+        test=f"{MOVES}::test_a_copy_that_was_about_to_take_the_place_takes_it_at_a_start",
+    ),
     Planted(
         number="C72",
         what="a marker is answered before the replicas have it, and the coordinator forgets the transaction",

@@ -42,7 +42,7 @@ class ReassignedWorld(World):
         return self.controller
 
     def reassign(self, broker: Broker) -> bool:
-        """To any brokers, or with one replaced."""
+        """To any brokers, or with one replaced, or less."""
         return not self.engine.is_reassigning and self._reassign()
 
     def reassign_again(self, broker: Broker) -> bool:
@@ -58,14 +58,16 @@ class ReassignedWorld(World):
         return self.engine.is_reassigning and self.chance.random() < 0.3
 
     def _reassign(self) -> bool:
-        present = self.engine.partition.replicas
+        present = [*self.engine.partition.replicas]
         others = [each for each in self.engine.replicas if each not in present]
-        if others and self.chance.random() < 0.5:
-            target = [*present]
-            target[self.chance.randrange(len(target))] = self.chance.choice(others)
+        way = self.chance.choice(("replace", "drop", "any"))
+        if way == "replace" and others:
+            present[self.chance.randrange(len(present))] = self.chance.choice(others)
+        elif way == "drop" and len(present) > 2:  # on the way, of those that come and those that go
+            present.remove(self.chance.choice(present))
         else:
-            target = self.chance.sample(self.engine.replicas, self.chance.choice((2, 3, 3, 3, 4)))
-        return self.engine.reassign(tuple(target))
+            present = self.chance.sample(self.engine.replicas, self.chance.choice((2, 3, 3, 3, 4)))
+        return self.engine.reassign(tuple(present))
 
     def _watch(self) -> None:
         """Kills the only one that has everything, if nobody was killed before: KIP-966 lets it come to no such."""

@@ -321,6 +321,16 @@ class PartitionLog:
         self._producer_files.keep_for(self._segments, self.leo)
         self._segments.append(self._opened(self.leo))
 
+    def take_over(self, other: PartitionLog) -> None:
+        """Takes the place of a log whose batches this one has: with its start, its epochs and what its producers do."""
+        assert self.leo == other.leo, (self.leo, other.leo)
+        self.epochs = other.epochs
+        self._verifications = other._verifications
+        self._producer_files.state = other._producer_files.state
+        self._committed = other._committed
+        self._producer_files.snapshot(self.leo)  # the other may know producers whose records are deleted
+        self._write_epochs(self.leo)
+
     def close(self) -> None:
         """Flushes, and leaves what a clean start trusts: indexes and a snapshot of the producers."""
         self.flush()

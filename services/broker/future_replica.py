@@ -1,0 +1,71 @@
+"""A future replica: the copy of a log in another log directory, until it takes the log's place (KIP-113).
+
+It has a prefix of the current log's batches, at their offsets. Where that log is truncated, so is the copy (R56).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.errors import Corrupt
+from quorate.nouns import Offset
+from quorate.partition_log.log import PartitionLog
+from quorate.replication import Effect, RestartAt, Truncate
+from quorate.wire.batch import fetched_batches, peek_header
+from services.broker.directories import LogDirectory
+
+__all__ = ["FutureReplica", "first_batch"]
+
+PIECE_BYTES: Final = 256 << 10
+"""What is copied in one turn of the loop."""
+
+
+class FutureReplica:
+    """Where a replica moves, and what is there of it."""
+
+    def __init__(self, directory: LogDirectory, log: PartitionLog) -> None:
+        self.directory = directory
+        self.log = log
+        self._cut_to: Offset | None = None
+
+    def follow(self, effect: Effect) -> None:
+        """Hears what is done to the current log. What is cut off there is cut off here before the next piece."""
+        if isinstance(effect, Truncate | RestartAt):
+            to = effect.to if isinstance(effect, Truncate) else -1
+            self._cut_to = to if self._cut_to is None else min(self._cut_to, to)
+
+    def copy(self, current: PartitionLog, *, now_ms: int) -> bool:
+        """Copies the next batches of `current`. Returns whether it has them all. Raises Corrupt, OSError."""
+        self.log.settings = current.settings
+        self._keep_up(current)
+        piece = current.read(max(self.log.leo, current.start), current.leo, PIECE_BYTES)
+        if piece is not None:
+            records = piece.read()
+            end = max(position + header.size for position, header in fetched_batches(records))
+            self.log.append_as_follower(memoryview(records)[:end], now_ms=now_ms)
+        elif self.log.leo < current.leo:
+            raise Corrupt(f"there is no batch from offset {self.log.leo} to {current.leo}", path=current.directory)
+        return self.log.leo == current.leo
+
+    def _keep_up(self, current: PartitionLog) -> None:
+        """Cuts off what is cut off in the current log, and begins anew where what would come next is deleted."""
+        cut_to, self._cut_to = self._cut_to, None
+        if cut_to is not None and self.log.start <= cut_to < self.log.leo:
+            self.log.truncate(cut_to)
+        is_lost = cut_to is not None and cut_to < self.log.start
+        if is_lost or self.log.leo < current.start:
+            base = first_batch(current)
+            if is_lost or self.log.leo < base:
+                self.log.restart_at(leo=base, start=base)
+                self.log.remove_retired()
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether no more than a piece of it may be lost in an unclean stop, so that the rest is flushed at once."""
+        return self.log.size_between(self.log.recovery_point, self.log.leo) <= PIECE_BYTES
+
+
+def first_batch(log: PartitionLog) -> Offset:
+    """Returns the base offset of the batch that holds the log's first record; the log's end if it has none."""
+    piece = log.read(log.start, log.leo, 1)
+    return log.leo if piece is None else peek_header(piece.read(), 0).base_offset

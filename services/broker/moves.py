@@ -1,0 +1,164 @@
+"""AlterReplicaLogDirs (34): moves replicas between the log directories of this broker (KIP-113, KIP-858).
+
+A copy is made beside the replica, which goes on to be written and read. Once the copy has all, it takes the replica's
+place in one turn of the loop, and the controller is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from kraft.api.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.acls import AclOperation
+from quorate.partition_log.offset_checkpoints import TopicPartition
+from quorate.replication import invariants
+from quorate.runtime.logs import logger
+from quorate.wire.items import Items, Steps
+from services.broker.callers import Caller
+from services.broker.cluster import NO_TOPIC_ID, Cluster
+from services.broker.directories import LogDirectory
+from services.broker.future_replica import FutureReplica
+from services.broker.replicas import Replicas
+from services.broker.store import PartitionStore
+from services.broker.table import Hosted
+
+__all__ = ["Moves"]
+
+log = logger(__name__)
+
+PATH_SHOWN: Final = 200
+"""Letters of a path that somebody has sent."""
+
+_Topic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
+_Result = _Topic.AlterReplicaLogDirPartitionResult
+
+
+class Moves:
+    """The replicas that are on their way to another log directory."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        store: PartitionStore,
+        cluster: Cluster,
+        *,
+        placed: Callable[[Hosted], None],
+        is_to_go: Callable[[Path], None],
+    ) -> None:
+        """`placed` hears of each replica that has another directory; `is_to_go` of files that are to be removed."""
+        self._replicas = replicas
+        self._store = store
+        self._cluster = cluster
+        self._placed = placed
+        self._is_to_go = is_to_go
+        self._moving: list[tuple[Hosted, FutureReplica]] = []
+        self._news = asyncio.Event()
+        self.idle = asyncio.Event()
+        """Set while no replica is on its way."""
+
+    # What is asked for
+
+    def answer(
+        self, request: AlterReplicaLogDirsRequest, directories: Sequence[LogDirectory], caller: Caller
+    ) -> Steps[AlterReplicaLogDirsResponse]:
+        """Begins the moves, each replica's by itself, in steps; a replica that is asked for twice has its last one."""
+        wanted: dict[tuple[str, int], str] = {}
+        done = Items()
+        for each in request.dirs:
+            for topic in each.topics:
+                for index in topic.partitions:
+                    wanted[topic.name, index] = each.path
+                    yield from done.one()
+        known = {str(each.path.absolute()): each for each in directories}
+        topics: dict[str, list[_Result]] = {}
+        for (name, index), path in wanted.items():
+            code = ErrorCode.NONE
+            try:
+                _check_right(caller)
+                self._begin(TopicPartition(name, index), _directory(known, path))
+            except ApiError as refusal:
+                code = refusal.code
+            topics.setdefault(name, []).append(_Result(index, code))
+            yield from done.one()
+        return AlterReplicaLogDirsResponse(results=tuple(_Topic(name, tuple(each)) for name, each in topics.items()))
+
+    def _begin(self, name: TopicPartition, directory: LogDirectory) -> None:
+        """Has the replica move. Raises ApiError for one that is not here; it is made there if it comes (KIP-113)."""
+        try:
+            hosted = self._cluster.hosted(NO_TOPIC_ID, *name)
+        except ApiError:
+            self._store.prefer(name, directory)
+            raise
+        self._move(hosted, directory)
+
+    def resume(self) -> None:
+        """Goes on with the moves that the process before has not ended, from their beginning."""
+        for hosted in self._replicas.table:
+            if (unfinished := self._store.unfinished(hosted.key)) is not None:
+                directory, files = unfinished
+                self._is_to_go(files)
+                self._move(hosted, directory)
+
+    def _move(self, hosted: Hosted, directory: LogDirectory) -> None:
+        """Has a replica move; a move of it to another directory ends, one to the same goes on."""
+        if hosted.future is not None and hosted.future.directory is directory:
+            return
+        hosted.future = None
+        if hosted.directory is not directory:
+            hosted.future = self._store.begin_future(hosted, directory)
+            self._moving.append((hosted, hosted.future))
+            self.idle.clear()
+            self._news.set()
+
+    # What is done
+
+    async def run(self) -> None:
+        """Copies until cancelled. Raises Corrupt, OSError: the broker's disks are not as they should be."""
+        while True:
+            self._news.clear()
+            for hosted, future in tuple(self._moving):
+                if hosted.future is not future or self._replicas.table.get(hosted.key) is not hosted:
+                    self._give_up(hosted, future)
+                elif future.copy(hosted.log, now_ms=self._replicas.wall_ms):
+                    await self._arrive(hosted, future)
+                await asyncio.sleep(0)
+            if not self._moving:
+                self.idle.set()
+                await self._news.wait()
+
+    async def _arrive(self, hosted: Hosted, future: FutureReplica) -> None:
+        """Flushes a copy that has all; once little of it is not flushed, it takes the replica's place."""
+        if not future.is_flushed:
+            await asyncio.to_thread(future.log.flush)  # what is cut off meanwhile it hears of, and does later
+            return
+        before = hosted.directory.path
+        hosted.log, gone = self._store.put_in_place(hosted, future)
+        hosted.directory, hosted.future = future.directory, None
+        hosted.partition.local.log = hosted.log
+        self._moving.remove((hosted, future))
+        invariants.check(hosted.partition)
+        self._is_to_go(gone)
+        self._placed(hosted)
+        log.info("a replica has moved", partition=str(hosted.name), before=str(before), now=str(future.directory.path))
+
+    def _give_up(self, hosted: Hosted, future: FutureReplica) -> None:
+        """Ends a move that is not wanted any more."""
+        self._moving.remove((hosted, future))
+        self._is_to_go(self._store.discard(future))
+
+
+def _check_right(caller: Caller) -> None:
+    """Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) unless the caller may move replicas."""
+    if not caller.may_on_cluster(AclOperation.ALTER):
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "ALTER on the cluster is required")
+
+
+def _directory(known: dict[str, LogDirectory], path: str) -> LogDirectory:
+    if (found := known.get(path)) is None:
+        why = f"{path[:PATH_SHOWN]!r} is none of this broker's log directories: {', '.join(known)}"
+        raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, why)
+    return found
