@@ -115,6 +115,28 @@ def test_a_noun_is_listed_without_a_verb_and_what_is_called_like_one_with_it() -
     assert "Commands:" in run("topics", "--help").out
 
 
+@pytest.mark.parametrize("word", ["creat", "crate", "del", "remove"])
+def test_a_word_that_looks_like_a_verb_is_refused_with_the_verbs(word: str) -> None:
+    ran = run("topics", word, "--offline", NODE)
+    named = run("topics", "list", word, "--offline", NODE)
+
+    why = f"'{word}' is no verb of topics, which has: list, create, delete, add-partitions; what is called so: "
+    assert (2, "", f"quorate: {why}quorate topics list {word}; see --help\n") == ran
+    assert 0 == named.code
+
+
+def test_a_noun_that_has_no_names_says_of_none_how_it_is_listed() -> None:
+    ran = run("quorum", "describ", "--offline", NODE)
+
+    assert (
+        2,
+        "quorate: 'describ' is no verb of quorum, which has: add-voter, remove-voter, describe; see --help\n",
+    ) == (
+        ran.code,
+        ran.err,
+    )
+
+
 def test_a_broker_is_named_by_its_id() -> None:
     (row,) = listed("brokers", "5")
 

@@ -67,5 +67,13 @@ COMMAND_BUGS: Final = (
         wrong="each, where",
         test="tests/cli/test_call.py::test_what_cannot_be_meant_ends_with_2_and_names_the_place",
     ),
+    Planted(
+        number="F19",
+        what="a verb with a letter less is taken for the name of a topic",
+        file="libs/quorate/cli/app_nouns.py",
+        right="if args and _is_like_a_verb(args[0]):",
+        wrong="if args and args[0] in self.commands:",
+        test="tests/cli/test_listings.py::test_a_word_that_looks_like_a_verb_is_refused_with_the_verbs",
+    ),
 )
 """In the order of their numbers."""

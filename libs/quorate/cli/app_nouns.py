@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, Final
 
 import typer
@@ -12,12 +13,15 @@ __all__ = ["LIST", "NOUNS"]
 
 LIST: Final = "list"
 DESCRIBE: Final = "describe"
+SIMILAR: Final = 0.8
+"""From which share of common letters on a word is taken for a verb (difflib): of six letters one may be wrong."""
+BEGINNING: Final = 3
 
 
 class _Listed(TyperGroup):
-    """A noun whose verb may be left out: what follows it then is no verb of it.
+    """A noun whose verb may be left out: what follows it then is a name, and none that looks like a verb.
 
-    A topic that is called like a verb is listed with the verb: `quorate topics list create`.
+    A topic that is called like a verb, or nearly so, is listed with the verb: `quorate topics list create`.
     """
 
     without = LIST
@@ -25,6 +29,11 @@ class _Listed(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Puts the verb before the arguments if they do not begin with one. `ctx` is of typer's own click."""
         if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            if args and _is_like_a_verb(args[0]):
+                named = (
+                    f"; what is called so: quorate {ctx.info_name} {LIST} {args[0]}" if LIST in self.commands else ""
+                )
+                ctx.fail(f"{args[0]!r} is no verb of {ctx.info_name}, which has: {', '.join(self.commands)}{named}")
             args = [self.without, *args]
         return super().parse_args(ctx, args)
 
@@ -52,3 +61,10 @@ NOUNS: Final[Mapping[str, typer.Typer]] = {
     "quorum": _noun("The quorum", _Described),
 }
 """The groups by the noun of their command."""
+
+
+def _is_like_a_verb(word: str) -> bool:
+    """Whether a word is a verb of any noun, the beginning of one, or has a letter more, less or other than one."""
+    verbs = {command.name for noun in NOUNS.values() for command in noun.registered_commands if command.name}
+    begins = len(word) >= BEGINNING and any(verb.startswith(word) for verb in verbs)
+    return begins or bool(get_close_matches(word, verbs, n=1, cutoff=SIMILAR))
