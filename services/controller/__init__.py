@@ -9,7 +9,7 @@ logins, call_logins                         SCRAM exchanges for gateways; passwo
 apis, outliving                             what handlers use
 own_placement                               replicas of new partitions, while no placer answers
 placement_requests, placement_stream        replicas of new partitions, from a placer
-sessions, resolving                         what else is asked of others before a decision
+sessions                                    what else is asked of others before a decision
 session_claims                              which heartbeat service counts
 reads                                       reads of what is committed, active or standby
 driver, decision_queue, pending, activating the event loop around the engine
@@ -18,5 +18,5 @@ snapshots, snapshot_loading                 snapshots to the quorum node, and fr
 registration, periodic_tasks                what the controller does unasked
 metrics, isr_updates, performance, tracing  what it tells of itself
 failing                                     failpoints for tests
-config, settings, broker_configs            the settings, by Kafka's names
+config, settings                            the settings, by Kafka's names, and what is built from them
 """

@@ -35,7 +35,6 @@ from quorate.storage.failpoints import set_from_environment
 from quorate.storage.meta_properties import check_owner
 from services.controller.admin import AdminDoor
 from services.controller.apis import Apis
-from services.controller.broker_configs import NAMES, static_configs
 from services.controller.call_logins import CallLogins
 from services.controller.config import ControllerConfig
 from services.controller.driver import ControllerDriver
@@ -47,7 +46,7 @@ from services.controller.quorum_node import QuorumNode
 from services.controller.registration import ControllerRegistration
 from services.controller.servicer import ControllerService, add_to_server
 from services.controller.sessions import SessionLookup
-from services.controller.settings import intervals_of, performance_log_of, settings_of
+from services.controller.settings import NAMES, intervals_of, performance_log_of, settings_of, static_configs
 from services.controller.snapshots import Snapshots
 
 LOGGED_REFUSALS: Final = (

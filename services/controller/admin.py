@@ -41,7 +41,7 @@ from services.controller.authorizing import Caller
 from services.controller.call import Call
 from services.controller.deadlines import timeout_of
 from services.controller.forwarding import Forwarding, is_forwarded
-from services.controller.handlers import APIS, answer_to
+from services.controller.handlers import APIS, HANDLERS, answer_to
 from services.controller.handlers.own import SUBMIT
 from services.controller.pages import Pages, parse
 from services.controller.pending import LEADER_EPOCH, OFFSET
@@ -81,7 +81,7 @@ ENVELOPED: Final = _enveloped()
 """Admin APIs by their field in the envelope's `request` oneof."""
 
 assert {each.api.name for each in ENVELOPED.values()} == {
-    api.name for api in APIS.values() if api.handler is not None and api.lane is QueueLimit.ADMIN
+    name for name in HANDLERS if APIS[name].lane is QueueLimit.ADMIN
 }, ENVELOPED
 
 

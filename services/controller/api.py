@@ -1,36 +1,33 @@
-"""A row for each Kafka API of the controller: its request, the ACL operation, quota and deadline, and its handler.
+"""What each Kafka API of the controller is: its request, the ACL operation, quota and deadline. Not who handles it.
 
-The rows are in `handlers/`, by subject; `handlers.APIS` has them all. The gRPC service is made from them (`servicer`),
-and so are the envelopes of Submit and AdminStream (`admin`), the checks of rights (`authorizing`), the quotas, the
-deadlines and the lanes of the engine's queue. To add an API is to add its row.
+They are in the rows of `handlers/`, by subject, each beside its handler; `handlers.APIS` has them all. The gRPC service
+is made from them (`servicer`), and so are the envelopes of Submit and AdminStream (`admin`), the checks of rights
+(`authorizing`), the quotas, the deadlines and the lanes of the engine's queue. To add an API is to add its row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any
 
 from google.protobuf.message import Message as ProtobufMessage
 
 from quorate.controller.access.screening import Screen
-from quorate.controller.engine.engine import Answer, QueueLimit
+from quorate.controller.engine.engine import QueueLimit
 from quorate.controller.quotas.metered import Meter
 from quorate.metadata.acls import AclOperation
 
-if TYPE_CHECKING:
-    from services.controller.apis import Apis
-    from services.controller.call import Call
+__all__ = ["Api"]
 
-__all__ = ["Api", "Handler"]
 
-Handler: TypeAlias = "Callable[[Apis, Call], Awaitable[Answer]]"
-"""Serves one call; raises ApiError to refuse it as a whole."""
+def _for_no_request(_: Any) -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """One API of `kraft.service.Controller`. What answers it is one of three: see `handler`, `quorum_deadline_ms`."""
+    """One API of `kraft.service.Controller`. A handler of `handlers/` answers it, the quorum node, or the servicer."""
 
     name: str
     """The RPC's name, which is Kafka's name of the API where Kafka has it."""
@@ -40,8 +37,6 @@ class Api:
 
     None: its items are screened, or its command checks each token or topic, or its answer is public.
     """
-    handler: Handler | None = None
-    """Answers on the active controller, by a command; None if the quorum node or the servicer itself answers."""
     quorum_deadline_ms: int | None = None
     """The active controller sends the request to its own quorum node, the leader, with at most this deadline."""
     screen: Screen | None = None
@@ -63,8 +58,13 @@ class Api:
     """Whether an envelope may ask for it in pages, all of the state at one offset."""
     needs_authorizer: bool = False
     """Whether it gets SECURITY_DISABLED where no authorizer is configured: the ACL APIs do."""
+    is_about_tokens: bool = False
+    """Whether it is refused to who has logged in with a delegation token: Kafka's `allowTokenRequests`."""
+    alters: Callable[[Any], bool] = _for_no_request
+    """Whether a request (Kafka's struct) asks for what takes ALTER on the cluster, whatever `right` is."""
+    lists_all: Callable[[Any], bool] = _for_no_request
+    """Whether a request lists all topics: those that the caller may not see are left out, without an audit entry."""
 
     def __post_init__(self) -> None:
-        assert self.handler is None or self.quorum_deadline_ms is None, self.name
         assert self.right is None or self.screen is None, self.name
         assert self.needs_leader or self.is_read, self.name

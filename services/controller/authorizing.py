@@ -28,7 +28,7 @@ from quorate.controller.engine.decision import Proposal
 from quorate.controller.engine.engine import Answer, Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
-from quorate.nouns import ANONYMOUS, EndpointType, NodeId, Principal
+from quorate.nouns import ANONYMOUS, NodeId, Principal
 from quorate.runtime import audit, passing_on
 from quorate.runtime.call_login import login_of_call
 from quorate.runtime.claims import CLAIMS, check_claim
@@ -59,9 +59,6 @@ AT_OTHER_SERVICES: Final = frozenset(
 
 The gateway itself answers an Envelope."""
 
-ABOUT_TOKENS: Final = frozenset(
-    {"CreateDelegationToken", "DescribeDelegationToken", "ExpireDelegationToken", "RenewDelegationToken"}
-)
 PASSED_ON: Final = "Envelope"
 """Kafka's request name for a forwarded request, for the audit log. KIP-590."""
 
@@ -181,7 +178,7 @@ class Authorizing:
         The ACL APIs raise ApiError(SECURITY_DISABLED) where no authorizer is configured, and those about delegation
         tokens DELEGATION_TOKEN_REQUEST_NOT_ALLOWED to who has logged in with one (Kafka's `allowTokenRequests`).
         """
-        if caller.is_token and api.name in ABOUT_TOKENS:
+        if caller.is_token and api.is_about_tokens:
             why = f"{api.name} is not allowed to a caller that has logged in with a delegation token"
             raise self._of_now(ApiError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, why))
         if api.right is not None and not self._is_allowed(caller, api.right, api.name):
@@ -245,9 +242,10 @@ class Authorizing:
         if self._authorizer is None:
             return AdmittedCall(call, None)
         rights = self.rights(caller, call.api.name)
-        if _asks_for_controllers(call) and not rights(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-            raise self._of_now(_refusal(_requester(caller), AclOperation.ALTER, "DescribeCluster of controllers"))
-        is_audited = not _asks_for_all(call)
+        alters = call.api.alters(call.asked)
+        if alters and not rights(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+            raise self._of_now(_refusal(_requester(caller), AclOperation.ALTER, f"{call.api.name} of controllers"))
+        is_audited = not call.api.lists_all(call.asked)
         call = msgspec.structs.replace(
             call,
             allows=lambda _, operation, kind, name: rights(operation, kind, name, is_audited=is_audited),
@@ -303,12 +301,3 @@ def _refusal(who: Requester, operation: AclOperation, what: str) -> ApiError:
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
         f"{what} requires {operation.name} on the cluster; {who.principal} at {who.host} does not have it",
     )
-
-
-def _asks_for_controllers(call: Call) -> bool:
-    return call.api.name == "DescribeCluster" and call.asked.endpoint_type == EndpointType.CONTROLLERS
-
-
-def _asks_for_all(call: Call) -> bool:
-    """Whether the call lists all topics: those that the caller may not see are left out, without an audit entry."""
-    return call.api.name == "DescribeTopicPartitions" and not call.asked.topics

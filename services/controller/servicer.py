@@ -53,7 +53,7 @@ from services.controller.authorizing import Caller
 from services.controller.call import Call
 from services.controller.deadlines import timeout_of
 from services.controller.forwarding import Forwarding
-from services.controller.handlers import APIS, answer_to
+from services.controller.handlers import APIS, HANDLERS, answer_to
 from services.controller.handlers.own import (
     ADMIN_STREAM,
     API_VERSIONS,
@@ -83,9 +83,9 @@ class ControllerService:
     def methods(self) -> Mapping[str, Callable[..., Any]]:
         """Returns what serves each RPC, by name: `serve` or `ask_quorum` for a row of the table, or its own method."""
         by_row = {
-            api.name: partial(self.serve if api.handler is not None else self.ask_quorum, api)
+            api.name: partial(self.serve if api.name in HANDLERS else self.ask_quorum, api)
             for api in APIS.values()
-            if api.handler is not None or api.quorum_deadline_ms is not None
+            if api.name in HANDLERS or api.quorum_deadline_ms is not None
         }
         return {
             **by_row,

@@ -1,16 +1,23 @@
-"""Builds the controller's parts from its configuration: decision settings, task intervals, and the performance log."""
+"""Builds the parts of a controller from its configuration: settings of decisions, broker configs, intervals, a log."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from quorate.controller.access.delegation_tokens import TokenSettings
+from quorate.controller.configs.broker import DYNAMIC, file_faults
+from quorate.controller.configs.broker_file import FILE_ONLY
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.quotas.mutation_quotas import QuotaWindows
-from quorate.runtime.config import describe
+from quorate.controller.secrets import is_secret
+from quorate.metadata.configs import BROKER
+from quorate.runtime.config import ConfigError, describe, given_texts
 from services.controller.config import ControllerConfig
 from services.controller.performance import PerformanceLog
+
+NAMES: Final = frozenset(DYNAMIC.keys() | FILE_ONLY.keys())
+"""The Kafka broker configs that the file may have beside the controller's own settings."""
 
 
 def settings_of(config: ControllerConfig, static_configs: Mapping[str, str]) -> ControllerSettings:
@@ -31,6 +38,18 @@ def settings_of(config: ControllerConfig, static_configs: Mapping[str, str]) -> 
         alter_config_policy=_policy(config.alter_config_policy, config),
         static_configs=static_configs,
     )
+
+
+def static_configs(argv: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns the broker configs of the file, the environment or `--set`, which DescribeConfigs reports as STATIC.
+
+    As text, without secrets, which no decision needs. Raises ConfigError.
+    """
+    given = given_texts(argv, environ, NAMES)
+    faults = file_faults(given)
+    if faults:
+        raise ConfigError(faults)
+    return {name: value for name, value in given.items() if not is_secret(BROKER, name)}
 
 
 def intervals_of(config: ControllerConfig) -> dict[str, int]:

@@ -30,7 +30,7 @@ from quorate.random_uuid import random_uuid
 from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call
-from services.controller.handlers.kinds import read, read_without_leader, written
+from services.controller.handlers.kinds import Row, read, read_without_leader, written
 
 __all__ = ["ACCESS"]
 
@@ -46,77 +46,99 @@ async def _create_delegation_token(apis: Apis, call: Call) -> Answer:
 
 
 ACCESS: Final = (
-    Api(
-        name="AlterUserScramCredentials",
-        request=AlterUserScramCredentialsRequest,
-        handler=written(lambda _, call: alter_user_scram_credentials(call.asked)),
-        right=AclOperation.ALTER,
+    Row(
+        Api(
+            name="AlterUserScramCredentials",
+            request=AlterUserScramCredentialsRequest,
+            right=AclOperation.ALTER,
+        ),
+        written(lambda _, call: alter_user_scram_credentials(call.asked)),
     ),
-    Api(
-        name="CreateAcls",
-        request=CreateAclsRequest,
-        handler=written(lambda _, call: create_acls(call.asked, new_acl_id=random_uuid)),
-        right=AclOperation.ALTER,
-        needs_authorizer=True,
+    Row(
+        Api(
+            name="CreateAcls",
+            request=CreateAclsRequest,
+            right=AclOperation.ALTER,
+            needs_authorizer=True,
+        ),
+        written(lambda _, call: create_acls(call.asked, new_acl_id=random_uuid)),
     ),
-    Api(
-        name="CreateDelegationToken",
-        request=CreateDelegationTokenRequest,
-        handler=_create_delegation_token,
-        right=None,
+    Row(
+        Api(
+            name="CreateDelegationToken",
+            request=CreateDelegationTokenRequest,
+            right=None,
+            is_about_tokens=True,
+        ),
+        _create_delegation_token,
     ),
-    Api(
-        name="DeleteAcls",
-        request=DeleteAclsRequest,
-        handler=written(lambda _, call: delete_acls(call.asked)),
-        right=AclOperation.ALTER,
-        needs_authorizer=True,
+    Row(
+        Api(
+            name="DeleteAcls",
+            request=DeleteAclsRequest,
+            right=AclOperation.ALTER,
+            needs_authorizer=True,
+        ),
+        written(lambda _, call: delete_acls(call.asked)),
     ),
-    Api(
-        name="DescribeAcls",
-        request=DescribeAclsRequest,
-        handler=read_without_leader(lambda _, call: describe_acls(call.asked)),
-        right=AclOperation.DESCRIBE,
-        is_read=True,
-        needs_leader=False,
-        needs_authorizer=True,
+    Row(
+        Api(
+            name="DescribeAcls",
+            request=DescribeAclsRequest,
+            right=AclOperation.DESCRIBE,
+            is_read=True,
+            needs_leader=False,
+            needs_authorizer=True,
+        ),
+        read_without_leader(lambda _, call: describe_acls(call.asked)),
     ),
-    Api(
-        name="DescribeDelegationToken",
-        request=DescribeDelegationTokenRequest,
-        handler=read(
+    Row(
+        Api(
+            name="DescribeDelegationToken",
+            request=DescribeDelegationTokenRequest,
+            right=None,
+            is_read=True,
+            is_about_tokens=True,
+        ),
+        read(
             lambda apis, call: describe_delegation_token(
                 call.asked, principal=call.principal, settings=apis.settings.delegation_tokens, allows=call.allows
             )
         ),
-        right=None,
-        is_read=True,
     ),
-    Api(
-        name="DescribeUserScramCredentials",
-        request=DescribeUserScramCredentialsRequest,
-        handler=read(lambda _, call: describe_user_scram_credentials(call.asked)),
-        right=AclOperation.DESCRIBE,
-        is_read=True,
+    Row(
+        Api(
+            name="DescribeUserScramCredentials",
+            request=DescribeUserScramCredentialsRequest,
+            right=AclOperation.DESCRIBE,
+            is_read=True,
+        ),
+        read(lambda _, call: describe_user_scram_credentials(call.asked)),
     ),
-    Api(
-        name="ExpireDelegationToken",
-        request=ExpireDelegationTokenRequest,
-        handler=written(
+    Row(
+        Api(
+            name="ExpireDelegationToken",
+            request=ExpireDelegationTokenRequest,
+            right=None,
+            is_about_tokens=True,
+        ),
+        written(
             lambda apis, call: expire_delegation_token(
                 call.asked, principal=call.principal, settings=apis.settings.delegation_tokens
             )
         ),
-        right=None,
     ),
-    Api(
-        name="RenewDelegationToken",
-        request=RenewDelegationTokenRequest,
-        handler=written(
+    Row(
+        Api(
+            name="RenewDelegationToken",
+            request=RenewDelegationTokenRequest,
+            right=None,
+            is_about_tokens=True,
+        ),
+        written(
             lambda apis, call: renew_delegation_token(
                 call.asked, principal=call.principal, settings=apis.settings.delegation_tokens
             )
         ),
-        right=None,
     ),
 )

@@ -24,7 +24,7 @@ from quorate.nouns import NodeId
 from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call
-from services.controller.handlers.kinds import written
+from services.controller.handlers.kinds import Row, written
 from services.controller.isr_updates import Noted
 from services.controller.outliving import to_the_end
 
@@ -115,38 +115,48 @@ async def _alter_partition(apis: Apis, call: Call) -> Answer:
 
 
 BROKERS: Final = (
-    Api(
-        name="AllocateProducerIds",
-        request=AllocateProducerIdsRequest,
-        handler=written(lambda _, call: allocate_producer_ids(call.asked)),
-        right=AclOperation.CLUSTER_ACTION,
-        lane=QueueLimit.CLUSTER,
+    Row(
+        Api(
+            name="AllocateProducerIds",
+            request=AllocateProducerIdsRequest,
+            right=AclOperation.CLUSTER_ACTION,
+            lane=QueueLimit.CLUSTER,
+        ),
+        written(lambda _, call: allocate_producer_ids(call.asked)),
     ),
-    Api(
-        name="AlterPartition",
-        request=AlterPartitionRequest,
-        handler=_alter_partition,
-        right=AclOperation.CLUSTER_ACTION,
-        lane=QueueLimit.CLUSTER,
+    Row(
+        Api(
+            name="AlterPartition",
+            request=AlterPartitionRequest,
+            right=AclOperation.CLUSTER_ACTION,
+            lane=QueueLimit.CLUSTER,
+        ),
+        _alter_partition,
     ),
-    Api(
-        name="AssignReplicasToDirs",
-        request=AssignReplicasToDirsRequest,
-        handler=written(lambda apis, call: assign_replicas_to_dirs(call.asked, settings=apis.settings)),
-        right=AclOperation.CLUSTER_ACTION,
-        lane=QueueLimit.CLUSTER,
+    Row(
+        Api(
+            name="AssignReplicasToDirs",
+            request=AssignReplicasToDirsRequest,
+            right=AclOperation.CLUSTER_ACTION,
+            lane=QueueLimit.CLUSTER,
+        ),
+        written(lambda apis, call: assign_replicas_to_dirs(call.asked, settings=apis.settings)),
     ),
-    Api(
-        name="BrokerRegistration",
-        request=broker_registration_pb2.BrokerRegistrationRequest,
-        handler=_register_broker,
-        right=AclOperation.CLUSTER_ACTION,
-        lane=QueueLimit.CLUSTER,
+    Row(
+        Api(
+            name="BrokerRegistration",
+            request=broker_registration_pb2.BrokerRegistrationRequest,
+            right=AclOperation.CLUSTER_ACTION,
+            lane=QueueLimit.CLUSTER,
+        ),
+        _register_broker,
     ),
-    Api(
-        name="UnregisterBroker",
-        request=UnregisterBrokerRequest,
-        handler=_unregister_broker,
-        right=AclOperation.ALTER,
+    Row(
+        Api(
+            name="UnregisterBroker",
+            request=UnregisterBrokerRequest,
+            right=AclOperation.ALTER,
+        ),
+        _unregister_broker,
     ),
 )

@@ -14,11 +14,11 @@ from quorate.controller.commands.unregister_controller import unregister_control
 from quorate.controller.commands.update_features import kraft_version_update, update_features
 from quorate.controller.engine.engine import Answer, QueueLimit
 from quorate.metadata.acls import AclOperation
-from quorate.nouns import NOBODY, NodeId
+from quorate.nouns import NOBODY, EndpointType, NodeId
 from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call
-from services.controller.handlers.kinds import read_anywhere, written
+from services.controller.handlers.kinds import Row, read_anywhere, written
 
 __all__ = ["CLUSTER"]
 
@@ -55,17 +55,25 @@ def _whom_to_ask(apis: Apis) -> NodeId:
 
 
 CLUSTER: Final = (
-    Api(
-        name="ControllerRegistration",
-        request=ControllerRegistrationRequest,
-        handler=written(lambda _, call: register_controller(call.asked)),
-        right=AclOperation.CLUSTER_ACTION,
-        lane=QueueLimit.CLUSTER,
+    Row(
+        Api(
+            name="ControllerRegistration",
+            request=ControllerRegistrationRequest,
+            right=AclOperation.CLUSTER_ACTION,
+            lane=QueueLimit.CLUSTER,
+        ),
+        written(lambda _, call: register_controller(call.asked)),
     ),
-    Api(
-        name="DescribeCluster",
-        request=DescribeClusterRequest,
-        handler=read_anywhere(
+    Row(
+        Api(
+            name="DescribeCluster",
+            request=DescribeClusterRequest,
+            right=None,
+            is_read=True,
+            is_forwarded=False,
+            alters=lambda asked: asked.endpoint_type == EndpointType.CONTROLLERS,
+        ),
+        read_anywhere(
             lambda apis, call: describe_cluster(
                 call.asked,
                 cluster_id=apis.cluster_id,
@@ -74,20 +82,21 @@ CLUSTER: Final = (
                 would_allow=call.would_allow,
             )
         ),
-        right=None,
-        is_read=True,
-        is_forwarded=False,
     ),
-    Api(
-        name="UnregisterController",
-        request=UnregisterControllerRequest,
-        handler=written(lambda apis, call: unregister_controller(call.asked, active_id=apis.driver.leader_id)),
-        right=AclOperation.ALTER,
+    Row(
+        Api(
+            name="UnregisterController",
+            request=UnregisterControllerRequest,
+            right=AclOperation.ALTER,
+        ),
+        written(lambda apis, call: unregister_controller(call.asked, active_id=apis.driver.leader_id)),
     ),
-    Api(
-        name="UpdateFeatures",
-        request=UpdateFeaturesRequest,
-        handler=_update_features,
-        right=AclOperation.ALTER,
+    Row(
+        Api(
+            name="UpdateFeatures",
+            request=UpdateFeaturesRequest,
+            right=AclOperation.ALTER,
+        ),
+        _update_features,
     ),
 )

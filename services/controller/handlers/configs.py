@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+from collections.abc import Iterable
 from typing import Final
 
 from kraft.api.alter_client_quotas_pb2 import AlterClientQuotasRequest
@@ -20,52 +23,81 @@ from quorate.metadata.acls import AclOperation
 from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call
-from services.controller.handlers.kinds import read, read_without_leader, written
-from services.controller.resolving import resolvable
+from services.controller.handlers.kinds import Row, read, read_without_leader, written
 
-__all__ = ["CONFIGS"]
+__all__ = ["CONFIGS", "NAMES_MAX", "resolvable"]
+
+RESOLVE_S: Final = 2.0
+"""Time limit (s) of a look-up; a name that takes longer counts as unknown."""
+NAMES_MAX: Final = 100
+"""Names looked up for one request, as each takes a pool thread; further names count as unknown."""
 
 
 async def _alter_client_quotas(apis: Apis, call: Call) -> Answer:
-    known_hosts = await resolvable(wanted_hosts(call.asked))
+    known_hosts = await resolvable(wanted_hosts(call.asked))  # before the decision: a command may run twice
     return await apis.write(call, alter_client_quotas(call.asked, known_hosts=known_hosts))
 
 
+async def resolvable(names: Iterable[str]) -> frozenset[str]:
+    """Returns those of `names` that DNS resolves now, as Kafka's InetAddress.getByName would."""
+    async with asyncio.TaskGroup() as lookups:
+        found = {name: lookups.create_task(_has_address(name)) for name in sorted(names)[:NAMES_MAX]}
+    return frozenset(name for name, lookup in found.items() if lookup.result())
+
+
+async def _has_address(name: str) -> bool:
+    try:
+        async with asyncio.timeout(RESOLVE_S):
+            return bool(await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM))
+    except (OSError, UnicodeError, TimeoutError):
+        return False
+
+
 CONFIGS: Final = (
-    Api(
-        name="AlterClientQuotas",
-        request=AlterClientQuotasRequest,
-        handler=_alter_client_quotas,
-        right=AclOperation.ALTER_CONFIGS,
+    Row(
+        Api(
+            name="AlterClientQuotas",
+            request=AlterClientQuotasRequest,
+            right=AclOperation.ALTER_CONFIGS,
+        ),
+        _alter_client_quotas,
     ),
-    Api(
-        name="AlterConfigs",
-        request=AlterConfigsRequest,
-        handler=written(lambda apis, call: alter_configs(call.asked, settings=apis.settings)),
-        right=None,
-        screen=screening.alter_configs,
+    Row(
+        Api(
+            name="AlterConfigs",
+            request=AlterConfigsRequest,
+            right=None,
+            screen=screening.alter_configs,
+        ),
+        written(lambda apis, call: alter_configs(call.asked, settings=apis.settings)),
     ),
-    Api(
-        name="DescribeClientQuotas",
-        request=DescribeClientQuotasRequest,
-        handler=read(lambda _, call: describe_client_quotas(call.asked)),
-        right=AclOperation.DESCRIBE_CONFIGS,
-        is_read=True,
+    Row(
+        Api(
+            name="DescribeClientQuotas",
+            request=DescribeClientQuotasRequest,
+            right=AclOperation.DESCRIBE_CONFIGS,
+            is_read=True,
+        ),
+        read(lambda _, call: describe_client_quotas(call.asked)),
     ),
-    Api(
-        name="DescribeConfigs",
-        request=DescribeConfigsRequest,
-        handler=read_without_leader(lambda apis, call: describe_configs(call.asked, settings=apis.settings)),
-        right=None,
-        is_read=True,
-        needs_leader=False,
-        screen=screening.describe_configs,
+    Row(
+        Api(
+            name="DescribeConfigs",
+            request=DescribeConfigsRequest,
+            right=None,
+            is_read=True,
+            needs_leader=False,
+            screen=screening.describe_configs,
+        ),
+        read_without_leader(lambda apis, call: describe_configs(call.asked, settings=apis.settings)),
     ),
-    Api(
-        name="IncrementalAlterConfigs",
-        request=IncrementalAlterConfigsRequest,
-        handler=written(lambda apis, call: incremental_alter_configs(call.asked, settings=apis.settings)),
-        right=None,
-        screen=screening.incremental_alter_configs,
+    Row(
+        Api(
+            name="IncrementalAlterConfigs",
+            request=IncrementalAlterConfigsRequest,
+            right=None,
+            screen=screening.incremental_alter_configs,
+        ),
+        written(lambda apis, call: incremental_alter_configs(call.asked, settings=apis.settings)),
     ),
 )

@@ -1,18 +1,28 @@
-"""Builds handlers from commands: one kind writes records, the other is a linearizable read."""
+"""A row of the table: an API and its handler. Handlers made from commands: a kind writes, another is a read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, TypeAlias
 
 from quorate.controller.engine.decision import Command
 from quorate.controller.engine.engine import Answer
-from services.controller.api import Handler
+from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call
 from services.controller.reads import read_as_of, read_committed
 
-__all__ = ["read", "read_anywhere", "read_without_leader", "written"]
+__all__ = ["Handler", "Row", "read", "read_anywhere", "read_without_leader", "written"]
+
+Handler: TypeAlias = Callable[[Apis, Call], Awaitable[Answer]]
+"""Serves one call; raises ApiError to refuse it as a whole."""
+
+
+class Row(NamedTuple):
+    """What an API is, and who handles it, on the active controller."""
+
+    api: Api
+    handler: Handler
 
 
 def written(command: Callable[[Apis, Call], Command[Any]]) -> Handler:

@@ -30,7 +30,7 @@ from quorate.random_uuid import random_uuid
 from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call
-from services.controller.handlers.kinds import read, read_without_leader, written
+from services.controller.handlers.kinds import Row, read, read_without_leader, written
 
 __all__ = ["TOPICS"]
 
@@ -57,46 +57,58 @@ async def _create_partitions(apis: Apis, call: Call) -> Answer:
 
 
 TOPICS: Final = (
-    Api(
-        name="AlterPartitionReassignments",
-        request=AlterPartitionReassignmentsRequest,
-        handler=written(lambda apis, call: alter_partition_reassignments(call.asked, settings=apis.settings)),
-        right=AclOperation.ALTER,
-        has_deadline=True,
-    ),
-    Api(
-        name="CreatePartitions",
-        request=CreatePartitionsRequest,
-        handler=_create_partitions,
-        right=None,
-        screen=screening.create_partitions,
-        meter=metered.CREATE_PARTITIONS,
-        has_deadline=True,
-    ),
-    Api(
-        name="CreateTopics",
-        request=CreateTopicsRequest,
-        handler=_create_topics,
-        right=None,
-        screen=screening.create_topics,
-        meter=metered.CREATE_TOPICS,
-        has_deadline=True,
-    ),
-    Api(
-        name="DeleteTopics",
-        request=DeleteTopicsRequest,
-        handler=written(
-            lambda apis, call: apis.within_quota(call, lambda asked: delete_topics(asked, settings=apis.settings))
+    Row(
+        Api(
+            name="AlterPartitionReassignments",
+            request=AlterPartitionReassignmentsRequest,
+            right=AclOperation.ALTER,
+            has_deadline=True,
         ),
-        right=None,
-        screen=screening.delete_topics,
-        meter=metered.DELETE_TOPICS,
-        has_deadline=True,
+        written(lambda apis, call: alter_partition_reassignments(call.asked, settings=apis.settings)),
     ),
-    Api(
-        name="DescribeTopicPartitions",
-        request=DescribeTopicPartitionsRequest,
-        handler=read(
+    Row(
+        Api(
+            name="CreatePartitions",
+            request=CreatePartitionsRequest,
+            right=None,
+            screen=screening.create_partitions,
+            meter=metered.CREATE_PARTITIONS,
+            has_deadline=True,
+        ),
+        _create_partitions,
+    ),
+    Row(
+        Api(
+            name="CreateTopics",
+            request=CreateTopicsRequest,
+            right=None,
+            screen=screening.create_topics,
+            meter=metered.CREATE_TOPICS,
+            has_deadline=True,
+        ),
+        _create_topics,
+    ),
+    Row(
+        Api(
+            name="DeleteTopics",
+            request=DeleteTopicsRequest,
+            right=None,
+            screen=screening.delete_topics,
+            meter=metered.DELETE_TOPICS,
+            has_deadline=True,
+        ),
+        written(lambda apis, call: apis.within_quota(call, lambda asked: delete_topics(asked, settings=apis.settings))),
+    ),
+    Row(
+        Api(
+            name="DescribeTopicPartitions",
+            request=DescribeTopicPartitionsRequest,
+            right=None,
+            is_read=True,
+            has_pages=True,
+            lists_all=lambda asked: not asked.topics,
+        ),
+        read(
             lambda apis, call: describe_topic_partitions(
                 call.asked,
                 partitions_per_page=apis.settings.partitions_per_page,
@@ -104,23 +116,24 @@ TOPICS: Final = (
                 would_allow=call.would_allow,
             )
         ),
-        right=None,
-        is_read=True,
-        has_pages=True,
     ),
-    Api(
-        name="ElectLeaders",
-        request=ElectLeadersRequest,
-        handler=written(lambda apis, call: elect_leaders(call.asked, settings=apis.settings)),
-        right=AclOperation.ALTER,
-        has_deadline=True,
+    Row(
+        Api(
+            name="ElectLeaders",
+            request=ElectLeadersRequest,
+            right=AclOperation.ALTER,
+            has_deadline=True,
+        ),
+        written(lambda apis, call: elect_leaders(call.asked, settings=apis.settings)),
     ),
-    Api(
-        name="ListPartitionReassignments",
-        request=ListPartitionReassignmentsRequest,
-        handler=read_without_leader(lambda _, call: list_partition_reassignments(call.asked)),
-        right=AclOperation.DESCRIBE,
-        is_read=True,
-        needs_leader=False,
+    Row(
+        Api(
+            name="ListPartitionReassignments",
+            request=ListPartitionReassignmentsRequest,
+            right=AclOperation.DESCRIBE,
+            is_read=True,
+            needs_leader=False,
+        ),
+        read_without_leader(lambda _, call: list_partition_reassignments(call.asked)),
     ),
 )

@@ -12,7 +12,8 @@ from quorate.controller.engine.engine import QueueLimit
 from quorate.metadata.acls import AclOperation
 from services.controller import handlers
 from services.controller.api import Api
-from services.controller.handlers import APIS, ROWS
+from services.controller.handlers import ALL, APIS, HANDLERS
+from services.gateway.handler import ABOUT_TOKENS
 
 METHODS: Final[list[Any]] = list(DESCRIPTOR.services_by_name["Controller"].methods)
 RIGHTS: Final = {
@@ -74,7 +75,7 @@ def names(wanted: Any) -> set[str]:
 
 
 def test_each_rpc_has_a_row_and_there_are_no_others() -> None:
-    assert sorted(method.name for method in METHODS) == sorted(api.name for api in ROWS)
+    assert sorted(method.name for method in METHODS) == sorted(api.name for api in ALL)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: str(method.name))
@@ -82,7 +83,7 @@ def test_a_row_has_the_request_of_its_rpc(method: Any) -> None:
     assert method.input_type.full_name == APIS[method.name].request.DESCRIPTOR.full_name
 
 
-@pytest.mark.parametrize("api", ROWS, ids=lambda api: str(api.name))
+@pytest.mark.parametrize("api", ALL, ids=lambda api: str(api.name))
 def test_a_search_for_the_name_of_an_rpc_finds_its_row(api: Api) -> None:
     """As `name="CreateTopics"`, once."""
     texts = [path.read_text() for path in Path(handlers.__path__[0]).glob("*.py")]
@@ -91,10 +92,11 @@ def test_a_search_for_the_name_of_an_rpc_finds_its_row(api: Api) -> None:
 
 
 def test_each_api_needs_a_right_or_screens_its_items_or_is_free() -> None:
-    assert RIGHTS == {api.name: api.right for api in ROWS if api.right is not None}
+    assert RIGHTS == {api.name: api.right for api in ALL if api.right is not None}
     assert SCREENED == names(lambda api: api.screen is not None)
     assert FREE == names(lambda api: api.right is None and api.screen is None)
     assert {"CreateAcls", "DeleteAcls", "DescribeAcls"} == names(lambda api: api.needs_authorizer)
+    assert ABOUT_TOKENS == names(lambda api: api.is_about_tokens)
 
 
 def test_who_answers_what() -> None:
@@ -113,7 +115,7 @@ def test_who_answers_what() -> None:
     by_the_quorum = {"AddRaftVoter", "DescribeQuorum", "RemoveRaftVoter", "TransferLeadership"}
 
     assert by_the_quorum == names(lambda api: api.quorum_deadline_ms is not None)
-    assert by_the_servicer == names(lambda api: api.handler is None) - by_the_quorum
+    assert by_the_servicer == APIS.keys() - HANDLERS.keys() - by_the_quorum
     assert each_by_itself == names(lambda api: not api.is_forwarded)
 
 

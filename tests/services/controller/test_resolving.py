@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.controller.resolving import NAMES_MAX, resolvable
+from services.controller.handlers.configs import NAMES_MAX, resolvable
 
 pytestmark = pytest.mark.asyncio
 

@@ -9,9 +9,8 @@ import pytest
 from quorate.controller.periodic import CHORES
 from quorate.runtime.config import ConfigError, load
 from quorate.runtime.entry_guard import authorizer_of
-from services.controller.broker_configs import NAMES, static_configs
 from services.controller.config import ControllerConfig
-from services.controller.settings import intervals_of, settings_of
+from services.controller.settings import NAMES, intervals_of, settings_of, static_configs
 
 NEEDED = {
     "node.id": "1",
