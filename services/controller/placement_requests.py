@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from kraft.service.placer_pb2 import PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerStub
@@ -15,7 +15,6 @@ from quorate.runtime.client import Client
 from quorate.runtime.logs import logger
 from quorate.runtime.repeats import ChangeFilter
 from quorate.runtime.telemetry import current_traceparent
-from services.controller.outliving import to_the_end
 from services.controller.own_placement import placed_here
 from services.controller.placement_stream import DEADLINE_MS, PlacementStream, request_of
 
@@ -29,13 +28,33 @@ REPLICAS_PER_ROUND_MAX: Final = 100_000
 """The number of replicas beyond which a round takes no other caller: some 0.4 MB, of 16, and 40 ms of the placer."""
 
 
+Placed: TypeAlias = Sequence[PlaceResponse.Topic]
+
+
 class _Round:
-    """One Place request that several callers share: their specs, their replicas, and the future of its answer."""
+    """One Place request that several callers share: their specs, their replicas, and who waits for which topics.
+
+    It ends whoever of its callers goes away meanwhile.
+    """
 
     def __init__(self) -> None:
         self.specs: list[PlacementSpec] = []
         self.replica_count = 0
-        self.answer: asyncio.Future[PlaceResponse]
+        self.waiting: list[tuple[slice, asyncio.Future[Placed]]] = []
+        self.asking: asyncio.Future[PlaceResponse]
+
+    def answer(self, asking: asyncio.Future[PlaceResponse]) -> None:
+        """Gives each caller its topics, or the error of all; a callback of `asking`."""
+        failure = asyncio.CancelledError() if asking.cancelled() else asking.exception()
+        for topics, caller in self.waiting:
+            if caller.done():  # it has gone
+                continue
+            if failure is None:
+                caller.set_result(asking.result().topics[topics])
+            elif isinstance(failure, asyncio.CancelledError):
+                caller.cancel()
+            else:
+                caller.set_exception(failure)
 
 
 async def _at_once() -> None:
@@ -60,6 +79,7 @@ class Placing:
         self._placers = placers
         self._stream = PlacementStream(placers)
         self._brokers = brokers
+        self._loop = asyncio.get_running_loop()
         self._under_way: asyncio.Future[PlaceResponse] | None = None
         self._next: _Round | None = None
         self._alone_until_s = float("-inf")
@@ -74,16 +94,19 @@ class Placing:
             return {}
         asked = self._next
         if asked is None or asked.replica_count > REPLICAS_PER_ROUND_MAX:
-            before = self._under_way if asked is None else asked.answer
+            before = self._under_way if asked is None else asked.asking
             asked = self._next = _Round()
-            asked.answer = asyncio.ensure_future(self._ask(asked, before))
+            asked.asking = asyncio.ensure_future(self._ask(asked, before))
+            asked.asking.add_done_callback(asked.answer)
         start = len(asked.specs)
         asked.specs += [spec for _, spec in wanted]
-        asked.replica_count += sum(spec.partition_count * spec.replication_factor for _, spec in wanted)
-        response = await to_the_end(asked.answer)
-        topics = response.topics[start : start + len(wanted)]
+        asked.replica_count += sum([spec.partition_count * spec.replication_factor for _, spec in wanted])
+        # A future of its own: to shield the one of all would cost two more turns of the loop for each caller.
+        caller: asyncio.Future[Placed] = self._loop.create_future()
+        asked.waiting.append((slice(start, len(asked.specs)), caller))
+        topics = await caller
         placements = {name: _placed(name, spec, topic) for (name, spec), topic in zip(wanted, topics, strict=True)}
-        if sum(spec.partition_count for _, spec in wanted) > PARTITIONS_PER_TURN:
+        if sum([spec.partition_count for _, spec in wanted]) > PARTITIONS_PER_TURN:
             await asyncio.sleep(0)  # others' turn, before the write that takes one of its own
         return placements
 
@@ -91,7 +114,7 @@ class Placing:
         if before is not None:
             await asyncio.wait([before])
         await self._due()
-        self._under_way = asked.answer
+        self._under_way = asked.asking
         if self._next is asked:
             self._next = None
         response = await self._response(self._brokers(), asked.specs)
@@ -107,7 +130,7 @@ class Placing:
 
         What a placer or the way to it has against the request is never the caller's error: a caller asked a controller.
         """
-        now_s = asyncio.get_running_loop().time
+        now_s = self._loop.time
         if now_s() >= self._alone_until_s:
             try:
                 response = await self._asked_of_two(brokers, specs)

@@ -58,4 +58,20 @@ WRITE_BUGS: Final = (
         wrong="        code = bytes(len(items))\n",
         test="tests/wire/test_shared.py::test_what_was_read_a_short_while_ago_is_not_read_again",
     ),
+    Planted(
+        number="F37",
+        what="a caller that goes away takes the placements of those after it",
+        file="services/controller/placement_requests.py",
+        right="            if caller.done():  # it has gone\n                continue\n",
+        wrong="            if caller.done():\n                break\n",
+        test="tests/services/placer/test_placer.py::test_who_goes_away_takes_nothing_from_those_that_share_its_message",
+    ),
+    Planted(
+        number="F38",
+        what="the records of an open transaction grant rights",
+        file="libs/quorate/controller/engine/committed.py",
+        right="engine.state.transactions.open is None and ",
+        wrong="",
+        test="tests/services/controller/test_committed_rights.py::test_a_transaction_counts_at_its_end",
+    ),
 )

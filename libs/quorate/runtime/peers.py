@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Final
 from urllib.parse import unquote
 
 __all__ = ["address_of", "host_of", "peer_attributes"]
 
+PEERS_REMEMBERED: Final = 4_096
+"""More connections than a server has: each request asks for its peer."""
 
+
+@lru_cache(maxsize=PEERS_REMEMBERED)
 def address_of(peer: str) -> tuple[str, int] | None:
     """Returns the IP address and port of gRPC's name of a peer; None for a unix socket, which has none.
 

@@ -313,6 +313,28 @@ async def test_requests_that_come_before_one_is_due_share_a_message() -> None:
     assert [1] == placer.brokers
 
 
+async def test_who_goes_away_takes_nothing_from_those_that_share_its_message() -> None:
+    due = asyncio.Event()
+
+    async def until_due() -> None:
+        await due.wait()
+
+    async with serving_at() as address:
+        placers = Client([address], PlacerStub)
+        placing = Placing(placers, lambda: (UsableBroker(id=1),), due=until_due)
+        asked = [asyncio.ensure_future(placing.place([(name, ONE)])) for name in ("a", "b", "c")]
+        await asyncio.sleep(0)
+        asked[0].cancel()
+        await asyncio.wait(asked[:1])
+        due.set()
+        async with asyncio.timeout(60):
+            found = await asyncio.gather(*asked[1:])
+        await placers.close()
+
+    assert asked[0].cancelled()
+    assert [{"b": ((1,),)}, {"c": ((1,),)}] == found
+
+
 async def test_a_message_that_is_large_enough_takes_no_other_request() -> None:
     """So a topic of one partition does not fail with a message that is too long or takes too long."""
     placer, due = Counting(), asyncio.Event()

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from operator import attrgetter
+from typing import Final, Generic, TypeVar
 
 from quorate.controller.engine.engine import Engine
 from quorate.metadata.past_view import as_of
 from quorate.nouns import Offset
 from quorate.timeline import TimelineDict, TimelineValue
-from quorate.timeline.registry import Snapshot
+from quorate.timeline.registry import UNCHANGED, Snapshot
 
 __all__ = ["Committed"]
 
 T = TypeVar("T")
 P = TypeVar("P")
+
+_CHANGED_AT: Final = attrgetter("changed_at")
 
 
 class Committed(Generic[T]):
@@ -32,8 +35,12 @@ class Committed(Generic[T]):
     def now(self) -> T:
         """Returns the committed version of the table. Read it at once: it may be a view of a short-lived snapshot."""
         engine = self._engine
+        stable = engine.first_uncommitted()
+        is_settled = engine.state.transactions.open is None and self._transactions.is_older_than(stable)
+        if is_settled and self._table.is_older_than(stable):
+            return self._table.present  # most writes, and so most moments, change nothing of it
         # Every write creates a timeline snapshot, so a revert followed by another write gives another key here.
-        moment = (engine.next_offset, engine.first_uncommitted(), engine.state.registry.newest)
+        moment = (engine.next_offset, stable, engine.state.registry.newest)
         if moment != self._moment:
             self._found = self._find()
             self._moment = moment
@@ -59,11 +66,13 @@ class _Watched(Generic[P]):
     """A table, and the collections of which it consists."""
 
     def __init__(self, table: P) -> None:
-        self._table = table
+        self.present = table
         self._parts = tuple(part for part in vars(table).values() if isinstance(part, TimelineDict | TimelineValue))
+
+    def is_older_than(self, offset: Offset) -> bool:
+        """Returns whether nothing of it has changed since `offset`."""
+        return max(map(_CHANGED_AT, self._parts), default=UNCHANGED) < offset
 
     def seen(self, offset: Offset | None) -> P:
         """Returns the table as it was at `offset`; the present one, which costs less, if that is the same."""
-        if offset is None or all(part.changed_at < offset for part in self._parts):
-            return self._table
-        return as_of(self._table, offset)
+        return self.present if offset is None or self.is_older_than(offset) else as_of(self.present, offset)

@@ -38,6 +38,8 @@ def slices(items: Sequence[T], size: int = ITEMS_PER_STEP) -> Iterator[Sequence[
     ['ab', 'cd', 'e']
     """
     assert size >= 1, size
+    if len(items) <= size:
+        return iter((items,) if items else ())
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
