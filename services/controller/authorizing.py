@@ -131,7 +131,7 @@ class Authorizing:
         on this API. Raises ApiError: CLUSTER_AUTHORIZATION_FAILED if not, PRINCIPAL_DESERIALIZATION_FAILURE.
         """
         metadata = tuple(context.invocation_metadata() or ())
-        client_id = next((str(value) for key, value in metadata if key == CLIENT_ID), "")
+        client_id = (passing_on.values(metadata, CLIENT_ID) or ("",))[0]
         login = login_of_call()
         is_token = login is not None and login.is_token
         sender = Requester(principal=self._principal(context), host=host_address(host_of(context.peer())))
@@ -142,7 +142,7 @@ class Authorizing:
         hosts = list(map(host_address, passing_on.hosts(metadata)))
         gateway = passing_on.principal(metadata, GATEWAY_PRINCIPAL) if forwarded else ANONYMOUS
         forwarder = passing_on.principal(metadata, FORWARDER_PRINCIPAL)
-        is_token = forwarded and any(key == CLIENT_IS_TOKEN for key, _ in metadata)
+        is_token = forwarded and bool(passing_on.values(metadata, CLIENT_IS_TOKEN))
         passed = tuple(hops(sender, hosts, forwarder, gateway, is_forwarded=forwarded))
         for hop in passed:
             self._check_hop(hop, api)
@@ -153,8 +153,7 @@ class Authorizing:
         """Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) unless the hop may pass on requests of others for this API."""
         who = hop.who
         is_process = self._processes is not None and self._processes.may_pass_on(who.principal)
-        may = self.rights(Caller(who.principal, who.host), PASSED_ON)
-        if not (is_process or may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)):
+        if not (is_process or self._may_act(Caller(who.principal, who.host), PASSED_ON)):
             refusal = _refusal(who, AclOperation.CLUSTER_ACTION, "a request that was passed on")
         elif not self._passing_on.allows(hop, api):
             audit.deny(PASSED_ON, who, NOT_FORWARDABLE, api=api)
@@ -164,6 +163,12 @@ class Authorizing:
             return
         refusal.metadata[HOP] = who.host
         raise self._of_now(refusal)
+
+    def _may_act(self, caller: Caller, request: str) -> bool:
+        """Whether the caller has CLUSTER_ACTION."""
+        if self._authorizer is None:
+            return True
+        return self.rights(caller, request)(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def _is_super(self, principal: Principal) -> bool:
         return self._authorizer is None or str(principal) in self._authorizer.super_users
@@ -227,7 +232,7 @@ class Authorizing:
         if api not in AT_OTHER_SERVICES:
             why = f"api is {api!r}; it is one of {', '.join(sorted(AT_OTHER_SERVICES))}"
             raise ApiError(ErrorCode.INVALID_REQUEST, why, {"field": "api"})
-        if not self.rights(caller, api)(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        if not self._may_act(caller, api):
             raise self._of_now(_refusal(_requester(caller), AclOperation.CLUSTER_ACTION, api))
 
     async def admit(self, call: Call) -> AdmittedCall:

@@ -337,7 +337,7 @@ def _active_listeners(driver: ControllerDriver) -> Sequence[RegisterControllerRe
 
 def is_forwarded(context: Any) -> bool:
     """Whether another controller has forwarded this call."""
-    return any(key == FORWARDED for key, _ in context.invocation_metadata() or ())
+    return FORWARDED in [key for key, _ in context.invocation_metadata() or ()]
 
 
 async def _either(*waits: Awaitable[Any]) -> None:

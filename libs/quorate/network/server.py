@@ -337,8 +337,9 @@ class _Driver(asyncio.BufferedProtocol):
             self._end(Close(reason=f"{what}: the handler failed: {problem!r}"))
 
     async def _answer(self, request: Request) -> None:
-        client = replace(self.client, software=self._connection.software)
-        response = await self._listening.handle(request, client)
+        if self.client.software != self._connection.software:
+            self.client = replace(self.client, software=self._connection.software)
+        response = await self._listening.handle(request, self.client)
         if self._connection.closing is None and self._transport is not None:
             await self._listening.in_turns(self._connection.respond_in_steps(request, response))
             self._advance()

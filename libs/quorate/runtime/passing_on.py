@@ -31,6 +31,7 @@ __all__ = [
     "listener_of",
     "principal",
     "principal_text",
+    "values",
 ]
 
 PASSED_ON: Final = "kraft-passed-on"
@@ -77,12 +78,18 @@ Metadata = Iterable[tuple[str, str | bytes]]
 
 def is_passed_on(metadata: Sequence[tuple[str, str | bytes]]) -> bool:
     """Returns whether a gateway makes this call for somebody else, and says for whom."""
-    return any(key == PASSED_ON for key, _ in metadata) and bool(hosts(metadata))
+    keys = [key for key, _ in metadata]
+    return PASSED_ON in keys and CLIENT_HOST in keys
 
 
 def hosts(metadata: Metadata) -> list[str]:
     """Returns the addresses that a request came from, the original caller's first; empty if none is named."""
-    return [str(value) for key, value in metadata if key == CLIENT_HOST]
+    return values(metadata, CLIENT_HOST)
+
+
+def values(metadata: Metadata, key: str) -> list[str]:
+    """Returns the values of a key as text, in their order."""
+    return [str(value) for name, value in metadata if name == key]
 
 
 def listener_of(metadata: Metadata) -> str | None:
@@ -107,9 +114,10 @@ def principal(metadata: Metadata, key: str = CLIENT_PRINCIPAL) -> Principal:
 
     Raises ApiError(PRINCIPAL_DESERIALIZATION_FAILURE) for a malformed one.
     """
-    text = next((unquote(str(value)) for name, value in metadata if name == key), None)
-    if text is None:
+    named = values(metadata, key)
+    if not named:
         return ANONYMOUS
+    text = unquote(named[0])
     kind, colon, name = text.partition(":")
     if not (kind and colon):
         why = f"{key} is {text!r}; a principal is of the form type:name"
@@ -123,6 +131,8 @@ def client_id_text(client_id: str) -> str:
     >>> client_id_text("tôol")
     't%C3%B4ol'
     """
+    if len(client_id) <= CLIENT_ID_BYTES_MAX and client_id.isascii() and client_id.isprintable():
+        return client_id  # as most are
     text = ""
     for each in client_id[:CLIENT_ID_BYTES_MAX]:
         longer = text + (each if " " <= each <= "~" else quote(each))
