@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from quorate.doctor import HISTORY_CODES
+from quorate.doctor import HISTORY_CODES, BrokerPast, Condition, Facts, Moment, PartitionPast, Past, Unclean, examine
+from quorate.metadata.state import ClusterState
 from tests.cli.directories import CLUSTER_ID, FIXTURES, run
-from tests.pipeline.hand_made import Story
-from tests.pipeline.illnesses import CASES, OTHERS_WELL, Case
+from tests.pipeline.hand_made import Story, change, fenced, topic
+from tests.pipeline.illnesses import CASES, OTHERS_WELL, Case, sound
+from tests.pipeline.logs import NOON_MS
 from tests.pipeline.near_illnesses import FOUND, NOT_FOUND, Logs
 
 HERE = [case for case in CASES if case.code not in HISTORY_CODES]
@@ -85,3 +88,48 @@ def test_of_a_kafkas_log_as_text() -> None:
     severities = [line.split()[0] for line in lines if line[:5].strip() in ("error", "warn", "info")]
     assert sorted(severities, key=["error", "warn", "info"].index) == severities
     assert "warn   FENCED_WITH_REPLICAS  broker 4: is fenced and holds" in ran.out
+
+
+def test_advice_is_what_can_be_done_now() -> None:
+    """Both brokers are away, of one of them all directories are cordoned, and there is no third."""
+    found = run("doctor", "--offline", FIXTURES / "three-dynamic/controller-3", "--json").document["findings"]
+    advice = {(each["code"], each["subject"]): each["advice"] for each in found}
+
+    assert "start broker 4, which may lead (ISR or ELR)" == advice["NO_LEADER", "partition cleared-0"]
+    assert advice["UNDER_MIN_ISR", "partition cleared-0"].endswith("; then start broker 5")
+    assert advice["ONE_REPLICA", "topic plain"].startswith(
+        "first start brokers 4,5 and uncordon a log directory of broker 5, then add replicas"
+    )
+    # Of topic single one partition is on broker 5 alone, and broker 4 could take a replica of it.
+    assert advice["ONE_REPLICA", "topic single"].startswith("first start brokers 4,5, then add replicas")
+    assert advice["FENCED_WITH_REPLICAS", "broker 4"].endswith("so they cannot be moved now")
+
+
+def test_a_replica_to_be_added_that_is_none_ends_no_examination(tmp_path: Path) -> None:
+    """No controller writes that, but a log may have it."""
+    found = diagnosed(tmp_path, sound(*topic("t", [4, 5]), change("t", replicas=(4, 5), adding_replicas=(9,))))
+
+    assert "REASSIGNMENT_STUCK" not in {each["code"] for each in found}
+
+
+def test_of_a_known_past_it_says_since_when_and_what_only_the_past_has() -> None:
+    story = sound(fenced(6), *topic("t", [4, 5]), change("t", replicas=(4, 5, 6), adding_replicas=(6,)))
+    state = ClusterState()
+    state.apply_all([each.record for each in story.logged() if each.record is not None], 0)
+    named = state.topics.by_name("t")
+    assert named is not None
+    day_ms = 86_400_000
+    began = Moment(7, NOON_MS - 10 * day_ms)
+    past = Past(
+        moments={(Condition.FENCED.value, "broker 6"): began, (Condition.MOVING.value, "partition t-0"): began},
+        brokers={6: BrokerPast(fencings=3, gone=began, words="broker 6 was fenced long ago")},
+        partitions={(named.id, 0): PartitionPast(unclean=Unclean(leader=5, at=began, count=2))},
+    )
+    facts = Facts(state=state, voters=None, kraft_version=None, now_ms=NOON_MS, past=past)
+    found = {each.code: (each.sentence, each.since) for each in examine(facts)}
+
+    assert ("has been fenced for 10.0 days", began) == found["STALE_REGISTRATION"]
+    assert "has been reassigned for 240.0 hours: adding 6, removing none" == found["REASSIGNMENT_SLOW"][0]
+    assert "was fenced 3 times within a day" == found["FLAPPING"][0]
+    assert "in the last of 2 unclean elections" in found["UNCLEAN_ELECTION"][0]
+    assert not {*HISTORY_CODES} & {each.code for each in examine(replace(facts, past=Past()))}

@@ -41,5 +41,21 @@ PLAN_BUGS: Final = (
         wrong="yield state, offset",
         test="tests/services/observer/test_images.py::test_what_is_applied_meanwhile_is_not_in_it",
     ),
+    Planted(
+        number="F16",
+        what="a broker whose directories are all cordoned counts among those that can take a replica",
+        file="libs/quorate/doctor/advice.py",
+        right="self._spare = [broker.id for broker in state.brokers if not _is_full(broker)]",
+        wrong="self._spare = [broker.id for broker in state.brokers]",
+        test="tests/cli/test_doctor.py::test_advice_is_what_can_be_done_now",
+    ),
+    Planted(
+        number="F17",
+        what="a registration is stale after as many days as a reassignment may take hours",
+        file="libs/quorate/doctor/brokers.py",
+        right="holds=lambda node: node.days_fenced > node.facts.limits.stale_days",
+        wrong="holds=lambda node: node.days_fenced > node.facts.limits.reassignment_hours",
+        test="tests/cli/test_doctor.py::test_of_a_known_past_it_says_since_when_and_what_only_the_past_has",
+    ),
 )
 """In the order of their numbers."""

@@ -444,25 +444,12 @@ def test_the_doctor_and_the_causes_count_as_a_walk_does(
     silver: Mapping[str, DataFrame], stories: dict[str, Story], part: float
 ) -> None:
     from services.pipeline.gold.causes import causes
-    from services.pipeline.gold.doctor_partitions import partition_findings
-    from services.pipeline.gold.doctor_rules import DoctorLimits
-    from services.pipeline.gold.doctor_since import config_conditions
-    from services.pipeline.gold.past import past_of
-    from services.pipeline.gold.spans import settings
-    from services.pipeline.gold.states import States
+    from services.pipeline.gold.doctor import fleet_doctor
     from services.pipeline.silver.present import present as present_of
 
     offset = round(RECORD_COUNT * part)
-    now = present_of(silver, offset)
-    earlier = {
-        name: silver[name].where(f"valid_from_offset < {offset}") for name in ("partition_history", "config_history")
-    }
-    limits = DoctorLimits()
-    ends = now.at.withColumnRenamed("as_of_time", "log_end_time")
-    past = past_of(States(earlier["partition_history"]), settings(earlier["config_history"], ends))
-    since = config_conditions(now, past.spans)
-    found = partition_findings(now, past, since, limits).collect()
-    grouped = causes({**silver, **earlier}, now=now, limits=limits).collect()
+    found = fleet_doctor(silver, offset).collect()
+    grouped = causes(silver, now=present_of(silver, offset)).collect()
     counted = 0
     for cluster in WALKED:
         *_, last = (each for each in standings(without_aborted(stories[cluster].logged())) if each.offset < offset)

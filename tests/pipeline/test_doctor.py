@@ -7,14 +7,25 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from google.protobuf import json_format
 
 from deploy.spark import environment
+from kraft.service.observer_pb2 import ExamineResponse
+from quorate.cli.offline import load
+from quorate.doctor import HISTORY_CODES, Limits
+from quorate.runtime.client import open_channel
+from quorate.runtime.clock import SystemClock
+from quorate.runtime.log_reader import LogReader
+from quorate.runtime.replica import Replica
+from quorate.runtime.telemetry import OFF
 from services.pipeline.exits import DONE
+from tests.cli.directories import run
+from tests.pipeline.conftest import FIXTURES
 from tests.pipeline.hand_made import FURNISHED, Story, fenced, furnished, silver_in, silver_of
 from tests.pipeline.illnesses import (
     BEGINS,
@@ -30,6 +41,7 @@ from tests.pipeline.illnesses import (
 from tests.pipeline.in_memory import InMemory
 from tests.pipeline.near_illnesses import FOUND, NOT_FOUND, Logs
 from tests.pipeline.test_replay import BY_COLUMN, IN_PYTHON
+from tests.services.observer.pages import page_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -216,9 +228,9 @@ def test_a_cause_has_the_time_of_a_broker_that_was_fenced_and_then_unregistered(
 
 
 def test_limits_say_what_is_long_and_what_is_much(silver: Mapping[str, DataFrame]) -> None:
-    from services.pipeline.gold.doctor import DoctorLimits, fleet_doctor
+    from services.pipeline.gold.doctor import fleet_doctor
 
-    wide = DoctorLimits(stale_days=9, reassignment_hours=31, imbalance=0.7, flaps=4)
+    wide = Limits(stale_days=9, reassignment_hours=31, imbalance=0.7, flaps=4)
     rows = fleet_doctor(silver, limits=wide).where("cluster_id not rlike '^(found|near)-'").collect()
     codes = {row["code"] for row in rows}
 
@@ -285,6 +297,57 @@ def test_of_a_released_kafka_whose_brokers_were_stopped_it_tells_what_that_left(
         "ONE_REPLICA": {"topic guest", "topic plain", "topic single"},
         "MIN_ISR_EQUALS_REPLICAS": {"topic orders"},
     } == told
+
+
+def in_one_state(code: str, subject: str, sentence: str, advice: str) -> tuple[str, str, str, str]:
+    """A finding without what the history adds to its sentence."""
+    return code, subject, re.sub(r", until [^;]* it was [0-9,]+|, the last was broker \\d+", "", sentence), advice
+
+
+def by_pipeline(rows: Iterable[Row]) -> list[tuple[str, str, str, str]]:
+    """What one state has of its findings."""
+    told = (row for row in rows if row["code"] not in HISTORY_CODES)
+    return sorted(in_one_state(row["code"], row["subject"], row["sentence"], row["advice"]) for row in told)
+
+
+def by_files(directory: Path) -> list[tuple[str, str, str, str]]:
+    """What the command says of a directory."""
+    findings = run("doctor", "--offline", directory, "--json").document["findings"]
+    return sorted(
+        in_one_state(*(each[name] for name in ("code", "subject", "sentence", "advice"))) for each in findings
+    )
+
+
+async def by_observer(directory: Path) -> list[tuple[str, str, str, str]]:
+    """What an observer says that has applied the directory's records."""
+    read = load(directory)
+    replica = Replica(LogReader(["127.0.0.1:1"], open_channel), SystemClock(), OFF)
+    replica.state.load([record for record, _ in read.state.records()], read.as_of_offset)
+    replica.applied = read.as_of_offset
+    async with page_of(replica=replica) as served:
+        answer = await served.call("Examine", {"limit": 1_000})
+    found = json_format.Parse(answer.body, ExamineResponse()).findings
+    return sorted(in_one_state(each.code, each.subject, each.sentence, each.advice) for each in found)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.code not in HISTORY_CODES], ids=lambda case: case.code)
+def test_command_and_pipeline_say_the_same_of_one_log(found: list[Row], place: Path, case: Case) -> None:
+    cluster = f"{case.code}-ill"
+
+    assert by_pipeline(row for row in found if row["cluster_id"] == cluster) == by_files(place / "logs" / cluster)
+
+
+async def test_command_observer_and_pipeline_say_the_same_of_a_kafkas_log(lake: ParquetTables) -> None:
+    table = lake.read("gold/fleet_doctor")
+    assert table is not None
+    directory = FIXTURES / "three-dynamic" / "controller-3"
+    said = by_pipeline(table.collect())
+    # An observer's image has no voters, no kraft.version and no time.
+    of_image = [each for each in said if each[1] not in ("quorum", "feature kraft.version")]
+
+    assert len(said) > 50
+    assert said == by_files(directory)
+    assert of_image == await by_observer(directory)
 
 
 @pytest.mark.usefixtures("whole_plans")

@@ -158,7 +158,6 @@ def test_only_states_of_partitions_pass_through_python_and_as_columns(spark: Spa
         kept_history(counted),
         image_history(silver),
         commit_slo(silver),
-        causes(silver),
     ]
     computed = [
         partition_history(counted, counted).frame(),
@@ -166,6 +165,7 @@ def test_only_states_of_partitions_pass_through_python_and_as_columns(spark: Spa
         availability(silver).frame(),
         isr_churn(silver),
         story(silver),
+        causes(silver),
     ]
     assert len(gold.TABLES) == 8  # of placement_skew and fleet_doctor their own tests read the plans
     for frame in frames:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Final
 
 from quorate.cli.offline import Offline
@@ -14,6 +13,7 @@ from quorate.doubles import dumps
 
 __all__ = ["diagnose"]
 
+FIELDS: Final = ("severity", "code", "subject", "sentence", "advice")
 PRESENT: Final = f"of what takes the history nothing is said ({', '.join(HISTORY_CODES)}): quorate pipeline does"
 NO_QUORUM: Final = (
     "an observer's image has no voters, no kraft.version and no time: nothing is said of them, nor of configs of voters"
@@ -48,6 +48,5 @@ def _text(found: Offline, findings: Sequence[Finding], notes: Sequence[str]) -> 
 
 
 def _json(found: Offline, findings: Sequence[Finding], notes: Sequence[str]) -> Iterator[str]:
-    yield dumps(
-        {"asOfOffset": found.as_of_offset, "findings": [asdict(each) for each in findings], "notes": list(notes)}
-    )
+    rows = [{name: getattr(each, name) for name in FIELDS} for each in findings]
+    yield dumps({"asOfOffset": found.as_of_offset, "findings": rows, "notes": list(notes)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from quorate.doctor.advice import Takers
 from quorate.doctor.brokers import broker_findings, feature_findings
 from quorate.doctor.leftovers import leftover_findings, voter_findings
 from quorate.doctor.partitions import partition_findings
@@ -20,8 +21,9 @@ def examine(facts: Facts) -> list[Finding]:
 
 
 def _all(facts: Facts) -> Iterator[Finding]:
-    yield from partition_findings(facts)
-    yield from broker_findings(facts)
+    takers = Takers(facts.state)
+    yield from partition_findings(facts, takers)
+    yield from broker_findings(facts, takers)
     yield from feature_findings(facts)
     yield from voter_findings(facts)
     yield from leftover_findings(facts)

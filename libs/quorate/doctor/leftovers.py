@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, TypeVar
 
-from quorate.doctor.rules import Facts, Finding, Rule, Severity, findings, listed
+from quorate.doctor.past import Condition, Moment
+from quorate.doctor.rules import Facts, Finding, Rule, Severity, days, findings, listed, rounded
 from quorate.metadata.configs import BROKER, TOPIC
 from quorate.nouns import ZERO_UUID, uuid_text
 from quorate.records import AccessControlEntryRecord, DelegationTokenRecord, VotersRecord
 
 __all__ = ["leftover_findings", "voter_findings"]
 
-DAY_MS: Final = 86_400_000
+T = TypeVar("T")
+
+QUORUM: Final = "quorum"
 ACL_TOPIC: Final = 2
 ACL_LITERAL: Final = 3
 
 
 @dataclass(frozen=True)
 class _Voters:
+    facts: Facts
     voters: VotersRecord
     kraft_version: int
+
+    def since(self, condition: Condition) -> Moment | None:
+        """Since when this has held."""
+        return self.facts.past.since(condition, QUORUM)
 
     @property
     def ids(self) -> list[int]:
@@ -45,6 +53,7 @@ VOTER_RULES: Sequence[Rule[_Voters]] = (
             f"{len(of.ids)} voters ({listed(of.ids)}): they tolerate no more failures than one voter less"
         ),
         advice="add a voter or remove one",
+        since=lambda of: of.since(Condition.EVEN_VOTERS),
     ),
     Rule(
         severity=Severity.WARN,
@@ -52,6 +61,7 @@ VOTER_RULES: Sequence[Rule[_Voters]] = (
         holds=lambda of: len(of.ids) == 1,
         sentence=lambda of: f"one voter ({listed(of.ids)}): no failure is tolerated",
         advice="add two voters",
+        since=lambda of: of.since(Condition.SINGLE_VOTER),
     ),
     Rule(
         severity=Severity.WARN,
@@ -61,28 +71,49 @@ VOTER_RULES: Sequence[Rule[_Voters]] = (
         advice=(
             "remove and add them again: without it, a voter with an empty disk counts as the one that voted (KIP-853)"
         ),
+        since=lambda of: of.since(Condition.THERE),
     ),
 )
-CONFIG_RULES: Sequence[Rule[Sequence[str]]] = (
+
+
+@dataclass(frozen=True)
+class _Of(Generic[T]):
+    """Something that nothing uses, and its subject."""
+
+    facts: Facts
+    subject: str
+    it: T
+
+    @property
+    def since(self) -> Moment | None:
+        """Since when it has been as it is."""
+        return self.facts.past.since(Condition.THERE, self.subject)
+
+
+DELETE: Final = "delete them: kafka-configs --alter --delete-config; whoever takes the name gets them"
+OF_NO_NODE: Final = "if no node has this id (a controller that does not vote may not be registered), "
+CONFIG_RULES: Sequence[Rule[_Of[Sequence[str]]]] = (
     Rule(
         severity=Severity.INFO,
         code="CONFIG_OF_NOTHING",
-        holds=bool,
-        sentence=lambda names: f"there is none of that name, and it has configs: {listed(names)}",
-        advice=(
-            "delete them, if no node has the id: kafka-configs --alter --delete-config; who takes the name gets them"
-        ),
+        holds=lambda of: bool(of.it),
+        sentence=lambda of: f"there is none of that name, and it has configs: {listed(of.it)}",
+        advice=lambda of: OF_NO_NODE + DELETE if of.subject.startswith("broker ") else DELETE,
+        since=lambda of: of.since,
     ),
 )
-ACL_RULES: Sequence[Rule[AccessControlEntryRecord]] = (
+ACL_RULES: Sequence[Rule[_Of[AccessControlEntryRecord]]] = (
     Rule(
         severity=Severity.INFO,
         code="ACL_OF_NO_TOPIC",
-        holds=lambda acl: (
-            acl.resource_type == ACL_TOPIC and acl.pattern_type == ACL_LITERAL and acl.resource_name != "*"
+        holds=lambda of: (
+            of.it.resource_type == ACL_TOPIC and of.it.pattern_type == ACL_LITERAL and of.it.resource_name != "*"
         ),
-        sentence=lambda acl: f"is about topic {acl.resource_name}, which there is not, and principal {acl.principal}",
+        sentence=lambda of: (
+            f"is about topic {of.it.resource_name}, which there is not, and principal {of.it.principal}"
+        ),
         advice="remove it, unless the topic is to come: kafka-acls --remove",
+        since=lambda of: of.since,
     ),
 )
 
@@ -93,13 +124,14 @@ class _Token:
     days_ago: float
 
 
-TOKEN_RULES: Sequence[Rule[_Token]] = (
+TOKEN_RULES: Sequence[Rule[_Of[_Token]]] = (
     Rule(
         severity=Severity.INFO,
         code="TOKEN_EXPIRED",
-        holds=lambda of: of.days_ago > 0,
-        sentence=lambda of: f"expired {of.days_ago:.1f} days ago; owner {of.token.owner}",
+        holds=lambda of: of.it.days_ago > 0,
+        sentence=lambda of: f"expired {rounded(of.it.days_ago)} days ago; owner {of.it.token.owner}",
         advice="see why the active controller does not remove it: delegation.token.expiry.check.interval.ms",
+        since=lambda of: of.since,
     ),
 )
 
@@ -107,7 +139,7 @@ TOKEN_RULES: Sequence[Rule[_Token]] = (
 def voter_findings(facts: Facts) -> Iterator[Finding]:
     """Yields the findings about the voter set; none if no record has it. KIP-853."""
     if facts.voters is not None:
-        yield from findings(_Voters(facts.voters, facts.kraft_version or 0), "quorum", VOTER_RULES)
+        yield from findings(_Voters(facts, facts.voters, facts.kraft_version or 0), QUORUM, VOTER_RULES)
 
 
 def leftover_findings(facts: Facts) -> Iterator[Finding]:
@@ -122,11 +154,14 @@ def leftover_findings(facts: Facts) -> Iterator[Finding]:
         is_known = kind == TOPIC or (kind == BROKER and facts.kraft_version is not None)
         if is_known and not is_there:
             subject = f"{'topic' if kind == TOPIC else 'broker'} {name}"
-            yield from findings(sorted(state.configs.of(kind, name)), subject, CONFIG_RULES)
+            of_nothing = _Of[Sequence[str]](facts, subject, sorted(state.configs.of(kind, name)))
+            yield from findings(of_nothing, subject, CONFIG_RULES)
     for acl in state.acls:
         if state.topics.id_of(acl.resource_name) is None:
-            yield from findings(acl, f"acl {uuid_text(acl.id)}", ACL_RULES)
+            subject = f"acl {uuid_text(acl.id)}"
+            yield from findings(_Of(facts, subject, acl), subject, ACL_RULES)
     if facts.now_ms is not None:
         for token in state.delegation_tokens:
-            of = _Token(token, (facts.now_ms - token.expiration_timestamp) / DAY_MS)
-            yield from findings(of, f"delegation token {token.token_id}", TOKEN_RULES)
+            subject = f"delegation token {token.token_id}"
+            of = _Token(token, days(token.expiration_timestamp, facts.now_ms))
+            yield from findings(_Of(facts, subject, of), subject, TOKEN_RULES)

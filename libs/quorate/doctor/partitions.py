@@ -5,108 +5,157 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
-from quorate.doctor.rules import MIN_ISR_DEFAULT, Facts, Finding, Rule, Severity, findings, listed, named
+from quorate.doctor.advice import Missing, Takers
+from quorate.doctor.past import Condition, Moment, PartitionPast, shown
+from quorate.doctor.rules import Facts, Finding, Rule, Severity, findings, listed, named, rounded
 from quorate.metadata.partitions import RECOVERING, Partition
 from quorate.metadata.topics import Topic
 from quorate.nouns import NodeId
 
-__all__ = ["partition_findings"]
-
-MISSING: Final = (
-    "start the brokers that are away, or see why they cannot catch up: disk, network, the load of the leader"
-)
+__all__ = ["Standing", "partition_findings"]
 
 
 @dataclass(frozen=True)
-class _One:
+class Standing:
     """A partition, with what the rules ask of it."""
 
     facts: Facts
-    topic: str
+    topic: Topic
+    partition_id: int
     partition: Partition
+
+    @property
+    def subject(self) -> str:
+        """Its name in findings."""
+        return f"partition {self.topic.name}-{self.partition_id}"
+
+    def since(self, condition: Condition) -> Moment | None:
+        """Since when this has held."""
+        return self.facts.past.since(condition, self.subject)
+
+    @cached_property
+    def past(self) -> PartitionPast:
+        """What was before."""
+        return self.facts.past.partition(self.topic.id, self.partition_id)
+
+    @cached_property
+    def missing(self) -> Missing:
+        """Its replicas that are not there."""
+        return Missing(self.facts, self.partition)
 
     @property
     def is_short(self) -> bool:
         """Whether a replica is missing in the ISR, without those being added (Partition.isUnderReplicated)."""
-        wanted = [each for each in self.partition.replicas if each not in self.partition.adding_replicas]
-        return len(self.partition.isr) < len(wanted)
+        return len(self.partition.isr) < len(self.missing.wanted)
 
     @property
     def is_small(self) -> bool:
-        """Whether it takes no writes with acks=all."""
+        """Whether it takes no writes with acks=all.
+
+        This is the rule of `kafka-topics --under-min-isr-partitions`. A min.insync.replicas above the number of
+        replicas counts as that number.
+        """
         isr, replicas = len(self.partition.isr), len(self.partition.replicas)
-        return not self.partition.has_leader or isr < min(replicas, self._said or MIN_ISR_DEFAULT)
+        return not self.partition.has_leader or isr < min(replicas, self._min_isr)
 
     @property
     def stuck(self) -> list[NodeId]:
-        """The replicas to be added that are not there."""
-        return [each for each in self.partition.adding_replicas if not self.facts.is_there(self.partition, each)]
+        """The replicas to be added that are not there. A log may have others, too, that are no replicas at all."""
+        away = self.missing.gone | self.missing.failed
+        return [each for each in self.partition.adding_replicas if each in away]
+
+    @property
+    def days_moving(self) -> float:
+        """For how many days it has been reassigned, as far as that is known."""
+        return self.facts.days_since(self.since(Condition.MOVING)) if self.partition.is_reassigning else 0.0
 
     @property
     def here(self) -> str:
-        """The replicas and the ISR."""
-        return f"replicas {listed(self.partition.replicas)}; ISR {listed(self.partition.isr)}"
+        """The replicas and the ISR, and what that was before."""
+        past = self.past
+        was = "" if past.isr_was is None else f", until {shown(past.isr_changed_ms)} it was {listed(past.isr_was)}"
+        return f"replicas {listed(self.partition.replicas)}; ISR {listed(self.partition.isr)}{was}"
+
+    @property
+    def move(self) -> str:
+        """The reassignment."""
+        return f"adding {listed(self.partition.adding_replicas)}, removing {listed(self.partition.removing_replicas)}"
 
     @property
     def least_isr(self) -> str:
         """min.insync.replicas, and whether it is assumed."""
-        assumed = f"{MIN_ISR_DEFAULT} (assumed: no record says it)"
-        return f"min.insync.replicas {assumed if self._said is None else self._said}"
+        assumed = " (assumed: no record says it)" if self._said is None else ""
+        return f"min.insync.replicas {self._min_isr}{assumed}"
 
     @property
+    def _min_isr(self) -> int:
+        return self.facts.limits.min_isr if self._said is None else self._said
+
+    @cached_property
     def _said(self) -> int | None:
-        return self.facts.min_isr(self.topic, self.partition.leader)
+        return self.facts.min_isr(self.topic.name, self.partition.leader)
 
 
-def _no_leader(one: _One) -> str:
-    last = one.partition.last_known_elr[:1]
+def _no_leader(one: Standing) -> str:
+    last = one.partition.last_known_elr[:1] if one.past.last_leader is None else (one.past.last_leader,)
     was = f", the last was {named(last)}" if last else ""
     return f"has no leader{was}; {one.here}; ELR {listed(one.partition.elr)}"
 
 
-def _under_min_isr(one: _One) -> str:
+def _under_min_isr(one: Standing) -> str:
     without = "" if one.partition.has_leader else "no leader, so no writes at all; "
     return f"takes no writes with acks=all: {without}{one.here}; {one.least_isr}"
 
 
-def _elr(one: _One) -> str:
+def _elr(one: Standing) -> str:
     may_lead = "is" if len(one.partition.elr) == 1 else "are"
     return f"{named(one.partition.elr)} {may_lead} eligible to lead without being in the ISR (KIP-966)"
 
 
-def _recovering(one: _One) -> str:
+def _recovering(one: Standing) -> str:
     leader = one.partition.leader if one.partition.has_leader else "none"
     return f"has not recovered from an unclean election (KIP-704); leader {leader}"
 
 
-def _stuck(one: _One) -> str:
-    what = f"adding {listed(one.partition.adding_replicas)}, removing {listed(one.partition.removing_replicas)}"
-    return f"cannot be reassigned, as brokers {listed(one.stuck)} are not there: {what}"
+def _recovers(one: Standing) -> str:
+    if not one.partition.has_leader:
+        return "records may be lost; it recovers when it has a leader that changes the ISR"
+    return "records may be lost; it recovers when its leader changes the ISR: see why none joins it"
 
 
-PARTITION_RULES: Sequence[Rule[_One]] = (
+def _was_unclean(one: Standing) -> str:
+    was = one.past.unclean
+    assert was is not None, "the rule holds"
+    how = f"the last of {was.count} unclean elections" if was.count > 1 else "an unclean election"
+    led = f"was led by broker {was.leader} from {shown(was.at.time_ms)} on"
+    return f"{led}, elected in {how}, and has recovered since: records may be lost"
+
+
+PARTITION_RULES: Sequence[Rule[Standing]] = (
     Rule(
         severity=Severity.ERROR,
         code="NO_LEADER",
         holds=lambda one: not one.partition.has_leader,
         sentence=_no_leader,
-        advice="start a broker of the ISR or the ELR: another may lack records, and needs an unclean election",
+        advice=lambda one: one.missing.for_leader,
+        since=lambda one: one.since(Condition.NO_LEADER),
     ),
     Rule(
         severity=Severity.ERROR,
         code="UNDER_MIN_ISR",
         holds=lambda one: one.is_small,
         sentence=_under_min_isr,
-        advice=MISSING,
+        advice=lambda one: one.missing.for_replicas,
+        since=lambda one: one.since(Condition.UNDER_MIN_ISR),
     ),
     Rule(
         severity=Severity.WARN,
         code="UNDER_REPLICATED",
         holds=lambda one: one.is_short,
         sentence=lambda one: f"has a replica that is not in the ISR: {one.here}",
-        advice=MISSING,
+        advice=lambda one: one.missing.for_replicas,
+        since=lambda one: one.since(Condition.UNDER_REPLICATED),
     ),
     Rule(
         severity=Severity.INFO,
@@ -114,20 +163,42 @@ PARTITION_RULES: Sequence[Rule[_One]] = (
         holds=lambda one: bool(one.partition.elr),
         sentence=_elr,
         advice="do not wipe the logs of the ELR's members: each has every committed record that was not lost before",
+        since=lambda one: one.since(Condition.ELR),
     ),
     Rule(
         severity=Severity.WARN,
         code="RECOVERING",
         holds=lambda one: one.partition.leader_recovery_state == RECOVERING,
         sentence=_recovering,
-        advice="records may be lost; it recovers when its leader changes the ISR: see why none joins it",
+        advice=_recovers,
+        since=lambda one: one.since(Condition.RECOVERING),
+    ),
+    Rule(
+        severity=Severity.WARN,
+        code="UNCLEAN_ELECTION",
+        holds=lambda one: one.past.unclean is not None and one.partition.leader_recovery_state != RECOVERING,
+        sentence=_was_unclean,
+        advice=(
+            "what that leader lacked is in no replica now: compare what producers wrote before that time with what"
+            " consumers read, and let them write again what is missing"
+        ),
+        since=lambda one: None if one.past.unclean is None else one.past.unclean.at,
+    ),
+    Rule(
+        severity=Severity.WARN,
+        code="REASSIGNMENT_SLOW",
+        holds=lambda one: one.days_moving * 24 > one.facts.limits.reassignment_hours,
+        sentence=lambda one: f"has been reassigned for {rounded(one.days_moving * 24)} hours: {one.move}",
+        advice="see whether the new replicas catch up (a throttle?), or cancel: kafka-reassign-partitions --cancel",
+        since=lambda one: one.since(Condition.MOVING),
     ),
     Rule(
         severity=Severity.ERROR,
         code="REASSIGNMENT_STUCK",
         holds=lambda one: bool(one.stuck),
-        sentence=_stuck,
+        sentence=lambda one: f"cannot be reassigned, as brokers {listed(one.stuck)} are not there: {one.move}",
         advice="start those brokers, or cancel: kafka-reassign-partitions --cancel",
+        since=lambda one: one.since(Condition.MOVING),
     ),
 )
 
@@ -139,6 +210,11 @@ class _Topic:
     facts: Facts
     topic: Topic
     rack_count: int
+    takers: Takers
+
+    def since(self, condition: Condition) -> Moment | None:
+        """Since when this has held of a partition, or of the topic."""
+        return self.facts.past.since(condition, f"topic {self.topic.name}")
 
     @cached_property
     def single(self) -> int:
@@ -154,7 +230,7 @@ class _Topic:
     def min_isr(self) -> int:
         """min.insync.replicas."""
         said = self.facts.min_isr(self.topic.name)
-        return MIN_ISR_DEFAULT if said is None else said
+        return self.facts.limits.min_isr if said is None else said
 
     @cached_property
     def crowded(self) -> list[int]:
@@ -166,6 +242,24 @@ class _Topic:
             if None not in racks and self.rack_count > 1 and count < min(len(racks), self.rack_count):
                 found.append(count)
         return found
+
+    def possible(self, act: str) -> str:
+        """Advises an act that needs a broker for another replica of each partition."""
+        return self.takers.possible(self.takers.room(self.topic.partitions.values()), act)
+
+    def lower_or(self, act: str) -> str:
+        """Advises to lower min.insync.replicas, or this act."""
+        is_led = all(each.has_leader for each in self.topic.partitions.values())
+        # KIP-966: a changed min.insync.replicas empties the ELR, from which partitions without a leader would get one.
+        when = "" if is_led else ", once every partition has a leader (it empties the ELR)"
+        return f"lower min.insync.replicas{when}, or {self.possible(act)}"
+
+    @property
+    def add_replicas(self) -> str:
+        """Advises on the partitions with one replica."""
+        single = (each for each in self.topic.partitions.values() if len(each.replicas) == 1)
+        why = "without its broker a partition is offline, without its disk it is lost"
+        return self.takers.possible(self.takers.room(single), f"add replicas: {why}")
 
     def _rack(self, broker_id: NodeId) -> str | None:
         broker = self.facts.state.brokers.get(broker_id)
@@ -190,23 +284,24 @@ TOPIC_RULES: Sequence[Rule[_Topic]] = (
         code="ONE_REPLICA",
         holds=lambda of: of.single > 0,
         sentence=_one_replica,
-        advice="add replicas: without its broker a partition is offline, without its disk it is lost",
+        advice=lambda of: of.add_replicas,
+        since=lambda of: of.since(Condition.ONE_REPLICA),
     ),
     Rule(
         severity=Severity.WARN,
         code="MIN_ISR_ABOVE_REPLICAS",
         holds=lambda of: of.min_isr > of.replica_count,
         sentence=lambda of: f"min.insync.replicas is {of.min_isr}, and there are {of.replica_count} replicas",
-        advice="lower min.insync.replicas, or add replicas: as it is, every replica must be in sync",
+        advice=lambda of: of.lower_or("add replicas: as it is, every replica must be in sync"),
+        since=lambda of: of.since(Condition.MIN_ISR_ABOVE),
     ),
     Rule(
         severity=Severity.WARN,
         code="MIN_ISR_EQUALS_REPLICAS",
         holds=lambda of: of.min_isr == of.replica_count > 1,
         sentence=lambda of: f"min.insync.replicas is {of.min_isr}, and so is the number of replicas",
-        advice=(
-            "lower min.insync.replicas, or add a replica: as it is, any one broker's restart stops writes with acks=all"
-        ),
+        advice=lambda of: of.lower_or("add a replica: as it is, any one broker's restart stops writes with acks=all"),
+        since=lambda of: of.since(Condition.MIN_ISR_EQUALS),
     ),
     Rule(
         severity=Severity.WARN,
@@ -214,32 +309,35 @@ TOPIC_RULES: Sequence[Rule[_Topic]] = (
         holds=lambda of: of.facts.elects_uncleanly(of.topic.name),
         sentence=lambda _: "unclean.leader.election.enable is true",
         advice="set it to false, unless being there matters more than what was written",
+        since=lambda of: of.since(Condition.ELECTS_UNCLEANLY),
     ),
     Rule(
         severity=Severity.WARN,
         code="RACK_VIOLATION",
         holds=lambda of: bool(of.crowded),
         sentence=_crowded,
-        advice="reassign the replicas: the loss of one rack takes more of them than it must",
+        advice=lambda of: of.possible("reassign the replicas: the loss of one rack takes more of them than it must"),
+        since=lambda of: of.since(Condition.CROWDED),
     ),
 )
 
 
-def partition_findings(facts: Facts) -> Iterator[Finding]:
+def partition_findings(facts: Facts, takers: Takers) -> Iterator[Finding]:
     """Yields the findings about partitions and topics."""
     rack_count = len({broker.rack for broker in facts.state.brokers if broker.rack is not None})
+    were_unclean = {key for key, past in facts.past.partitions.items() if past.unclean is not None}
     for topic in facts.state.topics:
         for partition_id, partition in topic.partitions.items():
-            if _is_sound(partition):
+            if _is_sound(partition) and (not were_unclean or (topic.id, partition_id) not in were_unclean):
                 continue
-            subject = f"partition {topic.name}-{partition_id}"
-            yield from findings(_One(facts, topic.name, partition), subject, PARTITION_RULES)
+            one = Standing(facts, topic, partition_id, partition)
+            yield from findings(one, one.subject, PARTITION_RULES)
         if topic.partitions:
-            yield from findings(_Topic(facts, topic, rack_count), f"topic {topic.name}", TOPIC_RULES)
+            yield from findings(_Topic(facts, topic, rack_count, takers), f"topic {topic.name}", TOPIC_RULES)
 
 
 def _is_sound(partition: Partition) -> bool:
     """Whether no rule of a partition can hold, as of nearly all in a large cluster: to ask each costs time."""
     is_whole = partition.has_leader and len(partition.isr) == len(partition.replicas)
-    is_still = not (partition.elr or partition.adding_replicas)
+    is_still = not (partition.elr or partition.is_reassigning)
     return is_whole and is_still and partition.leader_recovery_state != RECOVERING

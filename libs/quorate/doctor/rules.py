@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import ROUND_HALF_UP, Decimal
 from enum import StrEnum
 from typing import Final, Generic, TypeVar
 
 from quorate.controller.partitions.broker_changes import is_online
+from quorate.doctor.past import Moment, Past
 from quorate.metadata.configs import BROKER, TOPIC
 from quorate.metadata.partitions import Partition
 from quorate.metadata.state import ClusterState
 from quorate.nouns import NodeId
 from quorate.records import VotersRecord
 
-__all__ = ["HISTORY_CODES", "Facts", "Finding", "Rule", "Severity", "findings", "listed", "named"]
+__all__ = [
+    "DAY_MS",
+    "HISTORY_CODES",
+    "Facts",
+    "Finding",
+    "Limits",
+    "Rule",
+    "Severity",
+    "days",
+    "findings",
+    "listed",
+    "named",
+    "rounded",
+]
 
 T = TypeVar("T")
 
@@ -27,6 +42,7 @@ HISTORY_CODES: Final = (
     "UNCLEAN_ELECTION",
 )
 """Findings of the pipeline's doctor that take the history: one state does not have them."""
+DAY_MS: Final = 86_400_000
 BROKERS_MAX: Final = 10
 """Most brokers that a text names."""
 MIN_ISR: Final = "min.insync.replicas"
@@ -47,24 +63,45 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What was found: the kind of finding, what it is about, a sentence and what to do."""
+    """What was found: the kind of finding, what it is about, a sentence and what to do.
+
+    `since` is when it began; None if the past is not known, or no record has it.
+    """
 
     severity: Severity
     code: str
     subject: str
     sentence: str
     advice: str
+    since: Moment | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule(Generic[T]):
-    """A kind of finding about one thing: when it holds, and what it then says."""
+    """A kind of finding about one thing: when it holds, what it then says and advises, and since when it has held."""
 
     severity: Severity
     code: str
     holds: Callable[[T], bool]
     sentence: Callable[[T], str]
-    advice: str
+    advice: str | Callable[[T], str]
+    since: Callable[[T], Moment | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The thresholds of the findings."""
+
+    stale_days: float = 7.0
+    """Days that a broker may be fenced; one that is fenced for longer will not return by itself."""
+    reassignment_hours: float = 24.0
+    """Hours that a reassignment may take; one that takes longer may never end."""
+    imbalance: float = 0.1
+    """Share of a broker's preferred partitions that others lead: Kafka's `leader.imbalance.per.broker.percentage`."""
+    flaps: int = 3
+    """Fencings within a day from which on a broker is reported as flapping."""
+    min_isr: int = MIN_ISR_DEFAULT
+    """The assumed `min.insync.replicas` if no record sets it; the brokers' own files are not in the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +116,8 @@ class Facts:
 
     elected: Collection[NodeId] = ()
     """The voters of the last election that the log has: those of a quorum without a voter set."""
+    limits: Limits = field(default_factory=Limits)
+    past: Past = field(default_factory=Past)
 
     def elects_uncleanly(self, topic: str) -> bool:
         """Whether unclean.leader.election.enable is true for a topic, by its config, or else that of all brokers."""
@@ -104,6 +143,12 @@ class Facts:
         broker = self.state.brokers.get(broker_id)
         return broker is not None and broker.is_active and is_online(partition.directory_of(broker_id), broker)
 
+    def days_since(self, moment: Moment | None) -> float:
+        """Returns for how many days something has lasted; 0 if its begin or the present time is not known."""
+        if moment is None or moment.time_ms is None or self.now_ms is None:
+            return 0.0
+        return days(moment.time_ms, self.now_ms)
+
 
 def findings(about: T, subject: str, rules: Sequence[Rule[T]]) -> Iterator[Finding]:
     """Yields a finding for each rule that holds, in the rules' order."""
@@ -114,8 +159,23 @@ def findings(about: T, subject: str, rules: Sequence[Rule[T]]) -> Iterator[Findi
                 code=rule.code,
                 subject=subject,
                 sentence=rule.sentence(about),
-                advice=rule.advice,
+                advice=rule.advice if isinstance(rule.advice, str) else rule.advice(about),
+                since=rule.since(about),
             )
+
+
+def days(begin_ms: int, end_ms: int) -> float:
+    """Returns the days between two times."""
+    return (end_ms - begin_ms) / DAY_MS
+
+
+def rounded(number: float) -> str:
+    """Formats a number with one digit; halves go up, as in SQL.
+
+    >>> rounded(0.25), rounded(31.0)
+    ('0.3', '31.0')
+    """
+    return str(Decimal(repr(number)).quantize(Decimal("0.1"), ROUND_HALF_UP))
 
 
 def listed(items: Iterable[object]) -> str:

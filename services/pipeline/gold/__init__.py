@@ -5,10 +5,12 @@ availability   for how long each partition was offline or under its min ISR, eac
 churn          how often each broker left and joined ISRs, won and lost leaderships, each day
 commit_slo     commit latencies, the slowest follower, and the gaps between leaders, each hour
 skew           replicas and leaders against a fair share, and partitions that share a rack
-doctor         findings that an operator should look at, with advice; doctor_rules, doctor_partitions, doctor_nodes,
-               doctor_quorum, doctor_access, doctor_since
+doctor         findings that an operator should look at, with advice; doctor_rules, doctor_quorum
+clusters       a cluster's state in a Python worker, for cores without I/O
+examined       the rules of `quorate.doctor`, in Python workers; told: what the past tells them; doctor_partitions,
+               doctor_nodes, doctor_since
 causes         the doctor's findings about partitions, grouped by the brokers that are missing
-conditions     when a partition is offline, under its min ISR, under-replicated; advice: what can be done about it
+conditions     when a partition is offline, under its min ISR, under-replicated
 story          the main events of each cluster, in order, and how many partitions were unhealthy after each;
                story_partitions, story_nodes
 what_if        the loss of brokers or racks, simulated
@@ -22,18 +24,19 @@ of_silver      of which silver gold was made
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
+from quorate.doctor import Limits
 from services.pipeline.gold.audit import audit_timeline
 from services.pipeline.gold.availability import availability
 from services.pipeline.gold.causes import causes
 from services.pipeline.gold.churn import isr_churn
 from services.pipeline.gold.commit_slo import commit_slo
-from services.pipeline.gold.doctor import DoctorLimits, fleet_doctor
+from services.pipeline.gold.doctor import examination, fleet_doctor
 from services.pipeline.gold.of_silver import noted, of_silver
 from services.pipeline.gold.past import Past, past_of
 from services.pipeline.gold.skew import placement_skew
@@ -74,14 +77,22 @@ def build(tables: Tables, *, min_isr: int = MIN_ISR_DEFAULT) -> dict[str, DataFr
     # The write path does not exist if there are no spans.
     more = {name: tables.read(f"{SILVER}/{name}") for name in (DEPOSED, WRITE_PATH)}
     silver |= {name: table for name, table in more.items() if table is not None}
+    with noted(tables):
+        return _built(tables, silver, min_isr)
+
+
+def _built(tables: Tables, silver: Mapping[str, DataFrame], min_isr: int) -> dict[str, DataFrame]:
     states = States(silver[_PARTITIONS], tables.files(f"{SILVER}/{_PARTITIONS}"))
-    limits = DoctorLimits(min_isr=min_isr)
+    limits = Limits(min_isr=min_isr)
     # Several tables are about the present state, which is small compared with the histories, and read it several times.
     with kept(*present(silver)) as frames:
         now = Present(*frames)
         ends = now.at.select("cluster_id", fn.col("as_of_time").alias("log_end_time"))
         given = settings(silver["config_history"], ends, min_isr=min_isr)
-        with kept(*past_of(states, given)) as of_past:
+        with (
+            kept(*past_of(states, given)) as of_past,
+            kept(examination(silver, None, limits, now=now, past=Past(*of_past))) as (examined,),
+        ):
             past = Past(*of_past)
             made: dict[str, Callable[[], Rows]] = {
                 "audit_timeline": lambda: audit_timeline(silver, files=states.files),
@@ -90,8 +101,7 @@ def build(tables: Tables, *, min_isr: int = MIN_ISR_DEFAULT) -> dict[str, DataFr
                 "commit_slo": lambda: commit_slo(silver),
                 "story": lambda: story(silver, limits=limits, spans=past.spans.where("turns")),
                 "placement_skew": lambda: placement_skew(silver, now=now),
-                "fleet_doctor": lambda: fleet_doctor(silver, limits=limits, now=now, past=past),
-                "causes": lambda: causes(silver, limits=limits, now=now),
+                "fleet_doctor": lambda: fleet_doctor(silver, now=now, found=examined),
+                "causes": lambda: causes(silver, found=examined),
             }
-            with noted(tables):
-                return {name: tables.keep(f"{GOLD}/{name}", made[name]()) for name in TABLES}
+            return {name: tables.keep(f"{GOLD}/{name}", made[name]()) for name in TABLES}

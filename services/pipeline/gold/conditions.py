@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import Column
-from pyspark.sql import functions as fn
 
 from quorate.metadata.partitions import NO_LEADER, RECOVERING
 from services.pipeline.groups import Array, lengths
@@ -34,7 +33,6 @@ __all__ = [
     "is_under_min_isr",
     "is_under_replicated",
     "wanted_counts",
-    "wanted_replicas",
 ]
 
 _Of = TypeVar("_Of", Column, NDArray[Any])  # Any: numbers or flags
@@ -54,7 +52,7 @@ def is_under_min_isr(leader: _Of, isr_count: _Of, replica_count: _Of, min_isr: _
 
 
 def is_under_replicated(isr_count: _Of, wanted_count: _Of) -> _Of:
-    """Returns whether a replica is missing in the ISR; `wanted_count` is the number of `wanted_replicas`."""
+    """Returns whether a replica is missing in the ISR; `wanted_count` is the number of those that should be in it."""
     return isr_count < wanted_count
 
 
@@ -68,13 +66,8 @@ def is_recovering(leader_recovery_state: _Of) -> _Of:
     return leader_recovery_state == RECOVERING
 
 
-def wanted_replicas() -> Column:
-    """Returns the replicas that should be in the ISR: all but those being added (Partition.isUnderReplicated)."""
-    return fn.array_except("replicas", "adding_replicas")
-
-
 def wanted_counts(states: pa.Table) -> Array:
-    """Returns the number of these replicas of each state of a partition."""
+    """Returns of each state of a partition how many replicas should be in the ISR: all but those being added."""
     found = lengths(states["replicas"].combine_chunks())
     at = np.flatnonzero(lengths(states["adding_replicas"].combine_chunks()))
     rows = states.select(["replicas", "adding_replicas"]).take(pa.array(at)).to_pylist()

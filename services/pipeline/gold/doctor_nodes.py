@@ -1,188 +1,90 @@
-"""Doctor findings about brokers and controllers: stale registrations, offline directories, features that they block."""
+"""What the past tells the doctor of brokers, features, voters, and of configs, ACLs and tokens."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from itertools import chain
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
+from quorate.doctor import Condition
+from quorate.metadata.configs import BROKER, TOPIC
 from quorate.metadata.features import KRAFT_VERSION
-from quorate.metadata.versions import METADATA_VERSION, RELEASES
-from quorate.records import RegisterControllerRecord
+from quorate.records import VotersRecord
 from services.pipeline.frames import struct_type
-from services.pipeline.gold.advice import with_room
 from services.pipeline.gold.began import began, last_lives
-from services.pipeline.gold.conditions import is_offline
-from services.pipeline.gold.doctor_rules import (
-    ERROR,
-    INFO,
-    WARN,
-    DoctorLimits,
-    DoctorRule,
-    days_between,
-    findings,
-    listed,
-    text,
-)
-from services.pipeline.silver.present import Present, is_online, replicas_of
+from services.pipeline.gold.doctor_rules import days_between, moment, text
+from services.pipeline.gold.told import BROKER_PAST, ELECTED, documents, moments, since_row
+from services.pipeline.silver.present import Present
 from services.pipeline.silver.validity import by_key
 
-__all__ = ["feature_findings", "node_findings"]
+__all__ = ["brokers_told", "quorum_told", "things_told"]
 
 _KEY = ("cluster_id", "broker_id")
+_UNREGISTERED = "UNREGISTER_BROKER_RECORD"
 
 
-def node_findings(now: Present, history: DataFrame, limits: DoctorLimits) -> DataFrame:
-    """Returns the findings about single brokers, registered or not."""
-    movable = with_room(now.partitions, now).select(
-        "cluster_id", "topic_id", "partition_id", (~is_offline(fn.col("leader"))).alias("is_led"), _has_taker()
+def brokers_told(now: Present, history: DataFrame) -> list[DataFrame]:
+    """Tells of single brokers, registered or not."""
+    rows = _fencings(now, history).join(_past(history), list(_KEY), "full")
+    begins = {
+        Condition.FENCED: "fenced_since",
+        Condition.UNREGISTERED: "unregistered_since",
+        Condition.DIRECTORIES: "directories_since",
+        Condition.FLAPPING: "flapping_since",
+        Condition.NO_RACK: "no_rack_since",
+        Condition.CORDONED: "cordoned_since",
+    }
+    told = rows.join(_gone(history), list(_KEY), "full")
+    fields = (
+        "broker_id",
+        "fencings",
+        fn.col("gone.offset").alias("gone_offset"),
+        fn.unix_millis("gone.time").alias("gone_ms"),
+        "words",
     )
-    held = replicas_of(now).join(movable, ["cluster_id", "topic_id", "partition_id"])
-    is_offline_there = ~is_online("directory", "log_dirs")
-    replicas = held.groupBy(*_KEY).agg(
-        fn.count("*").alias("replicas"),
-        fn.bool_and("is_led").alias("are_led"),
-        fn.bool_and("has_taker").alias("have_takers"),
-        fn.sum(is_offline_there.cast("int")).alias("offline"),
-        fn.array_sort(fn.collect_set(fn.when(is_offline_there, fn.col("directory")))).alias("failed"),
-    )
-    racked = now.brokers.groupBy("cluster_id").agg(fn.count("rack").alias("with_rack"))
-    rows = now.brokers.withColumn("registered", fn.lit(True)).join(replicas, list(_KEY), "full")
-    for known in (_fencings(now, history), _past(history)):
-        rows = rows.join(known, list(_KEY), "left")
-    rows = rows.join(fn.broadcast(racked), "cluster_id", "left")
-    rows = rows.join(fn.broadcast(now.at), "cluster_id")
-    rows = rows.withColumns(
-        {
-            "replicas": fn.coalesce("replicas", fn.lit(0)),
-            "since_offset": fn.coalesce("fenced_offset", "since_offset"),
-            "since_time": fn.coalesce("fenced_time", "since_time"),
-            "days": days_between("fenced_time", "as_of_time"),
-        }
-    )
-    return findings(rows, text("broker ", fn.col("broker_id")), _broker_rules(limits))
+    documents_ = documents(told, BROKER_PAST, fn.to_json(fn.struct(*fields)))
+    return [moments(rows, text("broker ", fn.col("broker_id")), begins), documents_]
 
 
-def feature_findings(now: Present) -> DataFrame:
-    """Returns the findings about feature levels that could be higher, and the nodes that prevent it."""
-    declared, finalized = _declared(now), _finalized(now)
-    spans = declared.groupBy("cluster_id", "feature").agg(
-        fn.min("highest").alias("common"), fn.max("highest").alias("newest")
-    )
-    levels = spans.join(finalized, ["cluster_id", "feature"], "left").withColumn(
-        "level", fn.coalesce("level", fn.lit(0))
-    )
-    levels = levels.drop("since_offset", "since_time").join(
-        finalized.select("cluster_id", "feature", "since_offset", "since_time"), ["cluster_id", "feature"], "left"
-    )
-    nodes = declared.join(levels, ["cluster_id", "feature"])
-    return findings(levels, text("feature ", fn.col("feature")), _level_rules()).unionByName(
-        findings(nodes, fn.col("node"), _range_rules())
-    )
+def quorum_told(now: Present, kept: DataFrame, events: DataFrame) -> list[DataFrame]:
+    """Tells of the voter set, and who voted in the last election; `kept` is the history of the set and others. KIP-853.
 
-
-def _broker_rules(limits: DoctorLimits) -> Sequence[DoctorRule]:
-    fenced = fn.col("fenced")
+    Every active controller writes the set again, so a finding began when the number of voters became what it is.
+    """
+    count = fn.size(fn.from_json("payload", struct_type(VotersRecord))["voters"])
+    conditions = {"even_since": count % 2 == 0, "single_since": count == 1}
+    since = began(kept.where("kind = 'voters'"), ["cluster_id"], conditions)
+    begins = {Condition.EVEN_VOTERS: "even_since", Condition.SINGLE_VOTER: "single_since"}
+    elected = events.where("type = 'LEADER_CHANGE'").groupBy("cluster_id")
+    last = elected.agg(fn.max_by("payload", "offset").alias("payload"))
+    voters = now.kept.where("kind = 'voters'")
     return [
-        DoctorRule(
-            WARN,
-            "STALE_REGISTRATION",
-            fenced & (fn.col("days") > limits.stale_days),
-            text("has been fenced for ", fn.round("days", 1), " days"),
-            _retire(),
-        ),
-        DoctorRule(
-            WARN,
-            "FENCED_WITH_REPLICAS",
-            fenced & (fn.col("replicas") > 0),
-            text("is fenced and holds ", fn.col("replicas"), " replicas"),
-            _start_or_move("start it"),
-        ),
-        DoctorRule(
-            ERROR,
-            "UNREGISTERED_WITH_REPLICAS",
-            fn.col("registered").isNull(),
-            text("is not registered and holds ", fn.col("replicas"), " replicas"),
-            _start_or_move("start it again under its id"),
-            "unregistered_since",
-        ),
-        DoctorRule(
-            ERROR,
-            "OFFLINE_DIRECTORY",
-            fn.col("registered") & (fn.col("offline") > 0),
-            text("has ", fn.col("offline"), " replicas in directories that are offline: ", listed("failed")),
-            _start_or_move("mend or replace the disk and restart the broker"),
-            "directories_since",
-        ),
-        DoctorRule(
-            WARN,
-            "FLAPPING",
-            fn.col("fencings") >= limits.flaps,
-            text("was fenced ", fn.col("fencings"), " times within a day"),
-            "see its garbage collections, its network and broker.session.timeout.ms",
-            "flapping_since",
-        ),
-        DoctorRule(
-            WARN,
-            "NO_RACK",
-            fn.col("registered") & fn.col("rack").isNull() & (fn.col("with_rack") > 0),
-            text("has no rack, though others have"),
-            "set broker.rack: replicas are not spread over racks that are not known",
-            "no_rack_since",
-        ),
-        DoctorRule(
-            INFO,
-            "CORDONED_DIRECTORIES",
-            fn.size("cordoned_log_dirs") > 0,
-            text("gets no new replicas in ", listed("cordoned_log_dirs")),
-            "when they are to be used again, delete cordoned.log.dirs, or leave their paths out of it (KIP-1066)",
-            "cordoned_since",
-        ),
+        moments(since, fn.lit("quorum"), begins),
+        since_row(voters, fn.lit("quorum")),
+        documents(last, ELECTED, fn.col("payload")),
     ]
 
 
-def _level_rules() -> Sequence[DoctorRule]:
-    level, common = fn.col("level"), fn.col("common")
-    is_quorums = fn.col("feature") == KRAFT_VERSION
-    behind = level < common
-    return [
-        DoctorRule(
-            INFO,
-            "FEATURE_BEHIND",
-            behind & ~is_quorums,
-            text("is at ", _named(level), "; all nodes support ", _named(common)),
-            "when nobody wants to go back: kafka-features upgrade",
-        ),
-        DoctorRule(
-            WARN,
-            "KRAFT_VERSION_BEHIND",
-            behind & is_quorums,
-            text("is at ", level, "; all nodes support ", common),
-            "kafka-features upgrade --feature kraft.version=1: without it no voter can be added or removed (KIP-853)",
-        ),
-    ]
+def things_told(now: Present) -> list[DataFrame]:
+    """Tells since when features have their level, and resources their first config, and of ACLs and tokens."""
 
+    def field(name: str) -> Column:
+        return fn.get_json_object("payload", f"$.{name}")
 
-def _range_rules() -> Sequence[DoctorRule]:
-    lowest, highest, level = fn.col("lowest"), fn.col("highest"), fn.col("level")
-    supports = text("supports ", fn.col("feature"), " from ", _named(lowest), " to ", _named(highest))
+    configs = now.configs.groupBy("cluster_id", "resource_type", "resource_name").agg(
+        fn.min("since_offset").alias("since_offset"), fn.min("since_time").alias("since_time")
+    )
+    kind = fn.when(fn.col("resource_type") == TOPIC, "topic ").otherwise("broker ")
+    named = configs.where(fn.col("resource_type").isin(TOPIC, BROKER) & (fn.col("resource_name") != ""))
+
+    def of(kind: str) -> DataFrame:
+        return now.kept.where(fn.col("kind") == kind)
+
     return [
-        DoctorRule(
-            WARN,
-            "BLOCKS_FEATURE",
-            highest < fn.col("newest"),
-            text(supports, ", others up to ", _named(fn.col("newest"))),
-            "upgrade its software, or unregister it if it is gone: until then the feature cannot go higher",
-        ),
-        DoctorRule(
-            ERROR,
-            "FEATURE_NOT_SUPPORTED",
-            (level > 0) & ((level < lowest) | (level > highest)),
-            text(supports, ", and it is at ", _named(level)),
-            "run it with software that supports the level: it cannot take part as it is",
-        ),
+        since_row(of("feature"), text("feature ", field("name")), Condition.LEVEL),
+        since_row(of("kraft_version"), fn.lit(f"feature {KRAFT_VERSION}"), Condition.LEVEL),
+        since_row(of("acl"), text("acl ", field("id"))),
+        since_row(of("delegation_token"), text("delegation token ", field("tokenId"))),
+        since_row(named, text(kind, fn.col("resource_name"))),
     ]
 
 
@@ -212,8 +114,7 @@ def _fencings(now: Present, history: DataFrame) -> DataFrame:
         )
         .select(
             *_KEY,
-            fn.when(fn.col("is_fenced"), fn.col("last_began.offset")).alias("fenced_offset"),
-            fn.when(fn.col("is_fenced"), fn.col("last_began.time")).alias("fenced_time"),
+            fn.when(fn.col("is_fenced"), fn.col("last_began")).alias("fenced_since"),
             "fencings",
             "flapping_since",
         )
@@ -239,74 +140,27 @@ def _past(history: DataFrame) -> DataFrame:
     moved = fn.col("was_dirs").isNull() | (fn.col("was_dirs") != fn.col("log_dirs"))
     last = known.groupBy(*_KEY).agg(
         fn.max(fn.when(moved, starts)).alias("directories_since"),
-        fn.max(fn.when(fn.col("end_type") == "UNREGISTER_BROKER_RECORD", ends)).alias("unregistered_since"),
+        fn.max(fn.when(fn.col("end_type") == _UNREGISTERED, ends)).alias("unregistered_since"),
     )
     return began(last_lives(known, "broker_id"), _KEY, conditions).join(last, list(_KEY))
 
 
-def _has_taker() -> Column:
-    return (fn.size(fn.array_except("takers", "replicas")) > 0).alias("has_taker")
-
-
-def _retire() -> Column:
-    """Advises on a broker that may never come back: its replicas must be elsewhere before it is unregistered."""
-    leave = fn.when(fn.col("replicas") == 0, "unregister it").when(
-        fn.col("are_led") & fn.col("have_takers"), "move its replicas and unregister it"
-    )
-    retire = fn.concat(fn.lit("if it is not to come back, "), leave, fn.lit(": it still counts for features"))
-    return fn.coalesce(retire, text("start it: ", _why_not_moved(), ", so it cannot be unregistered now"))
-
-
-def _start_or_move(start: str) -> Column:
-    """Advises to start a broker, or to move its replicas if each can be copied and another broker can take it."""
-    can_move = fn.col("are_led") & fn.col("have_takers")
-    return fn.when(can_move, f"{start}, or move its replicas to others").otherwise(
-        text(f"{start}: ", _why_not_moved(), ", so they cannot be moved now")
-    )
-
-
-def _why_not_moved() -> Column:
-    return fn.when(fn.col("are_led"), "no other broker can take all its replicas").otherwise(
-        "some of its replicas are of partitions that have no leader to copy them from"
-    )
-
-
-def _declared(now: Present) -> DataFrame:
-    """Returns the feature versions that each broker and controller supports: `node`, `feature`, `lowest`, `highest`."""
-    of_brokers = now.brokers.select("cluster_id", text("broker ", fn.col("broker_id")).alias("node"), "features")
-    payload = fn.from_json("payload", struct_type(RegisterControllerRecord))
-    controllers = now.kept.where("kind = 'controller'").withColumn("r", payload)
-    named = text("controller ", fn.col("r.controllerId")).alias("node")
-    nodes = of_brokers.unionByName(controllers.select("cluster_id", named, fn.col("r.features").alias("features")))
-    ranges = nodes.select("cluster_id", "node", fn.explode("features").alias("f")).select(
-        "cluster_id",
-        "node",
-        fn.col("f.name").alias("feature"),
-        fn.col("f.minSupportedVersion").alias("lowest"),
-        fn.col("f.maxSupportedVersion").alias("highest"),
-    )
-    every = nodes.select("cluster_id", "node").join(ranges.select("cluster_id", "feature").distinct(), "cluster_id")
-    # A node that does not name a feature has it at 0 (KIP-584).
-    return every.join(ranges, ["cluster_id", "node", "feature"], "left").fillna(0, ["lowest", "highest"])
-
-
-def _finalized(now: Present) -> DataFrame:
-    def value(name: str) -> Column:
-        return fn.get_json_object("payload", f"$.{name}")
-
-    at = ("since_offset", "since_time")
-    levels = now.kept.where("kind = 'feature'").select(
-        "cluster_id", value("name").alias("feature"), value("featureLevel").cast("int").alias("level"), *at
-    )
-    version = value("kRaftVersion").cast("int").alias("level")
-    quorums = now.kept.where("kind = 'kraft_version'").select(
-        "cluster_id", fn.lit(KRAFT_VERSION).alias("feature"), version, *at
-    )
-    return levels.unionByName(quorums)
-
-
-def _named(level: Column) -> Column:
-    """Formats a level; a metadata.version with its release."""
-    names = fn.create_map(*(fn.lit(each) for each in chain.from_iterable(RELEASES.items())))
-    release = fn.when(fn.col("feature") == METADATA_VERSION, names[level])
-    return fn.concat(level.cast("string"), fn.coalesce(fn.concat(fn.lit(" ("), release, fn.lit(")")), fn.lit("")))
+def _gone(history: DataFrame) -> DataFrame:
+    """Computes, for each broker that is fenced, shutting down or unregistered, since when and how it went away."""
+    key = list(_KEY)
+    conditions = {"fenced": fn.col("fenced"), "shut": fn.coalesce("in_controlled_shutdown", fn.lit(False))}
+    lives = last_lives(history, "broker_id")
+    since = began(lives, key, {f"{name}_since": of for name, of in conditions.items()})
+    names = ("fenced", "in_controlled_shutdown", "end_type", "valid_to_time")
+    last = lives.groupBy(*key).agg(*(fn.max_by(name, "valid_from_offset").alias(name) for name in names))
+    left = fn.coalesce(fn.col("end_type") == _UNREGISTERED, fn.lit(False))
+    was_there = ~fn.col("fenced") & ~fn.coalesce("in_controlled_shutdown", fn.lit(False))
+    # A controlled shutdown ends with fencing, so the shutdown is the beginning.
+    was_shut = fn.coalesce("in_controlled_shutdown", fn.lit(False))
+    at = fn.when(was_shut, fn.col("shut_since")).otherwise(fn.col("fenced_since"))
+    how = fn.when(was_shut, " began a controlled shutdown at ").otherwise(" was fenced at ")
+    end = fn.when(left, text(" and unregistered at ", moment(fn.col("valid_to_time")))).otherwise("")
+    went = fn.concat(how, moment(at["time"]), end)
+    words = fn.when(was_there, text(" was unregistered at ", moment(fn.col("valid_to_time")))).otherwise(went)
+    rows = last.where(left | ~was_there).join(since, key)
+    return rows.select(*key, at.alias("gone"), fn.concat(text("broker ", fn.col("broker_id")), words).alias("words"))

@@ -19,9 +19,9 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
+from quorate.doctor import Limits
 from services.pipeline.gold.availability import ends_of, partition_spans
 from services.pipeline.gold.clocks import back_count, with_set_backs
-from services.pipeline.gold.doctor_rules import DoctorLimits
 from services.pipeline.gold.story_nodes import (
     active_controllers,
     broker_events,
@@ -44,14 +44,14 @@ _LAST: Final = 100
 
 
 def story(
-    silver: Mapping[str, DataFrame], *, limits: DoctorLimits | None = None, spans: DataFrame | None = None
+    silver: Mapping[str, DataFrame], *, limits: Limits | None = None, spans: DataFrame | None = None
 ) -> DataFrame:
     """Computes the main events of each cluster, one row each, with columns COLUMNS.
 
     The records of the base checkpoint are not events. `spans` are those of partitions, if the caller has them already;
     those where no condition begins or ends may be missing.
     """
-    limits, events = limits or DoctorLimits(), silver["events"]
+    limits, events = limits or Limits(), silver["events"]
     if spans is None:
         spans = partition_spans(
             silver["partition_history"], silver["config_history"], ends_of(events), min_isr=limits.min_isr
@@ -69,7 +69,7 @@ def story(
     placed_rows = [each.withColumn("place", fn.lit(place)) for place, each in enumerate(rows)]
     of_partitions = partition_events(turns).withColumn("place", fn.col("place") + len(rows))
     # A silence begins behind the last record before it.
-    silence = silence_events(events, limits).withColumn("place", fn.lit(_LAST))
+    silence = silence_events(events).withColumn("place", fn.lit(_LAST))
     bases = events.where("is_base").select("cluster_id", "offset").distinct()
     every = united([*placed_rows, of_partitions, silence])
     told = every.join(fn.broadcast(bases), ["cluster_id", "offset"], "left_anti")

@@ -12,7 +12,7 @@ from quorate.records import RegisterControllerRecord, VotersRecord
 from services.pipeline.frames import struct_type
 from services.pipeline.gold.audit_rows import with_before
 from services.pipeline.gold.clocks import epochs
-from services.pipeline.gold.doctor_rules import DoctorLimits, listed, text
+from services.pipeline.gold.doctor_rules import listed, text
 from services.pipeline.gold.silence import by_two_clocks, silences
 from services.pipeline.gold.story_partitions import BAD, GOOD, PLAIN
 
@@ -134,9 +134,9 @@ def active_controllers(events: DataFrame) -> DataFrame:
     return _events(rows, fn.lit(PLAIN), fn.concat(leads, fn.when(fn.col("back_ms") > 0, back).otherwise("")))
 
 
-def silence_events(events: DataFrame, limits: DoctorLimits) -> DataFrame:
+def silence_events(events: DataFrame) -> DataFrame:
     """Tells the periods in which no controller wrote."""
-    rows = silences(events, silence_s=limits.silence_s).withColumns(
+    rows = silences(events).withColumns(
         {"valid_from_offset": fn.col("before.offset"), "valid_from_time": fn.col("before.timestamp")}
     )
     seconds, clocks = fn.round(fn.col("silent_ms") / 1000, 1), by_two_clocks("before", "after")

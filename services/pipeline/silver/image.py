@@ -38,7 +38,19 @@ from services.pipeline.silver.partitions import partition_history
 from services.pipeline.silver.topics import config_history, topic_history
 from services.pipeline.tables import Keeping, Replacing, Rows, Tables
 
-__all__ = ["DEPOSED", "HISTORIES", "QUORUM_KINDS", "SILVER", "build", "histories", "image_history", "state_of"]
+__all__ = [
+    "DEPOSED",
+    "HISTORIES",
+    "PLACES",
+    "QUORUM_KINDS",
+    "SILVER",
+    "build",
+    "histories",
+    "image_history",
+    "image_rows",
+    "record_of",
+    "state_of",
+]
 
 SILVER: Final = "silver"
 EVENTS: Final = "events"
@@ -47,13 +59,13 @@ DEPOSED: Final = "deposed"
 HISTORIES: Final = ("topic_history", "partition_history", "config_history", "broker_history", "kept_history")
 QUORUM_KINDS: Final = ("voters", "kraft_version")
 """Kinds of state that the quorum stores in control records; the controllers' state does not contain them."""
-_PLACES: Final = ("feature", "zk_migration_state", "broker", "controller", "topic", "partition")
+PLACES: Final = ("feature", "zk_migration_state", "broker", "controller", "topic", "partition")
 """Kinds of state whose records are loaded first, in this order; all others follow."""
 _BY_TYPE: Final = {type_name(record): record for record in RECORDS.values()}
 _SPAN: Final = ("valid_from_offset", "valid_to_offset")
 MOST: Final = ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD", "NO_OP_RECORD")
 """The most frequent record types; apart from partitions no history needs them."""
-_COLUMNS: Final = ("cluster_id", "kind", "key", "type", "value", "raw", *_SPAN)
+_COLUMNS: Final = ("cluster_id", "kind", "key", "type", "value", "raw")
 
 
 def build(records: DataFrame, snapshots: DataFrame | None, tables: Tables) -> dict[str, DataFrame]:
@@ -122,17 +134,23 @@ def histories(counted: DataFrame, tables: Keeping, layer: str) -> dict[str, Data
 
 def image_history(tables: Mapping[str, DataFrame]) -> DataFrame:
     """Combines all histories into one; `as_of` selects a complete state from it."""
+    return image_rows(tables, _SPAN)
+
+
+def image_rows(tables: Mapping[str, DataFrame], more: Sequence[str] = ()) -> DataFrame:
+    """Combines these tables, of histories or of one state, into one; `more` are columns of all that are kept."""
     partitions = _rows(
         tables["partition_history"],
         "partition",
         PartitionRecord,
         ("topic_id", "partition_id"),
+        more,
         {"elr": "eligibleLeaderReplicas", "last_known_elr": "lastKnownElr"},
     )
-    topics = _rows(tables["topic_history"], "topic", TopicRecord, ("topic_id",))
-    configs = _rows(tables["config_history"], "config", ConfigRecord, ("resource_type", "resource_name", "name"))
-    brokers = _rows(tables["broker_history"], "broker", RegisterBrokerRecord, ("broker_id",))
-    kept = tables["kept_history"].withColumn("value", fn.col("payload")).select(*_COLUMNS)
+    topics = _rows(tables["topic_history"], "topic", TopicRecord, ("topic_id",), more)
+    configs = _rows(tables["config_history"], "config", ConfigRecord, ("resource_type", "resource_name", "name"), more)
+    brokers = _rows(tables["broker_history"], "broker", RegisterBrokerRecord, ("broker_id",), more)
+    kept = tables["kept_history"].withColumn("value", fn.col("payload")).select(*_COLUMNS, *more)
     return kept.unionByName(partitions).unionByName(topics).unionByName(configs).unionByName(brokers)
 
 
@@ -147,18 +165,28 @@ def state_of(rows: Iterable[Row], offset: Offset) -> ClusterState:
 
 
 def _records(rows: Iterable[Row]) -> Iterator[Message]:
-    places = {kind: place for place, kind in enumerate(_PLACES)}
+    places = {kind: place for place, kind in enumerate(PLACES)}
     kept = [row for row in rows if row["kind"] not in QUORUM_KINDS]
     for row in sorted(kept, key=lambda row: (places.get(row["kind"], len(places)), row["valid_from_offset"])):
-        if row["kind"] == UNKNOWN_KIND:
-            yield decode_record(bytes(row["raw"]))
-        else:
-            record = _BY_TYPE[row["type"]]
-            yield from_document(record, layout_of(record).last_version, json.loads(row["value"]))
+        yield record_of(row["kind"], row["type"], row["value"], row["raw"])
+
+
+def record_of(kind: str, type_: str, value: str, raw: bytes | None) -> Message:
+    """Returns the record of a row of an image."""
+    if kind == UNKNOWN_KIND:
+        assert raw is not None, (kind, type_)
+        return decode_record(bytes(raw))
+    record = _BY_TYPE[type_]
+    return from_document(record, layout_of(record).last_version, json.loads(value))
 
 
 def _rows(
-    history: DataFrame, kind: str, record: type[Message], key: tuple[str, ...], renamed: Mapping[str, str] | None = None
+    history: DataFrame,
+    kind: str,
+    record: type[Message],
+    key: tuple[str, ...],
+    more: Sequence[str],
+    renamed: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Converts a history's rows to records of one class; each field is the column of its name, or as `renamed`."""
     known = set(history.columns)
@@ -177,5 +205,5 @@ def _rows(
         fn.lit(type_name(record)).alias("type"),
         fn.to_json(fn.struct(*fields), options).alias("value"),
         fn.lit(None).cast("binary").alias("raw"),
-        *_SPAN,
+        *more,
     )

@@ -23,7 +23,6 @@ __all__ = [
     "UNCLEAN",
     "Present",
     "is_online",
-    "partition_settings",
     "present",
     "replicas_of",
     "topic_settings",
@@ -83,27 +82,6 @@ def topic_settings(now: Present, min_isr: int = MIN_ISR_DEFAULT) -> DataFrame:
         fn.col("own_min").isNotNull().alias("is_topics_own"),
         fn.coalesce("own_unclean", "unclean", fn.lit(False)).alias("elects_uncleanly"),
     )
-
-
-def partition_settings(now: Present, min_isr: int = MIN_ISR_DEFAULT) -> DataFrame:
-    """Returns the partitions with their topics' settings, and with their leaders' own min.insync.replicas.
-
-    A broker takes the topic's config, else its own dynamic config, else the brokers' default (KIP-226).
-    """
-    rows = now.partitions.join(topic_settings(now, min_isr), ["cluster_id", "topic_id"])
-    own = now.configs.where((fn.col("resource_type") == BROKER) & (fn.col("resource_name") != ""))
-    leader = fn.col("resource_name").try_cast("int").alias("leader")
-    of_leader = _values(own, "cluster_id", "resource_name").select(
-        "cluster_id", leader, fn.col("min_isr").alias("of_leader")
-    )
-    joined = rows.join(fn.broadcast(of_leader), ["cluster_id", "leader"], "left")
-    counts = fn.col("of_leader").isNotNull() & ~fn.col("is_topics_own")
-    return joined.withColumns(
-        {
-            "min_isr": fn.when(counts, fn.col("of_leader")).otherwise(fn.col("min_isr")),
-            "min_isr_is_assumed": fn.col("min_isr_is_assumed") & ~counts,
-        }
-    ).drop("of_leader", "is_topics_own")
 
 
 def replicas_of(now: Present) -> DataFrame:

@@ -1,0 +1,246 @@
+"""A cluster's state and past in a Python worker: a ClusterState of the rows of its image, for cores without I/O.
+
+Spark brings the state of a cluster, and what is `told` of its past, together in one worker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, reduce
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as fn
+
+from kraft import Message, Uuid
+from quorate.doctor import BrokerPast, Moment, PartitionPast, Past, Unclean
+from quorate.metadata.partitions import RECOVERED
+from quorate.metadata.state import ClusterState
+from quorate.nouns import NodeId, parse_uuid
+from quorate.pipeline.json_text import from_document
+from quorate.records import PartitionRecord, VotersRecord
+from quorate.wire.schema import layout_of
+from services.pipeline.gold.told import AT, BROKER_PAST, ELECTED, PARTITION_PAST, SINCE
+from services.pipeline.groups import codes
+from services.pipeline.silver.image import PLACES, image_rows, record_of
+from services.pipeline.silver.present import Present
+
+__all__ = ["Cluster", "clusters", "rows_of_clusters"]
+
+_ROWS: Final = ("cluster_id", "place", "kind", "type", "value", "raw", "at_offset", "at_ms")
+PARTITION: Final = "partition"
+_OF_VOTERS: Final = layout_of(VotersRecord).last_version
+
+
+def rows_of_clusters(now: Present, told: Sequence[DataFrame] = ()) -> DataFrame:
+    """Returns the rows from which `clusters` builds the state and the past of each cluster, those of each together."""
+    tables = {
+        "topic_history": now.topics,
+        "partition_history": now.partitions,
+        "config_history": now.configs,
+        "broker_history": now.brokers,
+        "kept_history": now.kept,
+    }
+    state = image_rows(tables).select("cluster_id", "kind", "type", "value", "raw")
+    rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), [state, *told])
+    ends = now.at.select(
+        "cluster_id",
+        fn.lit(AT).alias("kind"),
+        fn.col("as_of_offset").alias("at_offset"),
+        fn.unix_millis("as_of_time").alias("at_ms"),
+    )
+    rows = rows.unionByName(ends, allowMissingColumns=True).withColumn("place", _place())
+    return rows.select(*_ROWS).repartition("cluster_id").sortWithinPartitions("cluster_id", "place")
+
+
+def clusters(batches: Iterator[pa.RecordBatch]) -> Iterator[Cluster]:
+    """Yields the clusters of one partition of `rows_of_clusters`, one after the other."""
+    cluster: Cluster | None = None
+    for batch in batches:
+        for cluster_id, rows in _by_cluster(batch):
+            if cluster is None or cluster.id != cluster_id:
+                if cluster is not None:
+                    yield cluster
+                cluster = Cluster(cluster_id)
+            cluster.take(rows)
+    if cluster is not None:
+        yield cluster
+
+
+def _place() -> Column:
+    """The order in which a state is built: its offset is known first."""
+    kinds = fn.array(*(fn.lit(kind) for kind in (AT, *PLACES)))
+    at = fn.array_position(kinds, fn.col("kind"))
+    return fn.when(at == 0, len(PLACES) + 2).otherwise(at)
+
+
+def _by_cluster(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table]]:
+    """Yields the rows of each cluster, which are neighbours."""
+    rows = pa.Table.from_batches([batch])
+    ids = codes(rows["cluster_id"])
+    bounds = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1).tolist(), len(ids)]
+    for start, end in pairwise(bounds):
+        if end > start:
+            yield rows["cluster_id"][start].as_py(), rows.slice(start, end - start)
+
+
+class _Row(NamedTuple):
+    """A row of the state, or of what is told of the past, in the columns of _ROWS."""
+
+    kind: str
+    type: str
+    value: str
+    raw: bytes | None
+    at_offset: int | None
+    at_ms: int | None
+
+
+class _Partition(msgspec.Struct, rename="camel", gc=False):
+    """A PartitionRecord as JSON. There may be a million, and the general decoder of records takes ten times as long."""
+
+    partition_id: int
+    topic_id: str
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    leader_recovery_state: int = RECOVERED
+    directories: tuple[str, ...] | None = None
+    eligible_leader_replicas: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_Partition)
+
+
+class Cluster:
+    """A cluster's state, and what its history tells."""
+
+    def __init__(self, cluster_id: str) -> None:
+        self.id = cluster_id
+        self.state = ClusterState()
+        self.end = Moment(0, None)
+        self.voters: VotersRecord | None = None
+        self.kraft_version = 0
+        self.elected: frozenset[NodeId] = frozenset()
+        self._moments: dict[tuple[str, str], Moment] = {}
+        self._partitions: dict[tuple[Uuid, int], PartitionPast] = {}
+        self._brokers: dict[NodeId, BrokerPast] = {}
+        self._shared: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._notes: Mapping[str, Callable[[_Row], None]] = {
+            AT: self._note_end,
+            SINCE: self._note_since,
+            PARTITION_PAST: self._note_partition,
+            BROKER_PAST: self._note_broker,
+            ELECTED: self._note_elected,
+            "voters": self._note_voters,
+            "kraft_version": self._note_kraft_version,
+        }
+
+    def take(self, rows: pa.Table) -> None:
+        """Takes the next rows of the cluster, in the order of their places."""
+        self.state.load_more(list(self._records(rows)), self.end.offset)
+
+    @property
+    def past(self) -> Past:
+        """What its history tells."""
+        return Past(moments=self._moments, partitions=self._partitions, brokers=self._brokers)
+
+    def _records(self, rows: pa.Table) -> Iterator[Message]:
+        """Yields the records of the state, and notes all else."""
+        for row in map(_Row, *(rows[name].to_pylist() for name in _ROWS[2:])):
+            if row.kind == PARTITION:
+                yield self._partition(row.value)
+            elif (note := self._notes.get(row.kind)) is not None:
+                note(row)
+            else:
+                yield record_of(row.kind, row.type, row.value, row.raw)
+
+    def _partition(self, text: str) -> PartitionRecord:
+        """Returns a partition's record; equal tuples are shared, as most partitions have their replicas in common."""
+        found = _DECODER.decode(text)
+        replicas, isr, removing, adding, elr, last = (
+            self._shared.setdefault(each, each)
+            for each in (
+                found.replicas,
+                found.isr,
+                found.removing_replicas,
+                found.adding_replicas,
+                found.eligible_leader_replicas or (),
+                found.last_known_elr or (),
+            )
+        )
+        return PartitionRecord(
+            found.partition_id,
+            _uuid(found.topic_id),
+            replicas,
+            isr,
+            removing,
+            adding,
+            found.leader,
+            found.leader_recovery_state,
+            found.leader_epoch,
+            found.partition_epoch,
+            _uuids(found.directories or ()),
+            elr,
+            last,
+        )
+
+    def _note_end(self, row: _Row) -> None:
+        assert row.at_offset is not None, row
+        self.end = Moment(row.at_offset, row.at_ms)
+
+    def _note_since(self, row: _Row) -> None:
+        assert row.at_offset is not None, row
+        self._moments[row.type, row.value] = Moment(row.at_offset, row.at_ms)
+
+    def _note_partition(self, row: _Row) -> None:
+        found = json.loads(row.value)
+        last = found.get("unclean")
+        unclean = (
+            None
+            if last is None
+            else Unclean(leader=last["leader"], at=Moment(last["offset"], last.get("ms")), count=last["count"])
+        )
+        self._partitions[parse_uuid(found["topic_id"]), found["partition_id"]] = PartitionPast(
+            last_leader=found.get("last_leader"),
+            isr_changed_ms=found.get("isr_changed_ms"),
+            isr_was=found.get("isr_was"),
+            unclean=unclean,
+        )
+
+    def _note_broker(self, row: _Row) -> None:
+        found = json.loads(row.value)
+        gone = Moment(found["gone_offset"], found.get("gone_ms")) if "gone_offset" in found else None
+        self._brokers[found["broker_id"]] = BrokerPast(
+            fencings=found.get("fencings", 0), gone=gone, words=found.get("words", "")
+        )
+
+    def _note_voters(self, row: _Row) -> None:
+        voters = from_document(VotersRecord, _OF_VOTERS, json.loads(row.value))
+        assert isinstance(voters, VotersRecord), voters
+        self.voters = voters
+
+    def _note_kraft_version(self, row: _Row) -> None:
+        self.kraft_version = json.loads(row.value)["kRaftVersion"]
+
+    def _note_elected(self, row: _Row) -> None:
+        self.elected = frozenset(each["voterId"] for each in json.loads(row.value)["voters"])
+
+
+@lru_cache(maxsize=1 << 16)
+def _uuid(text: str) -> Uuid:
+    return parse_uuid(text)
+
+
+@lru_cache(maxsize=1 << 16)
+def _uuids(texts: tuple[str, ...]) -> tuple[Uuid, ...]:
+    return tuple(map(_uuid, texts))
