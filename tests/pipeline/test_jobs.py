@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -68,6 +68,13 @@ def variables() -> dict[str, str]:
     return {**os.environ, **environment(), "PYTHONPATH": path, "PATH": scripts}
 
 
+def workers_python() -> dict[str, str]:
+    """Else clients, servers and each process of a worker compile the pyspark of Spark's zip file for themselves."""
+    from services.pipeline.session import WORKER_PYTHON
+
+    return {"PYSPARK_PYTHON": str(WORKER_PYTHON), "WORKER_PYTHON": sys.executable}
+
+
 def run(*command: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """One process until it ends, with `more` variables."""
     env = {**variables(), **settings(cwd / "conf"), **more}
@@ -94,6 +101,23 @@ def test_spark_submit_runs_a_job_and_ends_with_its_exit_code(spark: SparkSession
     assert 5 == spark.read.parquet(str(tmp_path / "lake" / "bronze" / "records")).count()
 
 
+class Server(NamedTuple):
+    """A Spark Connect server: where it listens, and the directory of its tables."""
+
+    address: str
+    warehouse: Path
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One for all tests that ask a server which was there before: a JVM is slow until it has run everything once."""
+    if not is_there(*CONNECT):
+        pytest.skip(NO_CONNECT)
+    directory = tmp_path_factory.mktemp("server")
+    with connect_server(directory) as address:
+        yield Server(address, directory / "warehouse")
+
+
 @contextmanager
 def connect_server(directory: Path) -> Iterator[str]:
     """A Spark Connect server of this machine; its address, once it answers."""
@@ -113,7 +137,7 @@ def connect_server(directory: Path) -> Iterator[str]:
         "org.apache.spark.sql.connect.service.SparkConnectServer",
         "spark-internal",
     )
-    env = {**variables(), **settings(directory / "server-conf", place)}
+    env = {**variables(), **workers_python(), **settings(directory / "server-conf", place)}
     with (
         (directory / "server.log").open("w") as log,
         subprocess.Popen(command, cwd=directory, env=env, stdout=log, stderr=log) as server,
@@ -133,8 +157,7 @@ def answers(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.mark.skipif(not is_there(*CONNECT), reason=NO_CONNECT)
-def test_through_spark_connect_the_tables_are_the_same(spark: SparkSession, tmp_path: Path) -> None:
+def test_through_spark_connect_the_tables_are_the_same(spark: SparkSession, server: Server, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     directory = node(tmp_path / "logs", "one")
     segment(directory, batches(history(4)))
@@ -142,15 +165,14 @@ def test_through_spark_connect_the_tables_are_the_same(spark: SparkSession, tmp_
     half.touch()
     os.utime(half, (5, 5))
     ingest = ("ingest", "--from", str(tmp_path / "logs"))
-    with connect_server(tmp_path) as address:
 
-        def job(*asked: str) -> subprocess.CompletedProcess[str]:
-            where = ("--to", str(lake), "--master", address)
-            return run(sys.executable, "-m", "services.pipeline", *asked, *where, cwd=tmp_path)
+    def job(*asked: str) -> subprocess.CompletedProcess[str]:
+        where = ("--to", str(lake), "--master", server.address)
+        return run(sys.executable, "-m", "services.pipeline", *asked, *where, cwd=tmp_path)
 
-        ran = [job(*ingest)]
-        half.unlink()
-        ran += [job(*ingest), job("silver")]
+    ran = [job(*ingest)]
+    half.unlink()
+    ran += [job(*ingest), job("silver")]
 
     assert [1, 0, 0] == [each.returncode for each in ran], [each.stderr for each in ran]
     assert "records: 6 new\ncheckpoint records: 0 new\nquarantine: 1 new\n" in ran[0].stderr
@@ -162,10 +184,11 @@ def test_through_spark_connect_the_tables_are_the_same(spark: SparkSession, tmp_
     ]
 
 
-def declared(name: str, place: Path, given: dict[str, str]) -> str:
-    """Run a spec of deploy/spark with other values of some settings; what it said."""
-    from services.pipeline.session import WORKER_PYTHON
+def declared(name: str, place: Path, given: dict[str, str], remote: str = "local[2]") -> str:
+    """Run a spec of deploy/spark with other values of some settings; what it said.
 
+    Its server is at `remote`, or the client starts one.
+    """
     folder = ROOT / "deploy" / "spark"
     spec = (folder / f"{name}.yaml").read_text()
     for setting, value in {"storage": f"file://{place}/storage-{name}", **given}.items():
@@ -174,10 +197,8 @@ def declared(name: str, place: Path, given: dict[str, str]) -> str:
     (place / f"{name}.yaml").write_text(spec)
     (definitions,) = re.findall(r"^ *include: (\S+)$", spec, re.MULTILINE)
     (place / definitions).write_text((folder / definitions).read_text())
-    command = (str(SCRIPTS / "spark-pipelines"), "run", "--spec", str(place / f"{name}.yaml"), "--remote", "local[2]")
-    # Else the client, the server and each process of a worker compile the pyspark of Spark's zip file for themselves.
-    python = {"PYSPARK_PYTHON": str(WORKER_PYTHON), "WORKER_PYTHON": sys.executable}
-    ran = run(*command, cwd=place, **python)
+    command = (str(SCRIPTS / "spark-pipelines"), "run", "--spec", str(place / f"{name}.yaml"), "--remote", remote)
+    ran = run(*command, cwd=place, **workers_python())
     told = ran.stdout + ran.stderr
     assert "Run is COMPLETED." in told, told[-3000:]
     assert "FAILED" not in told, told[-3000:]
@@ -210,20 +231,27 @@ def read(tables: ParquetTables, layer: str, *names: str) -> dict[str, DataFrame]
 
 
 @pytest.mark.skipif(not is_there(*CONNECT, "yaml"), reason=NO_PIPELINES)
-def test_declared_answers_are_the_tables_of_the_jobs(spark: SparkSession, lake: ParquetTables, tmp_path: Path) -> None:
+def test_declared_answers_are_the_tables_of_the_jobs(
+    spark: SparkSession, server: Server, lake: ParquetTables, tmp_path: Path
+) -> None:
     """The spec as it is, with this test's places in it, run to its end; then every view row for row."""
     from services.pipeline.gold import TABLES
 
-    told = declared("pipeline", tmp_path, {"spark.quorate.silver": f"{place_of(lake)}/silver/"})
+    told = declared("pipeline", tmp_path, {"spark.quorate.silver": f"{place_of(lake)}/silver/"}, server.address)
     assert "Traceback" not in told, told[-3000:]
 
-    assert {} == differing(read(lake, "gold", *TABLES), spark, f"{tmp_path}/spark-warehouse/gold_")
+    assert {} == differing(read(lake, "gold", *TABLES), spark, f"{server.warehouse}/gold_")
 
 
 @pytest.mark.skipif(not is_there(*CONNECT, "yaml"), reason=NO_PIPELINES)
 @pytest.mark.timeout(2400)
-def test_declared_bronze_and_silver_are_the_tables_of_the_jobs(spark: SparkSession, tmp_path: Path) -> None:
-    """Bronze as a stream of the source, silver over it: of one replica, as a declared stream looks at nothing else."""
+def test_declared_bronze_and_silver_are_the_tables_of_the_jobs(
+    spark: SparkSession, server: Server, tmp_path: Path
+) -> None:
+    """Bronze as a stream of the source, silver over it: of one replica, as a declared stream looks at nothing else.
+
+    The client of bronze starts its server itself.
+    """
     from services.pipeline import bronze
     from services.pipeline.silver import image
     from services.pipeline.tables import ParquetTables
@@ -237,9 +265,9 @@ def test_declared_bronze_and_silver_are_the_tables_of_the_jobs(spark: SparkSessi
     image.build(there["records"], bronze.whole_snapshots(there["snapshots"]), tables)
     warehouse = f"{tmp_path}/spark-warehouse"
     declared("bronze", tmp_path, {"spark.quorate.logs": str(tmp_path / "logs")})
-    declared("silver", tmp_path, {"spark.quorate.bronze": f"{warehouse}/bronze_"})
+    declared("silver", tmp_path, {"spark.quorate.bronze": f"{warehouse}/bronze_"}, server.address)
     names = ("events", "feature_history", "voter_history", *image.HISTORIES)
 
     assert (6, 4) == (there["records"].count(), there["snapshots"].count())
     assert {} == differing(there, spark, f"{warehouse}/bronze_")
-    assert {} == differing(read(tables, "silver", *names), spark, f"{warehouse}/silver_")
+    assert {} == differing(read(tables, "silver", *names), spark, f"{server.warehouse}/silver_")
