@@ -12,7 +12,7 @@ from quorate.authorizer import CLUSTER_NAME, AclResource, Requester, StandardAut
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, Acls, ResourceType
 from quorate.metadata.state import ClusterState
-from quorate.network.server import ConnectedClient
+from quorate.network.listening import ConnectedClient
 from quorate.nouns import Principal
 from quorate.protocol import Request
 from quorate.runtime import audit

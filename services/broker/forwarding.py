@@ -12,7 +12,7 @@ from kraft.api.envelope import EnvelopeRequest, EnvelopeResponse
 from kraft.protocol.default_principal_data import DefaultPrincipalData
 from quorate.errors import ApiError, ErrorCode, error_of
 from quorate.network.client import Connection, Timeouts
-from quorate.network.server import ConnectedClient
+from quorate.network.listening import ConnectedClient
 from quorate.protocol import ClientSettings, ProtocolError, Request
 from quorate.protocol.api_versions import Versions
 from quorate.protocol.apis import all_apis

@@ -11,7 +11,7 @@ import msgspec
 from kraft.api.produce import ProduceRequest, ProduceResponse
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation
-from quorate.network.server import Unanswerable
+from quorate.network.listening import Unanswerable
 from quorate.nouns import Offset
 from quorate.partition_log.produced import is_transactional
 from quorate.replication import ACKS_ALL, admit_produce

@@ -26,7 +26,8 @@ from quorate.controller.api_versions import api_versions
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.listeners.opening import listening_of, opened
 from quorate.listeners.security import ListenerSecurity
-from quorate.network.server import ConnectedClient, KafkaServer, Unanswerable
+from quorate.network.listening import ConnectedClient, Unanswerable
+from quorate.network.server import KafkaServer
 from quorate.protocol import Request
 from quorate.protocol.api_versions import Versions
 from quorate.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, all_apis, api_of

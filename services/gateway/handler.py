@@ -16,7 +16,7 @@ from kraft.api.envelope import EnvelopeRequest, EnvelopeResponse
 from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.update_features import UpdateFeaturesRequest
 from quorate.errors import ApiError, ErrorCode
-from quorate.network.server import ConnectedClient, Unanswerable
+from quorate.network.listening import ConnectedClient, Unanswerable
 from quorate.nouns import ANONYMOUS, EndpointType, NodeId, Principal
 from quorate.protocol import ApiMessageType, Request
 from quorate.runtime.claims import CLAIMS, check_claim

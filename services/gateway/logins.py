@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kraft.service.controller_pb2 import AuthenticateRequest, AuthenticateResponse
 from quorate.errors import ApiError, ErrorCode
-from quorate.network.server import Unanswerable
+from quorate.network.listening import Unanswerable
 from quorate.nouns import Principal
 from quorate.protocol.sasl.mechanism import Answered, Login, SaslError
 from quorate.protocol.sasl.scram_messages import ClientFirst

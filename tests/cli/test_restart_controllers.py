@@ -11,7 +11,7 @@ from kraft import Message
 from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from quorate.errors import ErrorCode
 from quorate.network.client_config import Endpoint
-from quorate.network.server import ConnectedClient
+from quorate.network.listening import ConnectedClient
 from quorate.nouns import METADATA_TOPIC
 from quorate.protocol import Request
 from quorate.raft.roles import Leader

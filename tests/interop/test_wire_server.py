@@ -16,7 +16,8 @@ from kraft import Message
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from kraft.api.metadata import MetadataRequest, MetadataResponse
-from quorate.network.server import ConnectedClient, KafkaServer, Listening, serving
+from quorate.network.listening import ConnectedClient, Listening
+from quorate.network.server import KafkaServer, serving
 from quorate.nouns import METADATA_TOPIC, Principal
 from quorate.protocol import Request, ServerSettings
 from tests.interop.kafka.release import absent, java

@@ -24,7 +24,8 @@ from kraft.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.client import Disconnected, Timeouts, connect
 from quorate.network.connections import ConnectionCounts
-from quorate.network.server import ConnectedClient, KafkaServer, Listening, serving
+from quorate.network.listening import ConnectedClient, Listening
+from quorate.network.server import KafkaServer, serving
 from quorate.nouns import Principal
 from quorate.protocol import ClientSettings, Request, ServerSettings, api_of
 from quorate.protocol.messages import decode_body

@@ -17,8 +17,9 @@ from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.client_config import ClientConfig, Endpoint
+from quorate.network.listening import ConnectedClient, Listening
 from quorate.network.observer import RETRY_S, Checkpoint, FetchedBatch, Observer
-from quorate.network.server import ConnectedClient, Listening, serving
+from quorate.network.server import serving
 from quorate.nouns import METADATA_TOPIC_ID, OffsetAndEpoch
 from quorate.protocol import Request, api_of
 from quorate.protocol.apis import API_VERSIONS

@@ -15,7 +15,7 @@ from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from quorate.errors import ErrorCode
 from quorate.network.client_config import ClientConfig, Endpoint
-from quorate.network.server import ConnectedClient, Unanswerable
+from quorate.network.listening import ConnectedClient, Unanswerable
 from quorate.nouns import OffsetAndEpoch
 from quorate.pipeline.kafka_nodes import KafkaNodes
 from quorate.pipeline.live import AnotherCluster, QuorumReader

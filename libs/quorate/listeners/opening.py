@@ -13,7 +13,8 @@ from quorate.listeners.security import ListenerSecurity
 from quorate.network.buffers import Buffers
 from quorate.network.connections import ConnectionCounts
 from quorate.network.fair_turns import LARGE_AT_ONCE, LOGINS_AT_ONCE, FairTurns
-from quorate.network.server import ConnectedClient, Handle, KafkaServer, Listening, serving
+from quorate.network.listening import ConnectedClient, Handle, Listening
+from quorate.network.server import KafkaServer, serving
 from quorate.protocol.api_versions import Versions
 from quorate.protocol.server import DescribeVersions
 from quorate.runtime.logs import logger

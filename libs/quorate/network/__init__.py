@@ -1,6 +1,7 @@
 """Kafka's protocol over sockets: asyncio drivers of `quorate.protocol`, a server and a client.
 
 server          serves connections, and answers by a handler
+listening       what a listener is told
 connections     how many connections there are and may be
 buffers         how many bytes they hold together
 fair_turns      turns by address and name at large requests and logins

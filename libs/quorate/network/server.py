@@ -3,95 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final, cast
 
-from kraft import Message
 from quorate.errors import Corrupt
-from quorate.network.buffers import Buffers
-from quorate.network.connections import LISTEN_BACKLOG, NO_LIMIT, ConnectionCounts, Room
-from quorate.network.fair_turns import LARGE_AT_ONCE, LOGINS_AT_ONCE, FairTurns, InTurns, in_turns
+from quorate.network.connections import LISTEN_BACKLOG, Room
+from quorate.network.listening import ConnectedClient, Listening, Unanswerable
 from quorate.network.tls import TlsError, TlsServer
-from quorate.nouns import ANONYMOUS, Principal
-from quorate.protocol import Close, Evaluate, LargeRequest, ProtocolError, Request, ServerConnection, ServerSettings
-from quorate.protocol.api_versions import Versions
+from quorate.nouns import ANONYMOUS
+from quorate.protocol import Close, Evaluate, LargeRequest, ProtocolError, Request, ServerConnection
 from quorate.protocol.sasl.mechanism import Answered, SaslError
-from quorate.protocol.sasl.server import Mechanisms
-from quorate.protocol.server import DescribeVersions
 
-__all__ = ["ConnectedClient", "Handle", "KafkaServer", "Listening", "Unanswerable", "serving"]
+__all__ = ["KafkaServer", "serving"]
 
 WRITE_BUFFER_BYTES: Final = 64 * 1024
 """Beyond so many bytes that a client has not taken, it is not read from until it takes them."""
 READ_BYTES: Final = 64 * 1024
 """How much is read from one connection at once."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectedClient:
-    """Who is at the other end: its address, what its library calls itself, and the listener at which it has come."""
-
-    host: str
-    port: int
-    software: tuple[str, str]
-    is_tls: bool
-    listener: str = ""
-
-
-class Unanswerable(Exception):
-    """Raised by a handler that has no answer, not even an error code: the connection is closed, the text says why."""
-
-
-Handle = Callable[[Request, ConnectedClient], Awaitable[Message | None]]
-"""Answers a request; None for one that takes no answer. It refuses by the response's error code, or by Unanswerable."""
-
-Certified = Callable[[bytes], Principal]
-"""The principal of a client by its certificate (DER). Raises ValueError or Corrupt: the connection is closed."""
-
-Report = Callable[[str, ConnectedClient], None]
-"""Hears why a connection was closed by us."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listening:
-    """What a listener accepts. `served` are its APIs and versions; with `mechanisms` a client must log in (SASL)."""
-
-    handle: Handle
-    served: Versions
-    describe_versions: DescribeVersions
-    name: str = ""
-    """The listener's name, by which a handler knows where a client has come."""
-    mechanisms: Mechanisms | None = None
-    settings: ServerSettings = field(default_factory=ServerSettings)
-    tls: Callable[[], ssl.SSLContext] | None = None
-    """What the next connection speaks TLS with; None is clear text."""
-    certified: Certified | None = None
-    """Who a client is by its certificate, where there is no SASL; None makes everybody User:ANONYMOUS."""
-    connections_max: int = NO_LIMIT
-    """Kafka's `listener.name.<name>.max.connections`: beyond it one is closed."""
-    counts: ConnectionCounts = field(default_factory=ConnectionCounts)
-    """The connections of all listeners of the process."""
-    buffers: Buffers = field(default_factory=Buffers)
-    """What the connections of all listeners of the process hold."""
-    large: FairTurns = field(default_factory=lambda: FairTurns(LARGE_AT_ONCE))
-    """The turns of large requests, at all listeners of the process."""
-    decoding: FairTurns = field(default_factory=lambda: FairTurns(LARGE_AT_ONCE))
-    """Those of them that are decoded at once: where many may be under way, as most of these wait, few are made."""
-    in_turns: InTurns = in_turns
-    """How work in steps is done in turns of the loop: a process with more of it passes what all of it shares."""
-    logins: FairTurns = field(default_factory=lambda: FairTurns(LOGINS_AT_ONCE))
-    """The turns of logins that another process answers, at all listeners of the process."""
-    report: Report = lambda _reason, _client: None
-    now_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000
-    """What idle time and sessions are measured by: a clock that is never set, as Kafka's `nanoTime`."""
-    wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
-    """Now in ms since 1970: by it a delegation token ends."""
 
 
 class KafkaServer:

@@ -10,7 +10,8 @@ from deploy.local.ports import HOST
 from kraft import Message
 from kraft.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from quorate.errors import ErrorCode
-from quorate.network.server import ConnectedClient, KafkaServer, Listening, serving
+from quorate.network.listening import ConnectedClient, Listening
+from quorate.network.server import KafkaServer, serving
 from quorate.partition_log.offset_checkpoints import TopicPartition
 from quorate.protocol import Request
 from services.broker.cluster import Endpoint

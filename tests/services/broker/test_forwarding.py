@@ -9,7 +9,7 @@ from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kraft.api.describe_quorum import DescribeQuorumRequest
 from kraft.protocol.request_header import RequestHeader
 from quorate.errors import ErrorCode
-from quorate.network.server import ConnectedClient
+from quorate.network.listening import ConnectedClient
 from quorate.protocol import Request
 from quorate.protocol.apis import api_of
 from quorate.runtime.setting_types import Endpoint

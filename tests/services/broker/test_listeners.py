@@ -23,7 +23,8 @@ from quorate.listeners.opening import listening_of, opened
 from quorate.listeners.security import security_of
 from quorate.metadata.state import ClusterState
 from quorate.network.client import Timeouts, connect
-from quorate.network.server import ConnectedClient, KafkaServer
+from quorate.network.listening import ConnectedClient
+from quorate.network.server import KafkaServer
 from quorate.protocol import Request
 from quorate.protocol.sasl.scram import ScramClient
 from quorate.records import DelegationTokenRecord, UserScramCredentialRecord

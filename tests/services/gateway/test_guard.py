@@ -20,7 +20,8 @@ from kraft.service.controller_pb2 import AuthorizeResponse
 from quorate.authorizer import StandardAuthorizer
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.client import Connection, Disconnected, connect
-from quorate.network.server import Listening, serving
+from quorate.network.listening import Listening
+from quorate.network.server import serving
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.protocol import all_apis
 from quorate.protocol.sasl.plain import PlainClient, PlainServer

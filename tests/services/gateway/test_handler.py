@@ -30,7 +30,8 @@ from kraft.service import controller_pb2, heartbeat_pb2, quorum_pb2
 from quorate.controller.engine.steps import finished
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.client import Connection, Disconnected, connect
-from quorate.network.server import Listening, serving
+from quorate.network.listening import Listening
+from quorate.network.server import serving
 from quorate.nouns import Principal
 from quorate.protocol import ClientSettings, all_apis
 from quorate.protocol.messages import decode_body, decode_response_header, encode_request
@@ -70,8 +71,7 @@ BY_ITEM: Final = frozenset(
 FILL: Final[dict[FieldType, Any]] = {
     FieldType.BOOL: True,
     FieldType.STRING: "a",
-    FieldType.BYTES: b"b",
-    FieldType.RECORDS: b"c",
+    **dict.fromkeys((FieldType.BYTES, FieldType.RECORDS), b"b"),
     FieldType.UUID: b"0123456789abcdef",
     FieldType.FLOAT64: 2.5,
     **dict.fromkeys((FieldType.INT8, FieldType.INT16, FieldType.UINT16, FieldType.INT32), 7),

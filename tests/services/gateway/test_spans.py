@@ -10,7 +10,8 @@ from opentelemetry.trace import SpanKind
 
 from kraft.api.create_topics import CreateTopicsRequest
 from quorate.network.client import Disconnected, connect
-from quorate.network.server import Listening, serving
+from quorate.network.listening import Listening
+from quorate.network.server import serving
 from quorate.runtime.telemetry import Telemetry
 from services.gateway.apis import SERVED, Backend
 from services.gateway.handler import Gateway

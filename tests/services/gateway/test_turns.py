@@ -23,7 +23,8 @@ from kraft.api.fetch import FetchRequest
 from kraft.api.incremental_alter_configs import IncrementalAlterConfigsResponse
 from kraft.protocol.default_principal_data import DefaultPrincipalData
 from quorate.errors import ApiError, ErrorCode
-from quorate.network.server import Listening, serving
+from quorate.network.listening import Listening
+from quorate.network.server import serving
 from quorate.protocol.messages import decode_body, decode_response_header, encode_request
 from quorate.wire.codec import encode
 from quorate.wire.items import ITEMS_PER_STEP

@@ -14,7 +14,7 @@ from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterRe
 from kraft.api.fetch import FetchRequest
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.client_config import Endpoint as Address
-from quorate.network.server import ConnectedClient
+from quorate.network.listening import ConnectedClient
 from quorate.nouns import Offset
 from quorate.protocol import Request, api_of
 from quorate.runtime.log_reader import Event, LoadedSnapshot

@@ -23,7 +23,8 @@ from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.vote import VoteRequest, VoteResponse
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.client_config import ClientConfig
-from quorate.network.server import ConnectedClient, Listening, serving
+from quorate.network.listening import ConnectedClient, Listening
+from quorate.network.server import serving
 from quorate.nouns import METADATA_TOPIC, METADATA_TOPIC_ID, NodeId, OffsetAndEpoch, ReplicaKey
 from quorate.protocol import Request, ServerSettings
 from quorate.protocol.api_versions import Versions
