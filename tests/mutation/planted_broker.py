@@ -217,4 +217,12 @@ BROKER_BUGS: Final = (
         test="tests/network/test_many_callers.py::"
         "test_few_large_requests_are_decoded_at_once_where_many_may_be_under_way",
     ),
+    Planted(
+        number="C98",
+        what="the fields of audit lines that are not written are made, which takes longer than the decisions",
+        file="libs/quorate/runtime/audit.py",
+        right="    if log.tells_debug or not ruling.allowed:",
+        wrong="    if ruling:",
+        test="tests/services/controller/test_audit.py::test_nothing_is_made_of_a_permission_that_nobody_reads",
+    ),
 )

@@ -39,14 +39,18 @@ class Decisions:
         self._denials += 1
         if self._denials <= DENIALS_EACH:
             return tell(self._request, self._who, operation, resource, ruling)
-        write = log.info if self._denials.bit_count() == 1 else log.debug
+        is_told = self._denials.bit_count() == 1
+        if not is_told and not log.tells_debug:
+            return None
+        write = log.info if is_told else log.debug
         fields = _fields(self._request, self._who, operation, resource)
         return write("denied", **fields, rule=_Because(ruling), denials=self._denials)
 
 
 def tell(request: str, who: Requester, operation: AclOperation, resource: AclResource, ruling: Ruling) -> None:
     """Logs one decision: a denial at info, a permission at debug. It has resource names, but no request content."""
-    _tell(ruling.allowed, request, who, operation, resource, rule=_Because(ruling))
+    if log.tells_debug or not ruling.allowed:  # else to make the fields costs more than to decide
+        _tell(ruling.allowed, request, who, operation, resource, rule=_Because(ruling))
 
 
 def allow(request: str, who: Requester, rule: str) -> None:

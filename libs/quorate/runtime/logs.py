@@ -60,6 +60,11 @@ class Logger:
         self._logger = logging.getLogger(name)
         self._bound = dict(bound or {})
 
+    @property
+    def tells_debug(self) -> bool:
+        """Whether events at debug are written: what is made for them alone need not be made else."""
+        return self._logger.isEnabledFor(logging.DEBUG)
+
     def bind(self, **fields: object) -> Logger:
         """Returns a logger that adds `fields` to every event."""
         return Logger(self._logger.name, {**self._bound, **fields})

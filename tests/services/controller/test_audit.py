@@ -12,7 +12,7 @@ import pytest
 from kraft.api.create_topics import CreateTopicsRequest
 from kraft.api.delete_topics import DeleteTopicsRequest
 from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest
-from quorate.authorizer import StandardAuthorizer
+from quorate.authorizer import AclResource, DefaultRule, Requester, Ruling, StandardAuthorizer
 from quorate.controller.commands.delete_topics import delete_topics
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
 from quorate.controller.engine.decision import Command
@@ -21,6 +21,7 @@ from quorate.errors import ApiError
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.records import AccessControlEntryRecord
+from quorate.runtime import audit
 from quorate.runtime.audit import LOGGER
 from quorate.runtime.logs import start_logs
 from quorate.runtime.passing_on import CLIENT_HOST
@@ -236,3 +237,18 @@ async def test_a_name_is_one_word_of_one_line_whatever_it_holds(said: Said) -> N
     assert [("denied", "Describe", f"Topic:LITERAL:{name}"), ("denied", "Delete", f"Topic:LITERAL:{name}")] == (
         said.told()
     )
+
+
+@pytest.mark.parametrize(("level", "made"), [("info", 0), ("debug", 1)])
+def test_nothing_is_made_of_a_permission_that_nobody_reads(
+    level: str, made: int, monkeypatch: pytest.MonkeyPatch, restored_logs: None
+) -> None:
+    """A request of 10,000 items is decided on 10,000 times, and what was made for its lines took longer than that."""
+    start_logs({"QUORATE_LOG_LEVEL": level}, io.StringIO())
+    seen: list[AclOperation] = []
+    monkeypatch.setattr(audit, "named", lambda each: seen.append(each) or "Read")
+    who, resource = Requester(principal=ALICE, host=HOST), AclResource(ResourceType.TOPIC, "a")
+    told = audit.Decisions("Fetch", who)
+    told.tell(AclOperation.READ, resource, Ruling(True, DefaultRule.SUPER_USER))
+
+    assert made == seen.count(AclOperation.READ)
