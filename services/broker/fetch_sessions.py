@@ -28,6 +28,9 @@ SLOTS: Final = 1_000
 """Kafka's `max.incremental.fetch.session.cache.slots`."""
 PARTITIONS_MAX: Final = 200_000
 """Of all sessions together; each takes some 500 bytes."""
+OF_CONSUMERS_MAX: Final = 100_000
+OF_CONSUMER_MAX: Final = 10_000
+"""Of consumers' sessions together, and of one: anybody may begin one, whatever it has a right to, and go."""
 EVICTION_MS: Final = 120_000
 """Kafka's `min.incremental.fetch.session.eviction.ms`: a session that is used is safe from other readers."""
 HAS_IDS: Final = 13
@@ -135,12 +138,23 @@ class FetchContext:
 class FetchSessions:
     """The sessions of one broker."""
 
-    def __init__(self, *, slots: int = SLOTS, partitions_max: int = PARTITIONS_MAX) -> None:
+    def __init__(
+        self,
+        *,
+        slots: int = SLOTS,
+        partitions_max: int = PARTITIONS_MAX,
+        of_consumers_max: int = OF_CONSUMERS_MAX,
+        of_consumer_max: int = OF_CONSUMER_MAX,
+    ) -> None:
         self._slots = slots
         self._partitions_max = partitions_max
+        self._of_consumers_max = of_consumers_max
+        self._of_consumer_max = of_consumer_max
         self._sessions: OrderedDict[int, _Session] = OrderedDict()
         """The one used longest ago first."""
         self._partition_count = 0
+        self._of_consumers = 0
+        """Those of them that are of consumers' sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -207,16 +221,15 @@ class FetchSessions:
                 yield from done.many(PER_PARTITION)
         if self._sessions.get(session.id) is not session:  # another reader's took its place between two steps
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session.id} has ended")
-        self._partition_count += len(session.partitions) - session.counted
-        session.counted = len(session.partitions)
-        if self._partition_count > self._partitions_max:
+        self._count(session, len(session.partitions))
+        if why := self._too_many(session):
             self._end(session)
-            why = f"all fetch sessions together have {self._partitions_max} partitions at most"
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, why)
 
     def _begun(self, asked: tuple[Asked, ...], has_ids: bool, of_follower: bool, now_ms: int) -> Steps[_Session | None]:
         """Returns a new session; None if there is no room for it."""
-        if len(asked) > self._partitions_max:
+        of_consumer_max = min(self._partitions_max, self._of_consumers_max, self._of_consumer_max)
+        if len(asked) > (self._partitions_max if of_follower else of_consumer_max):
             return None
         partitions, done = OrderedDict[_Name, _Told](), Items()
         for each in asked:
@@ -232,16 +245,31 @@ class FetchSessions:
             has_ids=has_ids,
             of_follower=of_follower,
             used_at_ms=now_ms,
-            counted=len(partitions),
             partitions=partitions,
         )
         self._sessions[session_id] = session
-        self._partition_count += session.counted
+        self._count(session, len(partitions))
         return session
+
+    def _count(self, session: _Session, count: int) -> None:
+        """Notes how many partitions a session has now."""
+        self._partition_count += count - session.counted
+        self._of_consumers += 0 if session.of_follower else count - session.counted
+        session.counted = count
+
+    def _too_many(self, session: _Session) -> str:
+        """Returns the rule that a session which has grown breaks; nothing if there is room."""
+        if self._partition_count > self._partitions_max:
+            return f"all fetch sessions together have {self._partitions_max} partitions at most"
+        if not session.of_follower and self._of_consumers > self._of_consumers_max:
+            return f"all fetch sessions of consumers together have {self._of_consumers_max} partitions at most"
+        if not session.of_follower and session.counted > self._of_consumer_max:
+            return f"a consumer's fetch session has {self._of_consumer_max} partitions at most"
+        return ""
 
     def _has_room(self, count: int, of_follower: bool, now_ms: int) -> bool:
         """Makes room by ending the session used longest ago, if it is idle, or a consumer's where a follower comes."""
-        while len(self._sessions) >= self._slots or self._partition_count + count > self._partitions_max:
+        while self._is_full(count, of_follower):
             oldest = next(iter(self._sessions.values()))
             if now_ms - oldest.used_at_ms < EVICTION_MS:
                 consumers = (each for each in self._sessions.values() if not each.of_follower)
@@ -250,9 +278,14 @@ class FetchSessions:
             self._end(oldest)
         return True
 
+    def _is_full(self, count: int, of_follower: bool) -> bool:
+        if len(self._sessions) >= self._slots or self._partition_count + count > self._partitions_max:
+            return True
+        return not of_follower and self._of_consumers + count > self._of_consumers_max
+
     def _end(self, session: _Session) -> None:
         del self._sessions[session.id]
-        self._partition_count -= session.counted
+        self._count(session, 0)
 
 
 def _asked(request: FetchRequest) -> Steps[tuple[Asked, ...]]:

@@ -77,9 +77,8 @@ class Offsets:
             found = []
             for each in topic.partitions:
                 found.append(self._found(topic.name, each, isolation, version, caller))
-                yield from done.many(
-                    PER_SEARCH if each.timestamp >= 0 or each.timestamp == MAX_TIMESTAMP else PER_PARTITION
-                )
+                is_search = each.timestamp >= 0 or each.timestamp == MAX_TIMESTAMP
+                yield from done.many(PER_SEARCH if is_search and not found[-1].error_code else PER_PARTITION)
             topics.append(_Topic(name=topic.name, partitions=tuple(found)))
             yield from done.one()
         return ListOffsetsResponse(topics=tuple(topics))

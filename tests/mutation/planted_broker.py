@@ -225,4 +225,12 @@ BROKER_BUGS: Final = (
         wrong="    if ruling:",
         test="tests/services/controller/test_audit.py::test_nothing_is_made_of_a_permission_that_nobody_reads",
     ),
+    Planted(
+        number="C99",
+        what="consumers' fetch sessions take all the room there is, whoever begins them",
+        file="services/broker/fetch_sessions.py",
+        right="return not of_follower and self._of_consumers + count > self._of_consumers_max",
+        wrong="return False",
+        test="tests/services/broker/test_fetch_sessions.py::test_consumers_leave_room_for_followers",
+    ),
 )

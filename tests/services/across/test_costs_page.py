@@ -22,7 +22,7 @@ from quorate.runtime.wrapped_server import ServerLimits
 from quorate.wire.items import ITEMS_PER_STEP
 from services.broker.__main__ import GRPC_BYTES_MAX
 from services.broker.fetch import LARGE, LARGE_WAIT_MS_MAX, WAITING_MAX
-from services.broker.fetch_sessions import PARTITIONS_MAX, SLOTS
+from services.broker.fetch_sessions import OF_CONSUMER_MAX, OF_CONSUMERS_MAX, PARTITIONS_MAX, SLOTS
 from services.broker.listener_config import HELD_BYTES_MAX as BROKERS_BYTES_MAX
 from services.broker.producer_ids import AT_ONCE_MAX
 from services.broker.wire import LARGE_AT_ONCE
@@ -99,7 +99,8 @@ def test_the_page_on_security_says_what_bounds_one_caller() -> None:
         f"| {HELD_BYTES_MAX >> 20} MiB; beyond it the one that holds most",
         f"{gateway.request_bytes_max >> 20} MiB a request, {BROKERS_BYTES_MAX >> 20} MiB held together; "
         f"{LARGE_AT_ONCE} large requests",
-        f"| {SLOTS:,} with {PARTITIONS_MAX:,} partitions together",
+        f"| {SLOTS:,} with {PARTITIONS_MAX:,} partitions together, of which consumers have {OF_CONSUMERS_MAX:,},",
+        f"and one {OF_CONSUMER_MAX:,};",
         f"more than {LARGE} partitions {LARGE_WAIT_MS_MAX} ms, one of more than {WAITING_MAX:,} not",
         f"| {AT_ONCE_MAX:,}; further ones get COORDINATOR_LOAD_IN_PROGRESS",
         f"| {SEGMENTS_MAX:,} beside those that are appended to",

@@ -123,6 +123,19 @@ def test_partitions_of_all_sessions_are_bounded_at_the_start_and_later() -> None
     assert 0 != context(sessions, request(0, 1, 2)).session_id
 
 
+def test_consumers_leave_room_for_followers() -> None:
+    """Anybody may begin a session of partitions that it has no right to, and go: it stays for two minutes."""
+    sessions = FetchSessions(partitions_max=9, of_consumers_max=3, of_consumer_max=2)
+
+    assert 0 == context(sessions, request(0, 1, 2)).session_id
+    session_id = context(sessions, request(0, 1)).session_id
+    assert 0 == context(sessions, request(0, 1)).session_id
+    assert 0 != context(sessions, request(0)).session_id
+    assert 0 != context(sessions, request(0, 1, 2, 3), of_follower=True).session_id
+    assert ErrorCode.FETCH_SESSION_ID_NOT_FOUND == code_of(sessions, request(2, session=(session_id, 1)))
+    assert 0 != context(sessions, request(0, 1)).session_id
+
+
 @given(
     rounds=st.lists(
         st.fixed_dictionaries(

@@ -105,3 +105,13 @@ async def test_no_turn_works_on_all_items_of_a_request(disks: list[Path], who: C
             most[name] = calls[0]
 
         assert {} == {name: count for name, count in most.items() if count > CALLS_MAX}
+
+
+async def test_offsets_that_are_refused_cost_no_search(disks: list[Path]) -> None:
+    """An offset by time has a file read; 49,000 that were refused took 4,800 turns beside all other work."""
+    of = ListOffsetsRequest.ListOffsetsTopic
+    asked = ListOffsetsRequest(topics=tuple(of(name, (of.ListOffsetsPartition(0, -1, 0),)) for name in NAMES))
+    async with leading(disks) as leader:
+        steps = Broker(leader, leader.scene).offsets.list(asked, 9, user_with())
+
+        assert len(list(steps)) <= MANY * 11 // ITEMS_PER_STEP
