@@ -218,7 +218,7 @@ def test_a_wish_that_is_granted_needs_no_second_record(drawn: tuple[Partition, P
 @pytest.mark.parametrize(
     ("isr", "elr", "min_isr", "ends"),
     [
-        ((2, 4), (), 2, True),  # of 2 and 4 one goes, and another has come
+        ((2, 4), (), 2, True),  # both stay
         ((3, 4), (), 2, False),  # 4 alone would have what 3 and 4 have acknowledged
         ((3, 4), (), 1, True),  # one is enough
         ((4,), (), 2, True),  # it is the only one already
@@ -226,11 +226,14 @@ def test_a_wish_that_is_granted_needs_no_second_record(drawn: tuple[Partition, P
         ((4,), (3,), 2, False),  # 3 has everything, too, and would go
     ],
 )
-def test_a_reassignment_ends_once_as_many_have_everything_as_before(
-    isr: tuple[int, ...], elr: tuple[int, ...], min_isr: int, ends: bool
+@pytest.mark.parametrize("comes", [False, True], ids=["in sync", "coming into the ISR"])
+def test_a_reassignment_ends_once_as_many_have_everything_as_without_it(
+    isr: tuple[int, ...], elr: tuple[int, ...], min_isr: int, ends: bool, comes: bool
 ) -> None:
     """Of 1, 2, 3 the third is replaced by 4. With fewer copies one unclean stop could lose what is acknowledged."""
-    partition = Partition((1, 2, 4, 3), (Uuid(bytes(16)),) * 4, isr, (3,), (4,), elr, (), 4, RECOVERED, 0, 0)
+    before = tuple(each for each in isr if each != 4) if comes else isr
+    leader = before[0] if before else NO_LEADER
+    partition = Partition((1, 2, 4, 3), (Uuid(bytes(16)),) * 4, before, (3,), (4,), elr, (), leader, RECOVERED, 0, 0)
     rules = Rules(
         level=29,
         elr_enabled=True,
@@ -238,7 +241,7 @@ def test_a_reassignment_ends_once_as_many_have_everything_as_before(
         is_acceptable=lambda _: True,
         default_directory=lambda _: Uuid(bytes(16)),
     )
-    new = after(partition, partition_change(partition, TOPIC, 0, PartitionTarget(), rules))
+    new = after(partition, partition_change(partition, TOPIC, 0, PartitionTarget(isr=isr), rules))
 
     assert ends == (not new.is_reassigning)
     assert ((1, 2, 4) if ends else partition.replicas) == new.replicas

@@ -109,6 +109,11 @@ class EngineController:
         return self._partition.is_reassigning
 
     @property
+    def adding(self) -> frozenset[int]:
+        """Those that come."""
+        return frozenset(self._partition.adding_replicas)
+
+    @property
     def standings(self) -> dict[int, BrokerStanding]:
         return {
             each.id: BrokerStanding(

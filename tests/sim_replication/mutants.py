@@ -300,7 +300,7 @@ OF_ELECTIONS: Final = len(BUGS)
 
 @bug("KIP-455", "a reassignment ends with fewer copies than min ISR, and than before, as in Kafka 4.3")
 def _(patch: Patch) -> None:
-    patch.setattr(partition_change, "keeps_copies", lambda partition, wish, rules: True)
+    patch.setattr(partition_change, "keeps_copies", lambda partition, wish, rules, *, joining: True)
 
 
 @bug("KIP-455", "a reassignment is cancelled with fewer copies than min ISR, and than before, as in Kafka")
@@ -325,6 +325,16 @@ def _(patch: Patch) -> None:
             right(partition, coming, wish, rules)
 
     patch.setattr(partition_change, "_complete_reassignment", complete)
+
+
+@bug("KIP-455", "a reassignment ends with as many copies as before, though another has come")
+def _(patch: Patch) -> None:
+    right = partition_change.keeps_copies
+
+    def keeps(partition: Any, wish: Any, rules: Any, *, joining: object) -> bool:
+        return right(partition, wish, rules)
+
+    patch.setattr(partition_change, "keeps_copies", keeps)
 
 
 SOONER_FROM: Final = {1: 100_000, 3: 100_000, 5: 100_000, 13: 100_000, 16: 200_000, 22: 200_000, 23: 100_000}

@@ -69,9 +69,32 @@ class ReassignedWorld(World):
             present = self.chance.sample(self.engine.replicas, self.chance.choice((2, 3, 3, 3, 4)))
         return self.engine.reassign(tuple(present))
 
+    def _tempt(self) -> None:
+        """The way to the worst moment: two have everything, and an operator's second thoughts would leave one of them.
+
+        Two go and one comes, the third is behind; one of the two stops; then the other shall go alone, or none.
+        """
+        if self.damaged or self.is_calm or self.chance.random() < 0.5:
+            return
+        partition, adding = self.engine.partition, self.engine.adding
+        behind = tuple(each for each in partition.replicas if each not in partition.isr)
+        others = [each for each in self.engine.replicas if each not in partition.replicas]
+        old = sorted(partition.isr - adding)
+        if not self.engine.is_reassigning and len(behind) == 1 and len(old) == 2 and others:
+            self._count("tempt", self.engine.reassign((*behind, self.chance.choice(others))))
+        elif len(adding & partition.isr) == 1 and len(old) == 2:
+            self._count("tempt", self.stop(self.brokers[self.chance.choice(old)]))
+        elif len(adding & partition.isr) == 1 and len(old) == 1:
+            stays = tuple(each for each in partition.replicas if each not in old)
+            self._count("tempt", self.engine.reassign(self.chance.choice((None, stays))))
+
+    def _count(self, fault: str, has_struck: bool) -> None:
+        self.fired[fault] = self.fired.get(fault, 0) + has_struck
+
     def _watch(self) -> None:
         """Kills the only one that has everything, if nobody was killed before: KIP-966 lets it come to no such."""
         super()._watch()
+        self._tempt()
         complete = self.engine.partition.isr | self.engine.elr
         if len(complete) == 1 and not self.damaged and not self.is_calm:
             self.kill(self.brokers[min(complete)])
@@ -79,8 +102,10 @@ class ReassignedWorld(World):
             raise Violation("KIP-966", "one unclean stop at a time leaves somebody who has everything", self.engine.elr)
 
     def _is_whole(self, broker: Broker) -> bool:
-        """Who is no replica has nothing that could be missing."""
-        return super()._is_whole(broker) or broker.id not in self.engine.partition.replicas
+        """Who is no replica lacks nothing, once two others have everything."""
+        partition = self.engine.partition
+        is_made_up_for = broker.id not in partition.replicas and len(partition.isr | self.engine.elr) > 1
+        return super()._is_whole(broker) or is_made_up_for
 
     def _finish(self) -> None:
         super()._finish()

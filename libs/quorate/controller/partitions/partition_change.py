@@ -125,14 +125,16 @@ def _wished(partition: Partition, wish: PartitionTarget) -> _Next:
     )
 
 
-def keeps_copies(partition: Partition, wish: PartitionTarget, rules: Rules) -> bool:
+def keeps_copies(
+    partition: Partition, wish: PartitionTarget, rules: Rules, *, joining: tuple[NodeId, ...] = ()
+) -> bool:
     """Returns whether replicas may go: of those with all committed records `min.insync.replicas` stay, or all.
 
-    `wish` has the ISR and the replicas of afterwards. So as many may fail as KIP-966 promises, and who writes with
-    acks=all can go on. Kafka does not look at it.
+    `wish` has the ISR and the replicas of afterwards; `joining` is the ISR that the same change would have without it.
+    So as many may fail as KIP-966 promises, and who writes with acks=all can go on. Kafka does not look at it.
     """
     replicas, isr = _or(wish.replicas, partition.replicas), _or(wish.isr, partition.isr)
-    complete = {*partition.isr, *(partition.elr if rules.elr_enabled else ())} - wish.unclean_shutdown
+    complete = {*joining, *partition.isr, *(partition.elr if rules.elr_enabled else ())} - wish.unclean_shutdown
     eligible = complete.intersection(replicas).difference(isr) if rules.elr_enabled else ()
     return len(isr) + len(eligible) >= min(rules.min_isr, len(replicas), len(complete))
 
@@ -148,7 +150,7 @@ def _complete_reassignment(partition: Partition, coming: _Next, wish: PartitionT
     isr = _without(coming.isr, coming.removing)
     needed = replicas if len(coming.removing) > len(coming.adding) else coming.adding
     after = PartitionTarget(replicas=replicas, isr=isr, unclean_shutdown=wish.unclean_shutdown)
-    if replicas and isr and set(needed) <= set(isr) and keeps_copies(partition, after, rules):
+    if replicas and isr and set(needed) <= set(isr) and keeps_copies(partition, after, rules, joining=coming.isr):
         coming.replicas, coming.isr, coming.adding, coming.removing = replicas, isr, (), ()
 
 
