@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "libs/quorate/replication"
 TESTS = Path(__file__).parent
+RULES = ROOT / "services/broker/RULES.md"
 README = (PACKAGE / "README.md").read_text()
 
 
@@ -44,3 +45,37 @@ def test_a_row_names_code_and_a_test_that_cite_the_rule(rules: str, where: str, 
 
     assert set() == wanted - numbers(code)
     assert numbers(shown) & wanted
+
+
+def rules() -> list[list[str]]:
+    """The cells of each row of the broker's table."""
+    lines = [line for line in RULES.read_text().splitlines() if line.startswith("| R")]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+
+
+def test_the_table_of_a_broker_has_each_rule_once() -> None:
+    assert [f"R{number}" for number in range(1, 73)] == [cells[0] for cells in rules()]
+
+
+def missing(cells: list[str]) -> list[str]:
+    """What a row names and nobody has: files, and tests in files."""
+    _, _, code, tests, simulator = cells
+    gone = [each for each in re.findall(r"`([^`]+)`", code) if not (ROOT / each).is_file()]
+    for file, test in re.findall(r"`(\S+\.py)::(\w+)`", tests):
+        if not (ROOT / file).is_file() or f"def {test}(" not in (ROOT / file).read_text():
+            gone.append(f"{file}::{test}")
+    if "::" not in tests and not simulator.startswith("not done: "):
+        gone.append("a test, or the reason why it is not done")
+    return gone
+
+
+@pytest.mark.parametrize("cells", rules(), ids=lambda cells: cells[0])
+def test_a_row_of_it_names_files_and_tests_that_are_there(cells: list[str]) -> None:
+    assert [] == missing(cells)
+
+
+def test_what_a_row_names_in_vain_is_told() -> None:
+    gone = missing(["R1", "all", "`services/nobody.py`", "`tests/replication/test_readme.py::test_nothing`", "–"])
+
+    assert ["services/nobody.py", "tests/replication/test_readme.py::test_nothing"] == gone
+    assert ["a test, or the reason why it is not done"] == missing(["R1", "all", "`README.md`", "–", "–"])
