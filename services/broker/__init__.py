@@ -27,6 +27,7 @@ peers           connections to other brokers and to gateways
 coordinators    FindCoordinator
 deletion        DeleteRecords
 reads           DescribeCluster, DescribeTopicPartitions, DescribeConfigs
+access_reads    DescribeAcls, DescribeClientQuotas, DescribeUserScramCredentials, DescribeDelegationToken
 forwarding      what controllers answer, by way of a gateway (KIP-590)
 descriptions    DescribeLogDirs, DescribeProducers, ListTransactions
 offsets         ListOffsets, OffsetForLeaderEpoch

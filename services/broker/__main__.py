@@ -12,6 +12,7 @@ from kraft.api.broker_registration_pb2 import BrokerRegistrationRequest
 from kraft.service.broker_pb2_grpc import add_BrokerServicer_to_server
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
+from quorate.controller.access.delegation_tokens import TokenSettings
 from quorate.listeners.security import ListenerSecurity, security_of
 from quorate.listeners.tls import ListenerTls, watch_files
 from quorate.metadata.features import supported_features
@@ -168,7 +169,9 @@ def _reader(config: BrokerConfig, directories: LogDirectories, transport: Transp
 def _asking(config: BrokerConfig, replica: Replica, cluster: Cluster, wired: _Wired) -> Asking:
     """Returns who asks and is asked: the state that is applied says who they are, and what they may do."""
     return Asking(
-        reads=Reads(config.node_id, replica, cluster, SystemClock()),
+        reads=Reads(
+            config.node_id, replica, cluster, SystemClock(), TokenSettings(secret_key=config.token_secret_key or "")
+        ),
         callers=Callers(authorizer_of(config), lambda: replica.state.acls),
         logins=BrokerLogins(replica, config.token_secret_key, SystemClock()),
         peers=wired.to_brokers,

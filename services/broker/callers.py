@@ -49,6 +49,11 @@ class Caller:
         self._acls = acls
         self._decided: dict[tuple[AclOperation, ResourceType, str], bool] = {}
 
+    @property
+    def may_do_all(self) -> bool:
+        """Whether this broker has no authorizer."""
+        return self._authorizer is None
+
     def may(self, operation: AclOperation, kind: ResourceType, name: str, *, is_audited: bool = True) -> bool:
         """Returns whether the caller may do it. With `is_audited` False a denial is not audited: it refuses nothing."""
         if self._authorizer is None:

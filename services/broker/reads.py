@@ -1,4 +1,5 @@
-"""DescribeCluster (60), DescribeTopicPartitions (75), DescribeConfigs (32): from the state that is applied here.
+"""What is told from the state that is applied here: DescribeCluster (60), DescribeTopicPartitions (75),
+DescribeConfigs (32), and who may do what (`access_reads.py`).
 
 The decisions are those of the controllers, on this broker's copy. It may trail what a controller has just answered.
 """
@@ -12,9 +13,13 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from kraft import Message
+from kraft.api.describe_client_quotas import DescribeClientQuotasRequest
 from kraft.api.describe_cluster import DescribeClusterRequest
 from kraft.api.describe_configs import DescribeConfigsRequest
+from kraft.api.describe_delegation_token import DescribeDelegationTokenRequest
 from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kraft.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from quorate.controller.access.delegation_tokens import TokenSettings
 from quorate.controller.access.screening import describe_configs as describe_configs_screen
 from quorate.controller.commands.describe_cluster import describe_cluster
 from quorate.controller.commands.describe_configs import describe_configs
@@ -30,6 +35,7 @@ from quorate.runtime.refusals import refused
 from quorate.runtime.replica import Replica
 from quorate.runtime.turns import in_turns
 from quorate.wire.fitting import fitted_in_steps
+from services.broker.access_reads import ABOUT_ACCESS, access_command
 from services.broker.callers import Caller
 from services.broker.cluster import Cluster
 
@@ -37,16 +43,32 @@ __all__ = ["DESCRIBED", "Reads"]
 
 DEFAULTS: Final = ControllerSettings()
 """What stands for the brokers' files, which nobody else knows."""
-DESCRIBED: Final = (DescribeClusterRequest, DescribeTopicPartitionsRequest, DescribeConfigsRequest)
+DESCRIBED: Final = (DescribeClusterRequest, DescribeTopicPartitionsRequest, DescribeConfigsRequest, *ABOUT_ACCESS)
+NO_TOKENS: Final = TokenSettings()
 _LISTS: Final[Mapping[type[Message], str]] = MappingProxyType(
-    {DescribeTopicPartitionsRequest: "topics", DescribeConfigsRequest: "resources"}
+    {
+        DescribeTopicPartitionsRequest: "topics",
+        DescribeConfigsRequest: "resources",
+        DescribeClientQuotasRequest: "components",
+        DescribeUserScramCredentialsRequest: "users",
+        DescribeDelegationTokenRequest: "owners",
+    }
 )
 
 
 class Reads:
     """Answers them, each in turns of the loop."""
 
-    def __init__(self, broker_id: NodeId, replica: Replica, cluster: Cluster, clock: Clock) -> None:
+    def __init__(
+        self,
+        broker_id: NodeId,
+        replica: Replica,
+        cluster: Cluster,
+        clock: Clock,
+        tokens: TokenSettings = NO_TOKENS,
+    ) -> None:
+        """`tokens` has the secret key of delegation tokens; without it there are none."""
+        self._tokens = tokens
         self._broker_id = broker_id
         self._replica = replica
         self._cluster = cluster
@@ -56,14 +78,15 @@ class Reads:
         """Returns the answer, in the request's version; a refusal in the place that the API has for it."""
         version = request.header.request_api_version
         try:
-            response = await self._described(request.message, caller)
+            response = await self._described(request, caller)
         except ApiError as refusal:
             response = await in_turns(refused(request.message, refusal, version, request.principal))
         return await in_turns(fitted_in_steps(response, version))
 
-    async def _described(self, asked: Message, caller: Caller) -> Message:
+    async def _described(self, request: Request, caller: Caller) -> Message:
+        asked = request.message
         if (items := _LISTS.get(type(asked))) is not None:
-            check_list(items, len(getattr(asked, items)))
+            check_list(items, len(getattr(asked, items) or ()))
         moment = Moment(next_offset=self._replica.applied, now_ms=self._clock.wall_ms())
         state = self._replica.state
         # Each resource and each topic is looked up anew in its step, whatever has changed meanwhile.
@@ -73,7 +96,12 @@ class Reads:
             decision = await in_turns(steps_of(command, state, moment))
             finished: Message = screened.finish(decision.response)
             return finished
-        found: Message = (await in_turns(steps_of(self._command(asked, caller), state, moment))).response
+        # What is listed is taken in the first step, whatever changes later.
+        if isinstance(asked, ABOUT_ACCESS):
+            command = access_command(request, caller, self._tokens)
+        else:
+            command = self._command(asked, caller)
+        found: Message = (await in_turns(steps_of(command, state, moment))).response
         return found
 
     def _command(self, asked: Message, caller: Caller) -> Command[Any]:

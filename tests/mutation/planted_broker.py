@@ -10,10 +10,28 @@ TRANSACTIONS: Final = "tests/services/broker/test_transactions.py"
 RIGHTS: Final = "tests/services/broker/test_rights.py"
 LISTENERS: Final = "tests/services/broker/test_listeners.py"
 TURNS: Final = "tests/services/broker/test_turns.py"
+ACCESS: Final = "tests/services/broker/test_access_reads.py"
 MOVES: Final = "tests/services/broker/test_moves.py"
 LOG: Final = "tests/partition_log/test_transactions.py"
 
 BROKER_BUGS: Final = (
+    Planted(
+        number="B38",
+        what="who has logged in with a delegation token is told the others, with their HMACs",
+        file="services/broker/access_reads.py",
+        right="            if request.is_token:",
+        wrong="            if False:",
+        test=f"{ACCESS}::test_of_tokens_ones_own_are_told_and_none_to_who_has_logged_in_with_one",
+    ),
+    Planted(
+        number="B39",
+        what="a broker tells everybody the users that have SCRAM credentials",
+        file="services/broker/access_reads.py",
+        right="            caller.check(AclOperation.DESCRIBE, ResourceType.CLUSTER)\n"
+        "            return describe_user_scram",
+        wrong="            return describe_user_scram",
+        test=f"{ACCESS}::test_is_told_to_nobody_without_the_right_on_the_cluster",
+    ),
     Planted(
         number="B35",
         what="what is truncated while a replica moves stays in the copy, which takes its place",
