@@ -13,7 +13,7 @@ from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.committed import Committed
 from quorate.controller.engine.decision import Command, propose
 from quorate.controller.engine.engine import Answer
-from quorate.controller.partitions.new_partitions import Placements, StalePlacement, usable_brokers
+from quorate.controller.partitions.new_partitions import StalePlacement, usable_brokers
 from quorate.controller.quotas.metered import metered
 from quorate.controller.quotas.mutation_quotas import MutationQuotas, RequestTokens, quota_of
 from quorate.errors import ApiError
@@ -123,15 +123,16 @@ class Apis:
     def _is_answered(self, call: Call) -> bool:
         return call.request_id is not None and self.driver.engine.repeats.answer(call.request_id) is not None
 
-    async def place_and_write(
-        self, call: Call, wanted: _Wanted, command: Callable[[Placements], Command[Any]]
-    ) -> Answer:
-        """Requests replica placements, then writes; places again if the brokers changed meanwhile. Raises ApiError."""
+    async def place_and_write(self, call: Call, wanted: _Wanted, command: Callable[..., Command[Any]]) -> Answer:
+        """Requests the placements that are `wanted`, then writes what `command(asked, placements=…)` decides.
+
+        Within the client's quota; places again if the brokers changed meanwhile. Raises ApiError.
+        """
         for tried in range(1, PLACEMENTS_TRIED_MAX + 1):
             with self.driver.write_coming():
                 placements = await self.placing.place(wanted(self.driver.engine.state))
             try:
-                return await self.write(call, command(placements))
+                return await self.write(call, self.within_quota(call, partial(command, placements=placements)))
             except StalePlacement:
                 if tried == PLACEMENTS_TRIED_MAX:
                     raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import grpc
 from google.protobuf.message import Message as ProtobufMessage
@@ -68,6 +68,16 @@ from services.controller.handlers.quorum import ALTER_QUORUM
 from services.controller.session_claims import SessionClaims
 
 log = logger(__name__)
+
+
+class _Received(NamedTuple):
+    """A request that is within its caps, and its `timeout_ms`; a large one takes turns of the loop."""
+
+    api: Api
+    request: ProtobufMessage
+    context: Any
+    timeout_ms: int | None
+    takes_turns: bool
 
 
 class ControllerService:
@@ -184,32 +194,9 @@ class ControllerService:
         return _REASONS
 
     async def serve(self, api: Api, request: ProtobufMessage, context: Any) -> ProtobufMessage | bytes:
-        """Serves an API with a handler: authorizes it and runs the handler on the active controller."""
-        if api.lane is not QueueLimit.CLUSTER:  # Kafka limits the items of an admin's request, not of a broker's
-            await in_turns(check_items_in_steps(request))
-        takes_turns = is_large(request)
-        if takes_turns:
-            await asyncio.sleep(0)
-
-        async def here() -> ProtobufMessage | bytes:
-            caller = self._apis.authorizing.caller(context, api.name)
-            asked = await struct_of(request)
-            if takes_turns:
-                await asyncio.sleep(0)
-            call = Call(
-                api=api,
-                asked=asked,
-                principal=caller.principal,
-                is_token=caller.is_token,
-                passed_on_by=caller.passed_on_by,
-                host=caller.host,
-                client_id=caller.client_id,
-                timeout_ms=timeout_of(api, request),
-            )
-            answer = await answer_to(self._apis, call)
-            self._set_position(answer, context)
-            return await encoded_in_turns(answer.response)
-
+        """Serves an API with a handler, on the active controller: received, routed, then `_answered` there."""
+        received = await self._received(api, request, context)
+        here = partial(self._answered, received)
         if not api.is_forwarded or self._is_of_this_node(request):
             return await here()
         return await self._forwarding.serve(
@@ -219,15 +206,47 @@ class ControllerService:
             here,
             alone=None if api.needs_leader else here,
             may_repeat=api.is_read,
-            timeout_ms=timeout_of(api, request),
+            timeout_ms=received.timeout_ms,
+        )
+
+    async def _received(self, api: Api, request: ProtobufMessage, context: Any) -> _Received:
+        """Checks the caps of a request, in turns of the loop if it is large. Raises ApiError."""
+        if api.lane is not QueueLimit.CLUSTER:  # Kafka limits the items of an admin's request, not of a broker's
+            await in_turns(check_items_in_steps(request))
+        takes_turns = is_large(request)
+        if takes_turns:
+            await asyncio.sleep(0)
+        return _Received(api, request, context, timeout_of(api, request), takes_turns)
+
+    async def _answered(self, received: _Received) -> ProtobufMessage | bytes:
+        """Answers a request here: its call, the answer of its handler, and that as a message. Raises ApiError."""
+        answer = await answer_to(self._apis, await self._call_of(received))
+        self._set_position(answer, received.context)
+        return await encoded_in_turns(answer.response)
+
+    async def _call_of(self, received: _Received) -> Call:
+        """Returns the call of a request, once it is known whose it is. Raises ApiError."""
+        caller = self._apis.authorizing.caller(received.context, received.api.name)
+        asked = await struct_of(received.request)
+        if received.takes_turns:
+            await asyncio.sleep(0)
+        return Call(
+            api=received.api,
+            asked=asked,
+            principal=caller.principal,
+            is_token=caller.is_token,
+            passed_on_by=caller.passed_on_by,
+            host=caller.host,
+            client_id=caller.client_id,
+            timeout_ms=received.timeout_ms,
         )
 
     def _is_of_this_node(self, request: ProtobufMessage) -> bool:
         """Whether the configs of this very node are asked for: nobody else has its file."""
+        if not isinstance(request, DescribeConfigsRequest):
+            return False
         own = str(self._apis.settings.node_id)
-        return isinstance(request, DescribeConfigsRequest) and any(
-            each.resource_type == BROKER and each.resource_name == own for each in request.resources
-        )
+        return any(each.resource_type == BROKER and each.resource_name == own for each in request.resources)
 
     async def ask_quorum(self, api: Api, request: ProtobufMessage, context: Any) -> ProtobufMessage:
         """Serves an API about the quorum: the active controller sends it to its quorum node, the leader.

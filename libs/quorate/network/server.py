@@ -250,8 +250,8 @@ class _Driver(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_soon(self._take_turn)
 
     def _note_held(self) -> None:
-        unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
-        held = 0 if self._transport is None else self._connection.held_bytes + unsent
+        transport = self._transport
+        held = 0 if transport is None else self._connection.held_bytes + transport.get_write_buffer_size()
         self._listening.buffers.note(self, self.host, held, self.leave)
 
     def _begin(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -269,8 +269,8 @@ class _Driver(asyncio.BufferedProtocol):
             self._end(Close(reason=f"{what}: the handler failed: {problem!r}"))
 
     async def _answer(self, request: Request) -> None:
-        if self.client.software != self._connection.software:
-            self.client = replace(self.client, software=self._connection.software)
+        if (software := self._connection.software) != self.client.software:
+            self.client = replace(self.client, software=software)
         response = await self._listening.handle(request, self.client)
         if self._connection.closing is None and self._transport is not None:
             await self._listening.in_turns(self._connection.respond_in_steps(request, response))

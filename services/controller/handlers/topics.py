@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from kraft.api.alter_partition_reassignments_pb2 import AlterPartitionReassignmentsRequest
 from kraft.api.create_partitions_pb2 import CreatePartitionsRequest
@@ -19,13 +20,9 @@ from quorate.controller.commands.delete_topics import delete_topics
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
 from quorate.controller.commands.elect_leaders import elect_leaders
 from quorate.controller.commands.list_partition_reassignments import list_partition_reassignments
-from quorate.controller.engine.decision import Command
 from quorate.controller.engine.engine import Answer
-from quorate.controller.partitions.new_partitions import Placements
 from quorate.controller.quotas import metered
 from quorate.metadata.acls import AclOperation
-from quorate.metadata.state import ClusterState
-from quorate.placement import PlacementSpec
 from quorate.random_uuid import random_uuid
 from services.controller.api import Api
 from services.controller.apis import Apis
@@ -36,24 +33,13 @@ __all__ = ["TOPICS"]
 
 
 async def _create_topics(apis: Apis, call: Call) -> Answer:
-    def wanted(state: ClusterState) -> tuple[tuple[str, PlacementSpec], ...]:
-        return wanted_placements(state, call.asked, apis.settings)
-
-    def command(placements: Placements) -> Command[Any]:
-        return apis.within_quota(
-            call,
-            lambda asked: create_topics(asked, placements=placements, new_topic_id=random_uuid, settings=apis.settings),
-        )
-
+    wanted = partial(wanted_placements, request=call.asked, settings=apis.settings)
+    command = partial(create_topics, new_topic_id=random_uuid, settings=apis.settings)
     return await apis.place_and_write(call, wanted, command)
 
 
 async def _create_partitions(apis: Apis, call: Call) -> Answer:
-    return await apis.place_and_write(
-        call,
-        lambda state: wanted_more(state, call.asked),
-        lambda placements: apis.within_quota(call, lambda asked: create_partitions(asked, placements=placements)),
-    )
+    return await apis.place_and_write(call, partial(wanted_more, request=call.asked), create_partitions)
 
 
 TOPICS: Final = (
