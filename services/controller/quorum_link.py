@@ -74,10 +74,12 @@ class QuorumLink:
 
     Group commit: one message of appends is sent at a time, and all records decided until its commit share the next
     message. A commit costs seven messages between the nodes, however many records it has. So appends also wait while
-    others are `coming`; an append that comes alone never waits. Kafka always waits for others, until
+    others are `coming`, or as many as were answered by the last commit are not there yet: a caller that had its answer
+    asks again, and one that does so first would have a commit for itself, while the others share the next one. An
+    append that comes alone, after another one that was alone, never waits. Kafka always waits for others, until
     `controller.quorum.append.linger.ms` is over.
 
-    The wait ends when nobody is coming any more, or `group_wait_s` after the last who came, or after
+    The wait ends when nobody is coming or to return any more, or `group_wait_s` after the last who came, or after
     `group_wait_max_s`. While others come the loop is busy with them. A message that left before would not have them
     answered sooner, and its commit would take the processor from them; and those that it had would have their answers
     sent by a loop that is still as busy. If nobody comes, those that are announced wait for something else, such as a
@@ -104,6 +106,12 @@ class QuorumLink:
         self._waiting: deque[Append] = deque()
         self._under_way: Offset | None = None
         """End offset of the message that waits for its commit; None if there is none."""
+        self._under_way_count = 0
+        """Count of the appends of that message."""
+        self._returning = 0
+        """Count of the appends that were committed last, whose callers may be about to ask again."""
+        self._returning_until_s = 0.0
+        """Until when (the loop's time) they count."""
         self._coming = 0
         """Count of the appends that are announced and not queued yet."""
         self._changed = asyncio.Event()
@@ -150,6 +158,7 @@ class QuorumLink:
         """Discards the queued appends, and ignores the answers to those that were sent."""
         self._waiting.clear()
         self._under_way = None
+        self._returning = 0
         self._void_up_to = self._sent
         self._attempt += 1
 
@@ -217,6 +226,8 @@ class QuorumLink:
     def _hear_of_commit(self, high_watermark: Offset) -> None:
         if self._under_way is not None and high_watermark >= self._under_way:
             self._under_way = None
+            self._returning = self._under_way_count
+            self._returning_until_s = asyncio.get_running_loop().time() + self._group_wait_max_s
             self._changed.set()
 
     async def _append(self) -> None:
@@ -235,14 +246,17 @@ class QuorumLink:
                 continue  # dropped meanwhile
             appends = self._take()
             self._under_way = appends[-1].base_offset + len(appends[-1].values)
+            self._under_way_count = len(appends)
             self._sent += 1
             await write(self._request(appends))  # type: ignore[misc]  # a coroutine; the stubs say object
 
     async def _due(self) -> None:
-        """Waits until a message is due: appends are queued, the one before is committed, and no other is coming."""
+        """Waits until a message is due: appends are queued, the one before is committed, and no others come."""
         while not self._waiting or self._under_way is not None:
             await self._change()
-        await self._while_others_come(lambda: self._coming > 0)
+        if asyncio.get_running_loop().time() >= self._returning_until_s:
+            self._returning = 0
+        await self._while_others_come(lambda: self._coming > 0 or 0 < len(self._waiting) < self._returning)
 
     async def _change(self) -> None:
         self._changed.clear()

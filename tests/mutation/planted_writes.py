@@ -59,6 +59,22 @@ WRITE_BUGS: Final = (
         test="tests/wire/test_shared.py::test_what_was_read_a_short_while_ago_is_not_read_again",
     ),
     Planted(
+        number="F39",
+        what="who asks first after a commit has a commit of its own",
+        file=LINK,
+        right="            self._returning = self._under_way_count\n",
+        wrong="            self._returning = 1\n",
+        test=f"{LINK_TESTS}::test_an_append_waits_for_as_many_as_the_last_commit_has_answered",
+    ),
+    Planted(
+        number="F40",
+        what="a new leader waits for those that were answered by the last commit of another epoch",
+        file=LINK,
+        right="        self._under_way = None\n        self._returning = 0\n",
+        wrong="        self._under_way = None\n",
+        test=f"{LINK_TESTS}::test_nobody_returns_to_what_was_dropped",
+    ),
+    Planted(
         number="F37",
         what="a caller that goes away takes the placements of those after it",
         file="services/controller/placement_requests.py",

@@ -250,8 +250,7 @@ class _Driver(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_soon(self._take_turn)
 
     def _note_held(self) -> None:
-        transport = self._transport
-        held = 0 if transport is None else self._connection.held_bytes + transport.get_write_buffer_size()
+        held = 0 if (to := self._transport) is None else self._connection.held_bytes + to.get_write_buffer_size()
         self._listening.buffers.note(self, self.host, held, self.leave)
 
     def _begin(self, what: str, work: Callable[[], Awaitable[None]]) -> None:

@@ -12,7 +12,7 @@ from kraft.service.quorum_pb2 import ListenResponse
 from quorate.controller.engine.engine import Append
 from quorate.errors import ErrorCode
 from services.controller.quorum_link import EventsBehind, QuorumLink
-from tests.services.links import PATIENT_S, Told, batch, linked
+from tests.services.links import PATIENT_S, Quorum, Told, batch, linked
 
 
 async def test_what_is_decided_until_a_message_is_committed_leaves_in_one() -> None:
@@ -127,6 +127,47 @@ async def test_an_append_leaves_after_a_while_though_others_come() -> None:
         link.send(batch(10))
         assert "appended" == (await told.next())[0]
         assert not coming.done()  # the queue would be full
+
+
+async def two_are_committed(link: QuorumLink, quorum: Quorum, told: Told) -> None:
+    """Two appends, in one message."""
+    link.send(batch(10))
+    link.send(batch(11))
+    assert ("appended", 12) == await told.next()
+    quorum.commit(12)
+    assert ("committed", 12) == await told.next()
+
+
+async def test_an_append_waits_for_as_many_as_the_last_commit_has_answered() -> None:
+    async with linked() as (link, quorum, told):
+        await two_are_committed(link, quorum, told)
+        link.send(batch(12))
+        for committed in range(3):  # rounds of messages in which it might leave
+            quorum.commit(committed)
+            assert ("committed", committed) == await told.next()
+        assert [(10, 1, 1)] == quorum.messages
+        link.send(batch(13))
+
+        await quorum.until(2)
+        assert [(10, 1, 1), (12, 1, 1)] == quorum.messages
+
+
+async def test_those_that_do_not_return_hold_an_append_up_for_a_moment_only_and_once() -> None:
+    async with linked(group_wait_s=0.005) as (link, quorum, told):
+        await two_are_committed(link, quorum, told)
+        link.send(batch(12))
+        assert ("appended", 13) == await told.next()
+
+        assert [(10, 1, 1), (12, 1)] == quorum.messages
+
+
+async def test_nobody_returns_to_what_was_dropped() -> None:
+    async with asyncio.timeout(PATIENT_S / 2), linked() as (link, quorum, told):
+        await two_are_committed(link, quorum, told)
+        link.drop()
+        link.send(batch(20))
+
+        assert ("appended", 21) == await told.next()
 
 
 async def test_those_that_are_refused_hold_no_append_up() -> None:
