@@ -42,6 +42,7 @@ APPENDS_WAITING_MAX: Final = 10_000
 REQUEST_BYTES_MAX: Final = 8 << 20
 """The size in bytes that a message of several appends does not exceed: half of the quorum node's receive limit. It is
 also that of the largest write, which is sent by itself."""
+NEVER: Final = -1
 VALUE_FRAME_BYTES: Final = 5
 """What a value takes in a message besides itself, at most: a tag and a length."""
 
@@ -69,15 +70,47 @@ class QuorumListener(Protocol):
         """Called when the streams have ended: the leader and the fate of sent appends are unknown from then on."""
 
 
+class Returning:
+    """The callers whose appends were committed last: most ask again, and those that do so soon are waited for.
+
+    Soon is: three quarters of as many as the commit before had answered came again in less time than that commit took.
+    Then to wait for them takes less than the commit that the first of them would have for itself, and that the others
+    would wait for. Whoever is away for longer than a commit took is not waited for. Times are in s, by one clock.
+    """
+
+    __slots__ = ("_came", "_committed_s", "_count", "_enough", "_is_soon", "_took_s", "_was_soon")
+
+    def __init__(
+        self, count: int = 0, *, took_s: float = 0.0, committed_s: float = 0.0, was_soon: bool = False
+    ) -> None:
+        self._count, self._took_s, self._committed_s = count, took_s, committed_s
+        self._enough = -(-count * 3 // 4) if count > 1 else NEVER
+        self._was_soon = was_soon
+        self._is_soon = False
+        self._came = 0
+
+    def after_commit(self, count: int, *, took_s: float, now_s: float) -> Returning:
+        """Returns those of the next commit, of `count` appends."""
+        return Returning(count, took_s=took_s, committed_s=now_s, was_soon=self._is_soon)
+
+    def note(self, now_s: Callable[[], float]) -> None:
+        """Notes that an append has come."""
+        self._came += 1
+        if self._came == self._enough:
+            self._is_soon = now_s() - self._committed_s <= self._took_s
+
+    def awaited(self, now_s: float) -> int:
+        """Returns how many appends are to share the next message."""
+        return self._count if self._was_soon and now_s - self._committed_s <= self._took_s else 0
+
+
 class QuorumLink:
     """Keeps the Listen and Append streams to the quorum node open, and reconnects when it comes back.
 
     Group commit: one message of appends is sent at a time, and all records decided until its commit share the next
     message. A commit costs seven messages between the nodes, however many records it has. So appends also wait while
-    others are `coming`, or as many as were answered by the last commit are not there yet: a caller that had its answer
-    asks again, and one that does so first would have a commit for itself, while the others share the next one. An
-    append that comes alone, after another one that was alone, never waits. Kafka always waits for others, until
-    `controller.quorum.append.linger.ms` is over.
+    others are `coming`, or while those that the last commit answered are `Returning`; an append that comes alone never
+    waits. Kafka always waits for others, until `controller.quorum.append.linger.ms` is over.
 
     The wait ends when nobody is coming or to return any more, or `group_wait_s` after the last who came, or after
     `group_wait_max_s`. While others come the loop is busy with them. A message that left before would not have them
@@ -94,7 +127,9 @@ class QuorumLink:
         *,
         group_wait_s: float = GROUP_WAIT_S,
         group_wait_max_s: float = GROUP_WAIT_MAX_S,
+        now_s: Callable[[], float] | None = None,
     ) -> None:
+        self._now_s = now_s or asyncio.get_running_loop().time
         self._group_wait_s, self._group_wait_max_s = group_wait_s, group_wait_max_s
         self._came = 0
         """Count of the appends that were queued: while it rises, the loop is busy with them."""
@@ -108,10 +143,9 @@ class QuorumLink:
         """End offset of the message that waits for its commit; None if there is none."""
         self._under_way_count = 0
         """Count of the appends of that message."""
-        self._returning = 0
-        """Count of the appends that were committed last, whose callers may be about to ask again."""
-        self._returning_until_s = 0.0
-        """Until when (the loop's time) they count."""
+        self._sent_s = 0.0
+        """When (the loop's time) it left."""
+        self._returning = Returning()
         self._coming = 0
         """Count of the appends that are announced and not queued yet."""
         self._changed = asyncio.Event()
@@ -124,6 +158,7 @@ class QuorumLink:
         assert len(self._waiting) < APPENDS_WAITING_MAX, len(self._waiting)
         self._waiting.append(append)
         self._came += 1
+        self._returning.note(self._now_s)
         self._changed.set()
 
     @contextmanager
@@ -145,7 +180,7 @@ class QuorumLink:
         """Waits while `is_due`, but not longer than the class says."""
         if not is_due():
             return
-        now_s = asyncio.get_running_loop().time
+        now_s = self._now_s
         ends, came = now_s() + self._group_wait_max_s, -1
         while is_due() and came != self._came and now_s() < ends:
             came = self._came
@@ -158,7 +193,7 @@ class QuorumLink:
         """Discards the queued appends, and ignores the answers to those that were sent."""
         self._waiting.clear()
         self._under_way = None
-        self._returning = 0
+        self._returning = Returning()
         self._void_up_to = self._sent
         self._attempt += 1
 
@@ -226,8 +261,9 @@ class QuorumLink:
     def _hear_of_commit(self, high_watermark: Offset) -> None:
         if self._under_way is not None and high_watermark >= self._under_way:
             self._under_way = None
-            self._returning = self._under_way_count
-            self._returning_until_s = asyncio.get_running_loop().time() + self._group_wait_max_s
+            now_s = self._now_s()
+            took_s, count = now_s - self._sent_s, self._under_way_count
+            self._returning = self._returning.after_commit(count, took_s=took_s, now_s=now_s)
             self._changed.set()
 
     async def _append(self) -> None:
@@ -246,7 +282,7 @@ class QuorumLink:
                 continue  # dropped meanwhile
             appends = self._take()
             self._under_way = appends[-1].base_offset + len(appends[-1].values)
-            self._under_way_count = len(appends)
+            self._under_way_count, self._sent_s = len(appends), self._now_s()
             self._sent += 1
             await write(self._request(appends))  # type: ignore[misc]  # a coroutine; the stubs say object
 
@@ -254,9 +290,8 @@ class QuorumLink:
         """Waits until a message is due: appends are queued, the one before is committed, and no others come."""
         while not self._waiting or self._under_way is not None:
             await self._change()
-        if asyncio.get_running_loop().time() >= self._returning_until_s:
-            self._returning = 0
-        await self._while_others_come(lambda: self._coming > 0 or 0 < len(self._waiting) < self._returning)
+        awaited = self._returning.awaited(self._now_s())
+        await self._while_others_come(lambda: self._coming > 0 or 0 < len(self._waiting) < awaited)
 
     async def _change(self) -> None:
         self._changed.clear()

@@ -95,7 +95,7 @@ class Told:
 
 @asynccontextmanager
 async def linked(
-    told: Told | None = None, *, group_wait_s: float = PATIENT_S, group_wait_max_s: float = PATIENT_S
+    told: Told | None = None, *, group_wait_s: float = PATIENT_S, group_wait_max_s: float = PATIENT_S, **options: Any
 ) -> AsyncIterator[tuple[QuorumLink, Quorum, Told]]:
     quorum, told = Quorum(), told or Told()
     server = Server(limits=ServerLimits(receive_bytes_max=RECEIVE_BYTES_MAX))
@@ -103,7 +103,7 @@ async def linked(
     port = server.listen("127.0.0.1:0")
     await server.start()
     async with open_channel(f"127.0.0.1:{port}") as channel:
-        link = QuorumLink(channel, told, group_wait_s=group_wait_s, group_wait_max_s=group_wait_max_s)
+        link = QuorumLink(channel, told, group_wait_s=group_wait_s, group_wait_max_s=group_wait_max_s, **options)
         told.link = asyncio.create_task(link.run())
         yield link, quorum, told
         told.link.cancel()

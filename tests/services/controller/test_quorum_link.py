@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
 
+import pytest
+
 from kraft.service.quorum_pb2 import ListenResponse
 from quorate.controller.engine.engine import Append
 from quorate.errors import ErrorCode
-from services.controller.quorum_link import EventsBehind, QuorumLink
+from services.controller.quorum_link import EventsBehind, QuorumLink, Returning
 from tests.services.links import PATIENT_S, Quorum, Told, batch, linked
 
 
@@ -129,45 +131,83 @@ async def test_an_append_leaves_after_a_while_though_others_come() -> None:
         assert not coming.done()  # the queue would be full
 
 
-async def two_are_committed(link: QuorumLink, quorum: Quorum, told: Told) -> None:
-    """Two appends, in one message."""
-    link.send(batch(10))
-    link.send(batch(11))
-    assert ("appended", 12) == await told.next()
-    quorum.commit(12)
-    assert ("committed", 12) == await told.next()
+RETURNED = [(4, 3, 3, 4), (4, 2, 3, 0), (4, 3, 4, 0), (64, 48, 1, 64), (64, 47, 1, 0), (2, 2, 1, 2), (1, 1, 0, 0)]
+"""How many were answered, how many of them came, after how many seconds; and for how many the next one waits."""
 
 
-async def test_an_append_waits_for_as_many_as_the_last_commit_has_answered() -> None:
-    async with linked() as (link, quorum, told):
-        await two_are_committed(link, quorum, told)
-        link.send(batch(12))
+class Watch:
+    """A clock that stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+async def two_return(link: QuorumLink, quorum: Quorum, told: Told, watch: Watch) -> None:
+    """Two appends share a message, and two others the next one, at once; each is committed after 3 s."""
+    for base_offset in (10, 12):
+        link.send(batch(base_offset))
+        link.send(batch(base_offset + 1))
+        assert ("appended", base_offset + 2) == await told.next()
+        watch.now_s += 3
+        quorum.commit(base_offset + 2)
+        assert ("committed", base_offset + 2) == await told.next()
+
+
+async def test_an_append_waits_for_as_many_as_the_last_commit_has_answered_if_they_return_soon() -> None:
+    watch = Watch()
+    async with linked(now_s=watch) as (link, quorum, told):
+        await two_return(link, quorum, told, watch)
+        link.send(batch(14))
         for committed in range(3):  # rounds of messages in which it might leave
             quorum.commit(committed)
             assert ("committed", committed) == await told.next()
-        assert [(10, 1, 1)] == quorum.messages
-        link.send(batch(13))
-
-        await quorum.until(2)
         assert [(10, 1, 1), (12, 1, 1)] == quorum.messages
+        link.send(batch(15))
+
+        await quorum.until(3)
+        assert (14, 1, 1) == quorum.messages[-1]
 
 
-async def test_those_that_do_not_return_hold_an_append_up_for_a_moment_only_and_once() -> None:
-    async with linked(group_wait_s=0.005) as (link, quorum, told):
-        await two_are_committed(link, quorum, told)
-        link.send(batch(12))
-        assert ("appended", 13) == await told.next()
+async def test_those_that_do_not_return_hold_an_append_up_for_a_moment_only() -> None:
+    watch = Watch()
+    async with linked(group_wait_s=0.005, now_s=watch) as (link, quorum, told):
+        await two_return(link, quorum, told, watch)
+        link.send(batch(14))
 
-        assert [(10, 1, 1), (12, 1)] == quorum.messages
+        assert ("appended", 15) == await told.next()
+
+
+async def test_those_that_are_away_for_longer_than_a_commit_takes_are_waited_for_by_nobody() -> None:
+    watch = Watch()
+    async with asyncio.timeout(PATIENT_S / 2), linked(now_s=watch) as (link, quorum, told):
+        await two_return(link, quorum, told, watch)
+        watch.now_s += 4
+        link.send(batch(14))
+
+        assert ("appended", 15) == await told.next()
 
 
 async def test_nobody_returns_to_what_was_dropped() -> None:
-    async with asyncio.timeout(PATIENT_S / 2), linked() as (link, quorum, told):
-        await two_are_committed(link, quorum, told)
+    watch = Watch()
+    async with asyncio.timeout(PATIENT_S / 2), linked(now_s=watch) as (link, quorum, told):
+        await two_return(link, quorum, told, watch)
         link.drop()
         link.send(batch(20))
 
         assert ("appended", 21) == await told.next()
+
+
+@pytest.mark.parametrize(("count", "came", "after_s", "awaited"), RETURNED)
+def test_who_returns_soon_is_waited_for(count: int, came: int, after_s: float, awaited: int) -> None:
+    """The commit before took 3 s, and so many of those that it answered came after so long."""
+    before = Returning().after_commit(count, took_s=3, now_s=10)
+    for _ in range(came):
+        before.note(lambda: 10 + after_s)
+
+    assert awaited == before.after_commit(count, took_s=3, now_s=20).awaited(21)
 
 
 async def test_those_that_are_refused_hold_no_append_up() -> None:
