@@ -7,15 +7,19 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from deploy.kafka import node
 from deploy.local import launching
 from quorate import runtime as runtime  # before gRPC, whose core reads what it sets
 from tests.forking.client import ForkServers
 from tests.outcomes import ENVIRONMENT, ONCE, Once, Recorder
+
+if TYPE_CHECKING:
+    from tests.interop.kafka.toolbox import KeptTools
 
 # Assertions of the helpers tell values, too; said before any of them is imported.
 pytest.register_assert_rewrite("tests.e2e", "tests.interop")
@@ -61,10 +65,14 @@ HOW_TO_GET = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    from tests.interop.kafka.toolbox import KeptTools  # not before its assertions can be rewritten
+
     config.stash[DESELECTED] = Counter()
     if os.environ.get(PLAIN) != "1" and hasattr(os, "pidfd_open"):
         config.stash[FORKING] = ForkServers()
         launching.launch_by(config.stash[FORKING].launch)
+    config.stash[KEPT_TOOLS] = KeptTools()
+    node.tools_run_by(config.stash[KEPT_TOOLS].run)
     if directory := os.environ.get(ENVIRONMENT):
         is_worker = hasattr(config, "workerinput")
         config.pluginmanager.register(Recorder(Path(directory).absolute(), is_worker=is_worker))
@@ -76,6 +84,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if (servers := config.stash.get(FORKING, None)) is not None:
         launching.launch_by(launching.launch_plainly)
         servers.close()
+    node.tools_run_by(node.run_apart)
+    config.stash[KEPT_TOOLS].close()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -122,6 +132,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 LEFT_OUT = "left_out"
 DESELECTED = pytest.StashKey[Counter[str]]()
 FORKING = pytest.StashKey[ForkServers]()
+KEPT_TOOLS: pytest.StashKey[KeptTools] = pytest.StashKey()
 PLAIN = "QUORATE_PLAIN_PROCESSES"
 """With 1, each process of a plan is started as any program is, not forked from one that has imported its modules."""
 

@@ -11,11 +11,23 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 from deploy.kafka.release import HEAP, POM, QUICK, java
 
-__all__ = ["STARTED", "TOOL_TIMEOUT_S", "Node", "NodeFailed", "Properties", "ToolFailed", "tool"]
+__all__ = [
+    "STARTED",
+    "TOOL_TIMEOUT_S",
+    "Node",
+    "NodeFailed",
+    "Properties",
+    "RunTool",
+    "ToolFailed",
+    "ToolRan",
+    "run_apart",
+    "tool",
+    "tools_run_by",
+]
 
 READY_TIMEOUT_S: Final = 300
 STOP_TIMEOUT_S: Final = 300
@@ -41,6 +53,40 @@ class NodeFailed(Exception):
     """Raised when a node ends too early or is not ready in time; the message has its last words."""
 
 
+class ToolRan(NamedTuple):
+    """A tool that has ended: its exit status, and what it said on standard output and on standard error."""
+
+    status: int
+    out: str
+    error: str
+
+
+class RunTool(Protocol):
+    """A way to run a tool of the release that `pom` names, by its main class."""
+
+    def __call__(
+        self, main: str, arguments: Sequence[str], *, pom: Path, timeout_s: float, stdin: str | None
+    ) -> ToolRan:
+        """Returns what it said. Raises NotFetched without the release's jars, TimeoutExpired."""
+
+
+def run_apart(main: str, arguments: Sequence[str], *, pom: Path, timeout_s: float, stdin: str | None) -> ToolRan:
+    """Runs a tool in a JVM of its own. Raises NotFetched, TimeoutExpired."""
+    command = java(main, *arguments, pom=pom)
+    ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout_s, input=stdin)
+    return ToolRan(ran.returncode, ran.stdout, ran.stderr)
+
+
+_WAY: Final[list[RunTool]] = [run_apart]
+"""The one way in which tools are run now."""
+
+
+def tools_run_by(way: RunTool) -> RunTool:
+    """Has `tool` run tools in this way from now on; returns the way until now."""
+    before, _WAY[0] = _WAY[0], way
+    return before
+
+
 def tool(
     main: str, *arguments: object, timeout_s: float = TOOL_TIMEOUT_S, pom: Path = POM, stdin: str | None = None
 ) -> str:
@@ -48,11 +94,11 @@ def tool(
 
     Raises ToolFailed if its exit status is not 0, NotFetched without the release's jars, TimeoutExpired.
     """
-    command = java(main, *arguments, pom=pom)
-    ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout_s, input=stdin)
-    if ran.returncode != 0:
-        raise ToolFailed(f"{main} {' '.join(map(str, arguments))}: exit {ran.returncode}\n{ran.stdout}{ran.stderr}")
-    return ran.stdout
+    words = tuple(map(str, arguments))
+    ran = _WAY[0](main, words, pom=pom, timeout_s=timeout_s, stdin=stdin)
+    if ran.status != 0:
+        raise ToolFailed(f"{main} {' '.join(words)}: exit {ran.status}\n{ran.out}{ran.error}")
+    return ran.out
 
 
 class Node:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.kafka.node import NodeFailed
+from deploy.kafka.node import TOOL_TIMEOUT_S, NodeFailed, run_apart
+from deploy.kafka.release import POM
 from quorate.errors import Corrupt
 from quorate.metadata.state import ClusterState
 from quorate.nouns import OffsetAndEpoch
@@ -17,6 +18,7 @@ from quorate.wire.batch import ControlType, batches, data_values
 from quorate.wire.codec import encode
 from tests.interop.kafka.judge import DIRECTORY, dump_log, dumped_batches, metadata_shell, start_controller_on
 from tests.interop.kafka.release import absent
+from tests.interop.kafka.toolbox import KeptTools
 
 NODE = Path(__file__).parent / "fixtures" / "combined-static" / "node-1"
 LOG = NODE / DIRECTORY / "00000000000000000000.log"
@@ -33,6 +35,29 @@ def test_a_flipped_byte_is_seen(tmp_path: Path) -> None:
 
     with pytest.raises(AssertionError, match="isvalid: false"):
         dumped_batches(dump_log(damaged))
+
+
+@pytest.mark.parametrize(
+    ("main", "arguments", "status"),
+    [
+        ("org.apache.kafka.tools.DumpLogSegments", ("--cluster-metadata-decoder", "--files", str(LOG)), 0),
+        ("kafka.tools.StorageTool", ("format", "-c", "no cluster id"), 1),
+    ],
+)
+def test_a_tool_says_in_a_jvm_that_is_kept_what_it_says_in_one_of_its_own(
+    main: str, arguments: tuple[str, ...], status: int
+) -> None:
+    kept = KeptTools()
+    try:
+        alone, first, second = (
+            run(main, arguments, pom=POM, timeout_s=TOOL_TIMEOUT_S, stdin=None)
+            for run in (run_apart, kept.run, kept.run)
+        )
+    finally:
+        kept.close()
+
+    assert status == alone.status
+    assert alone == first == second
 
 
 def test_a_controller_does_not_start_on_what_cannot_be_replayed(tmp_path: Path) -> None:
