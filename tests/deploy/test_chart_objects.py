@@ -31,6 +31,7 @@ from tests.deploy.chart_programs import BY_ARGUMENTS, CONFIGS, environment, load
 FULL: Final[Json] = {
     "gateway": {"enabled": True},
     "pipeline": {"enabled": True},
+    "observer": {"page": {"enabled": True}},
     "quorum": {"settings": {"metadata.max.retention.ms": 86400000}, "releaseVersion": "4.3"},
     "principals": {"brokers": ["User:CN=b 1,O=x\\y"]},
 }
@@ -120,6 +121,23 @@ def test_observers_relay_the_log_only_to_a_pipeline(tmp_path: Path) -> None:
         relays.append(loaded(objects, spec, spec["containers"][0], tmp_path).serves_log)
 
     assert [False, False, True] == relays
+
+
+def test_the_page_is_served_to_clients_alone_and_only_if_asked_for(tmp_path: Path) -> None:
+    listeners, ports, doors = [], [], []
+    for page in ({}, {"page": {"enabled": True}}):
+        objects = render({"observer": page})
+        spec = named(objects, "Deployment", "q-quorate-observer")["spec"]["template"]["spec"]
+        settings = loaded(objects, spec, spec["containers"][0], tmp_path)
+        protocols = named(objects, "ConfigMap", "q-quorate-observer")["data"]["observer.properties"]
+        listeners.append(settings.page and (settings.page.endpoint.port, "PAGE:SSL" in protocols))
+        ports.append([each["targetPort"] for each in named(objects, "Service", "q-quorate-observer")["spec"]["ports"]])
+        rules = named(objects, "NetworkPolicy", "q-quorate-observer")["spec"]["ingress"]
+        doors.append([rule["from"] for rule in rules if rule["ports"] == [{"port": 8443, "protocol": "TCP"}]])
+
+    assert [None, (8443, True)] == listeners
+    assert [["observer"], ["observer", "page"]] == ports
+    assert [[], [[{"podSelector": {"matchLabels": {"quorate-client": "true"}}}]]] == doors
 
 
 def test_a_setting_that_a_service_does_not_know_is_found_here(tmp_path: Path) -> None:

@@ -116,6 +116,11 @@ observer: 9097
 collector: 4317
 {{- end -}}
 
+{{/* Where browsers get the page, if there is one: its listener speaks HTTP. */}}
+{{- define "quorate.pagePort" -}}
+8443
+{{- end -}}
+
 {{- define "quorate.healthPorts" -}}
 quorum: 9193
 controller: 9194

@@ -179,6 +179,10 @@ ports:
   - name: {{ .service }}
     containerPort: {{ index (include "quorate.ports" .root | fromYaml) .service }}
   {{- end }}
+  {{- if and (eq .service "observer") .root.Values.observer.page.enabled }}
+  - name: page
+    containerPort: {{ include "quorate.pagePort" .root }}
+  {{- end }}
   - containerPort: {{ index (include "quorate.healthPorts" .root | fromYaml) .service }}
   {{- if .root.Values.metrics.enabled }}
   - name: prom-{{ .service }}

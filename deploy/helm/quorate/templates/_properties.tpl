@@ -203,5 +203,9 @@ node of the quorum is that node only for the nodes' own certificates.
 {{- if include "quorate.pipeline.isLive" . -}}
 {{- $_ := set $given "observer.log.relay" "true" -}}
 {{- end -}}
+{{- if .Values.observer.page.enabled -}}
+{{- $_ := set $given "observer.page.listener" (printf "PAGE://0.0.0.0:%s" (include "quorate.pagePort" .)) -}}
+{{- $_ := set $given "listener.security.protocol.map" (printf "%s,PAGE:SSL" (index $given "listener.security.protocol.map")) -}}
+{{- end -}}
 {{- include "quorate.properties" (dict "given" $given "settings" .Values.observer.settings "where" "observer.settings") -}}
 {{- end -}}
