@@ -75,5 +75,13 @@ COMMAND_BUGS: Final = (
         wrong="if args and args[0] in self.commands:",
         test="tests/cli/test_listings.py::test_a_word_that_looks_like_a_verb_is_refused_with_the_verbs",
     ),
+    Planted(
+        number="F27",
+        what="the password of a login is sent to observers, which take none",
+        file="libs/quorate/cli/grpc_call.py",
+        right="security.authorization is not None and self.option != LOGINS",
+        wrong="security.authorization is not None and not self.option",
+        test="tests/cli/test_call_security.py::test_a_login_that_cannot_be_is_refused_before_any_call",
+    ),
 )
 """In the order of their numbers."""

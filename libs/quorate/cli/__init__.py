@@ -16,6 +16,7 @@ writing         sends one write, or has it tried, and tells its results
 given_json      JSON that somebody has written, and why it is none
 messages        messages and methods by the protos' descriptors, and where JSON does not fit one
 call            `quorate call`: any API of the gRPC services
+call_security   TLS, and the login of calls to controllers, by `--command-config`
 grpc_call       `--controller`, `--observer`, `--quorum`: a channel to a server of Quorate
 grpcurl         `--print-grpcurl`: the line of grpcurl that does the same
 controller_call  calls controllers until there is a leader

@@ -14,12 +14,14 @@ __all__ = ["grpcurl_line"]
 
 def grpcurl_line(servers: Servers, method: Method, *requests: Any) -> str:  # Any: JSON values
     """Returns the line, for the first of the servers; its words are quoted for a shell. Raises Misused, OSError."""
-    files = servers.files()
-    if files is None:
+    known = servers.security()
+    if known is None:
         security = ["-plaintext"]
     else:  # the key and its certificate are in one file, in which grpcurl finds each
-        key = str(files.keystore)
-        security = ["-cacert", str(files.truststore), "-cert", key, "-key", key]
+        key = str(known.files.keystore)
+        security = ["-cacert", str(known.files.truststore), "-cert", key, "-key", key]
+        if known.authorization is not None:  # whose value is a secret: grpcurl takes it from the environment
+            security += ["-expand-headers", "-H", "authorization: ${AUTHORIZATION}"]
     data = "".join(json.dumps(each, ensure_ascii=False) for each in requests)
     name = f"{method.containing_service.full_name}/{method.name}"
     return shlex.join(["grpcurl", *security, "-d", data, servers.addresses()[0], name])

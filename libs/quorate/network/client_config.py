@@ -23,12 +23,14 @@ from quorate.protocol.settings import ClientSettings
 
 __all__ = [
     "ClientConfig",
+    "ClientLogin",
     "Endpoint",
     "check_read",
     "client_files",
     "is_unread",
     "parse_bootstrap",
     "parse_client_config",
+    "parse_login",
     "read_client_properties",
 ]
 
@@ -196,17 +198,40 @@ def _pem(properties: Mapping[str, str], store: str) -> str | None:
     return location
 
 
-def _login(properties: Mapping[str, str]) -> Begin:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ClientLogin:
+    """Who logs in; with a delegation token its id is the `user`, and its HMAC the `password`. KIP-48."""
+
+    scram: int | None
+    """The number of the SCRAM mechanism; None for PLAIN."""
+    user: str
+    password: str
+    is_token: bool
+
+
+def parse_login(properties: Mapping[str, str]) -> ClientLogin:
+    """Returns who logs in by `sasl.mechanism` and `sasl.jaas.config`. Raises ValueError, which shows no secret."""
     mechanism = properties.get("sasl.mechanism", "GSSAPI")
     number = scram_number(mechanism)
     if mechanism != PLAIN and number is None:
         raise ValueError(f"sasl.mechanism is {mechanism!r}; it is one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512")
     options = _jaas(properties.get("sasl.jaas.config", ""))
-    user, password = options["username"], options["password"]
+    return ClientLogin(
+        scram=number,
+        user=options["username"],
+        password=options["password"],
+        is_token=number is not None and options.get(TOKEN_AUTH, "").lower() == "true",
+    )
+
+
+def _login(properties: Mapping[str, str]) -> Begin:
+    login = parse_login(properties)
+    number = login.scram
     if number is None:
-        return lambda: PlainClient(user, password)
-    is_token = options.get(TOKEN_AUTH, "").lower() == "true"
-    return lambda: ScramClient(number, user, password, nonce=lambda: secrets.token_hex(16), is_token=is_token)
+        return lambda: PlainClient(login.user, login.password)
+    return lambda: ScramClient(
+        number, login.user, login.password, nonce=lambda: secrets.token_hex(16), is_token=login.is_token
+    )
 
 
 def _jaas(text: str) -> dict[str, str]:
