@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from kraft import Uuid
+from quorate.controller.configs.settings import ControllerSettings
 from quorate.nouns import OffsetAndEpoch, uuid_text
 from quorate.records import BeginTransactionRecord, FeatureLevelRecord
+from quorate.what_if import lose
 from tests.cli.directories import FIXTURES, batch, run, write_checkpoint, write_log
 from tests.cli.directories import a_history as with_one_broker
 from tests.cli.test_sql import BROKERS, a_cluster, asked, directory
@@ -128,3 +130,17 @@ def test_the_text_says_the_same_and_an_open_transaction_counts_for_nothing(tmp_p
     assert "  offline           0 → 1 partitions" == lines[1]
     assert "1 without a leader:" in lines
     assert any(line.startswith("note: a transaction is open since offset 11") for line in lines)
+
+
+@pytest.mark.parametrize("prefer", [False, True])
+def test_preferred_leaders_lead_afterwards_where_they_may_if_that_is_asked(prefer: bool) -> None:
+    state = a_cluster(3)
+    lose(state, brokers=[1], settings=ControllerSettings(), next_offset=40, with_preferred_leaders=prefer)
+    could = [
+        partition.leader == partition.preferred_leader
+        for _, _, partition in state.topics.all()
+        if partition.preferred_leader in partition.isr and state.brokers.is_active(partition.preferred_leader)
+    ]
+
+    assert could
+    assert prefer == all(could)

@@ -57,5 +57,13 @@ PLAN_BUGS: Final = (
         wrong="holds=lambda node: node.days_fenced > node.facts.limits.reassignment_hours",
         test="tests/cli/test_doctor.py::test_of_a_known_past_it_says_since_when_and_what_only_the_past_has",
     ),
+    Planted(
+        number="F18",
+        what="preferred leaders are elected only if no broker is lost",
+        file="libs/quorate/what_if/away.py",
+        right="    if with_preferred_leaders:",
+        wrong="    if with_preferred_leaders and not brokers:",
+        test="tests/cli/test_what_if.py::test_preferred_leaders_lead_afterwards_where_they_may_if_that_is_asked",
+    ),
 )
 """In the order of their numbers."""

@@ -31,6 +31,7 @@ from tests.pipeline.hand_made import (
     uuid_of,
 )
 from tests.pipeline.in_memory import InMemory
+from tests.pipeline.test_replay import BY_COLUMN, IN_PYTHON
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -326,10 +327,8 @@ def test_what_cannot_be_lost_is_named(tables: InMemory, loss: dict[str, Any], wo
         asked(tables, "small", **loss)
 
 
-def test_no_row_passes_through_python(tables: InMemory) -> None:
-    for frame in asked(tables, "small", lost_brokers=(1, 2), prefer=True):
-        plan = frame._jdf.queryExecution().toString()  # the only way to a plan as text
+@pytest.mark.usefixtures("whole_plans")
+def test_only_a_clusters_state_passes_through_python_and_as_columns(tables: InMemory) -> None:
+    plan = asked(tables, "small", lost_brokers=(1, 2)).partitions._jdf.queryExecution().toString()
 
-        assert [] == [
-            name for name in ("BatchEvalPython", "ArrowEvalPython", "PythonRDD", "MapInArrow") if name in plan
-        ]
+    assert [BY_COLUMN] == [name for name in IN_PYTHON if name in plan]

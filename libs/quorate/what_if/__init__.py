@@ -7,7 +7,7 @@ restarts        which brokers can be restarted, one after the other, and what st
 voters          the same of the quorum's voters, by what the leader says of them
 """
 
-from quorate.what_if.away import Counts, Outcome, brokers_of_rack, take_away
+from quorate.what_if.away import Counts, Outcome, brokers_of_rack, lose, take_away
 from quorate.what_if.reassignment import Load, Move, Plan, Wish, plan_reassignment
 from quorate.what_if.restarts import Harm, Harmed, Restart, plan_restarts
 from quorate.what_if.voters import Quorum, VoterRestart, VoterState, leader_clock_ms, plan_voter_restarts, quorum_of
@@ -27,6 +27,7 @@ __all__ = [
     "Wish",
     "brokers_of_rack",
     "leader_clock_ms",
+    "lose",
     "plan_reassignment",
     "plan_restarts",
     "plan_voter_restarts",

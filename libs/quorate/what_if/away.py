@@ -5,12 +5,14 @@ Each becomes what the controller makes of it: leader, ISR, ELR, and an unclean e
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from kraft import Uuid
+from kraft import Message, Uuid
+from kraft.api.elect_leaders import ElectLeadersRequest
 from quorate.controller.commands.change_broker_state import change_broker_state, change_in_turns
+from quorate.controller.commands.elect_leaders import elect_leaders
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.decision import Command, Moment
 from quorate.errors import ApiError, ErrorCode
@@ -24,7 +26,12 @@ from quorate.sql.difference import Difference
 from quorate.sql.nouns import Image
 from quorate.sql.touched import Touched
 
-__all__ = ["Counts", "Outcome", "brokers_of_rack", "registered_broker", "take_away"]
+__all__ = ["Counts", "Outcome", "brokers_of_rack", "lose", "registered_broker", "take_away"]
+
+PREFERRED: Final = 0
+"""The type of an election of the preferred leader. KIP-460."""
+ELECTIONS: Final = 1_000
+"""Partitions of one request: Kafka refuses one that writes more than 10,000 records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,15 +84,57 @@ def take_away(
     failed = _by_broker(state, directories)
     before = _counts(state, settings)
     touched = Touched(Image(state=state))
+    _carry_out(state, _commands(state, registered, failed, settings), next_offset, note=touched.note)
+    partitions = [each for each in touched.take() if each.noun.name == "partitions"]
+    return Outcome(before=before, after=_counts(state, settings), partitions=partitions)
+
+
+def lose(
+    state: ClusterState,
+    *,
+    brokers: Sequence[NodeId],
+    settings: ControllerSettings,
+    next_offset: Offset,
+    with_preferred_leaders: bool = False,
+) -> None:
+    """Changes the state as the controller would if these brokers fell silent, in this order, as `take_away` does.
+
+    `with_preferred_leaders` elects these afterwards, like `kafka-leader-election --election-type preferred` (KIP-460).
+    Raises ApiError(BROKER_ID_NOT_REGISTERED), and changes nothing.
+    """
+    registered = [registered_broker(state, broker_id) for broker_id in brokers]
+    end = _carry_out(state, _commands(state, registered, {}, settings), next_offset)
+    if with_preferred_leaders:
+        _carry_out(state, _elections(state, settings), end)
+
+
+def _carry_out(
+    state: ClusterState,
+    commands: Iterable[Command[Any]],
+    next_offset: Offset,
+    *,
+    note: Callable[[Message], None] = lambda _: None,
+) -> Offset:
+    """Applies what each command writes, before the next is asked for; returns the offset of the next record."""
     offset = next_offset
-    for command in _commands(state, registered, failed, settings):
+    for command in commands:
         for record in command(state, Moment(next_offset=offset, now_ms=0)).records:
-            touched.note(record)
+            note(record)
             state.apply(record, offset)
             offset += 1
         state.settle()
-    partitions = [each for each in touched.take() if each.noun.name == "partitions"]
-    return Outcome(before=before, after=_counts(state, settings), partitions=partitions)
+    return offset
+
+
+def _elections(state: ClusterState, settings: ControllerSettings) -> Iterator[Command[Any]]:
+    """Yields the elections of preferred leaders, of so many partitions each that no request is refused as too large."""
+    led_by_others = [(topic.name, partition_id) for topic, partition_id, _ in state.topics.imbalanced()]
+    for start in range(0, len(led_by_others), ELECTIONS):
+        asked: dict[str, list[int]] = {}
+        for name, partition_id in led_by_others[start : start + ELECTIONS]:
+            asked.setdefault(name, []).append(partition_id)
+        topics = tuple(ElectLeadersRequest.TopicPartitions(name, tuple(ids)) for name, ids in asked.items())
+        yield elect_leaders(ElectLeadersRequest(election_type=PREFERRED, topic_partitions=topics), settings=settings)
 
 
 def _commands(

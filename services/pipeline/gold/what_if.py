@@ -1,40 +1,57 @@
 """What-if analysis: simulates the loss of brokers or racks and finds new leaders, offline partitions, small ISRs.
 
-The controller fences one broker after another; this does the same as a fold over the lost brokers in Spark, by the
-rules of `partition_change` and `elections` in `quorate.controller.partitions`. A test lets the controller fence the
-same brokers and compares. A controlled shutdown of a broker has the same result.
+The controller fences one broker after another; `quorate.what_if` does the same with the controller's own commands, in a
+Python worker, on the cluster's state. A controlled shutdown of a broker has the same result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame
+import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from quorate.metadata.features import ELR_VERSION
-from quorate.metadata.partitions import NO_LEADER, RECOVERING
-from quorate.nouns import NodeId, Offset
-from services.pipeline.gold.conditions import is_under_min_isr
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.metadata.partitions import RECOVERING, Partition
+from quorate.nouns import NodeId, Offset, uuid_text
+from quorate.what_if import lose
+from services.pipeline.gold.clusters import Cluster, clusters, rows_of_clusters
+from services.pipeline.memory import shortened
 from services.pipeline.silver.image import HISTORIES, SILVER
-from services.pipeline.silver.present import MIN_ISR_DEFAULT, Present, present, replicas_of, topic_settings
-from services.pipeline.tables import Tables
+from services.pipeline.silver.present import MIN_ISR, MIN_ISR_DEFAULT, Present, present
+from services.pipeline.tables import Computed, Tables
 
 __all__ = ["WhatIf", "what_if"]
 
-_STATE: Final = (
-    "replicas",
-    "isr",
-    "adding_replicas",
-    "removing_replicas",
-    "elr",
-    "last_known_elr",
-    "leader",
-    "leader_recovery_state",
-)
+TABLE_ROWS: Final = 1 << 16
+"""Rows of one table that a worker returns."""
+_IDS: Final = pa.list_(pa.int32())
+_STATE: Final = {
+    **dict.fromkeys(("replicas", "isr", "adding_replicas", "removing_replicas", "elr", "last_known_elr"), _IDS),
+    **dict.fromkeys(("leader", "leader_recovery_state"), pa.int32()),
+}
 """The fields of a partition that an election reads and writes; their values afterwards are `…_after`."""
+_FLAGS: Final = (
+    "offline",
+    "offline_after",
+    "under_min_isr",
+    "under_min_isr_after",
+    "leader_moves",
+    "unclean_election",
+)
+_SCHEMA: Final = pa.schema(
+    {
+        **dict.fromkeys(("cluster_id", "topic", "topic_id"), pa.string()),
+        "partition_id": pa.int32(),
+        **_STATE,
+        **{f"{name}_after": kind for name, kind in _STATE.items()},
+        "min_isr": pa.int32(),
+        **dict.fromkeys(_FLAGS, pa.bool_()),
+    }
+)
 
 
 class WhatIf(NamedTuple):
@@ -71,12 +88,14 @@ def what_if(
     now = _cluster(tables, cluster_id, at_offset)
     lost, fenced = _lost(now, _name(cluster_id, at_offset), lost_brokers, lost_racks)
     # Fencing a broker that is already fenced changes nothing.
-    out = fn.array(*(fn.lit(each) for each in lost if each not in fenced)).cast("array<int>")
-    after = fn.aggregate(out, fn.struct(*_STATE), lambda was, broker_id: _without(was, broker_id, out))
-    rows = _before(now, min_isr).withColumn("after", after)
-    if prefer:
-        rows = rows.withColumn("after", _preferred(fn.col("after"), out))
-    partitions = _consequences(rows)
+    out = [each for each in lost if each not in fenced]
+    settings = ControllerSettings(static_configs={MIN_ISR: str(min_isr)})
+
+    def compute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+        for cluster in clusters(batches):
+            yield from _after(cluster, out, settings, prefer=prefer)
+
+    partitions = shortened(Computed(rows_of_clusters(now), compute, _SCHEMA).frame())
     return WhatIf(partitions, _loads(partitions, now, lost), _summary(partitions, now, lost))
 
 
@@ -118,201 +137,51 @@ def _lost(
     return list(dict.fromkeys((*brokers, *in_racks))), {each for each, row in known.items() if row["fenced"]}
 
 
-def _before(now: Present, min_isr: int) -> DataFrame:
-    """Returns the partitions with `there` (replicas that may lead), `min_isr`, `elects_uncleanly`, `elr_enabled`."""
-    key = ["cluster_id", "topic_id", "partition_id"]
-    named = fn.get_json_object("payload", "$.name") == ELR_VERSION
-    enabled = now.kept.where((fn.col("kind") == "feature") & named).select(
-        "cluster_id", (fn.get_json_object("payload", "$.featureLevel").cast("int") > 0).alias("elr_enabled")
+def _after(
+    cluster: Cluster, lost: Sequence[NodeId], settings: ControllerSettings, *, prefer: bool
+) -> Iterator[pa.Table]:
+    """Yields each partition of a cluster before and after the loss; `min_isr` is at most the number of replicas."""
+    topics = cluster.state.topics
+    before = [(each.topic, each.partition_id, each.partition) for each in topics.all()]
+    least = {topic.name: settings.min_insync_replicas(cluster.state, topic.name) for topic in topics}
+    lose(
+        cluster.state,
+        brokers=lost,
+        settings=settings,
+        next_offset=cluster.end.offset,
+        with_preferred_leaders=prefer,
     )
-    there = replicas_of(now).where("is_there").groupBy(*key).agg(fn.collect_set("broker_id").alias("there"))
-    rows = now.partitions.select(*key, "topic", *_STATE).join(there, key, "left")
-    rows = rows.join(topic_settings(now, min_isr), ["cluster_id", "topic_id"]).join(
-        fn.broadcast(enabled), "cluster_id", "left"
+    after = (each.partition for each in topics.all())
+    rows = (
+        (
+            cluster.id,
+            topic.name,
+            uuid_text(topic.id),
+            partition_id,
+            *(getattr(was, name) for name in _STATE),
+            *(getattr(will, name) for name in _STATE),
+            *_consequences(was, will, min(least[topic.name], len(was.replicas))),
+        )
+        for (topic, partition_id, was), will in zip(before, after, strict=True)
     )
-    return rows.withColumns(
-        {
-            "there": fn.coalesce("there", _nobody()),
-            "elr_enabled": fn.coalesce("elr_enabled", fn.lit(False)),
-        }
-    )
+    while some := list(islice(rows, TABLE_ROWS)):
+        yield pa.table(list(map(list, zip(*some, strict=True))), schema=_SCHEMA)
 
 
-def _without(was: Column, broker_id: Column, out: Column) -> Column:
-    """Computes a partition after this broker of `out` is fenced; the brokers before it in `out` already are.
-
-    KIP-631.
-    """
-    left = fn.array_remove(was["isr"], broker_id)
-    so_far = fn.slice(out, fn.lit(1), fn.array_position(out, broker_id).cast("int"))
-    changed = _changed(was, left, fn.array(was["leader"]), fn.col("elects_uncleanly"), so_far)
-    return fn.when(fn.array_contains(was["isr"], broker_id), changed).otherwise(was)
-
-
-def _preferred(was: Column, out: Column) -> Column:
-    """Computes a partition after its preferred leader was elected, if that differs and may lead. KIP-460."""
-    first = fn.array(was["replicas"][0], was["leader"])
-    changed = _changed(was, was["isr"], first, fn.lit(False), out)
-    return fn.when(was["leader"] == was["replicas"][0], was).otherwise(changed)
-
-
-def _changed(was: Column, isr: Column, first: Column, uncleanly: Column, out: Column) -> Column:
-    """Computes the partition change for a new ISR: the controller's steps, each on the result of the one before."""
-    least = fn.least("min_isr", fn.size(was["replicas"]))
-    there = fn.array_except("there", out)
-    steps: tuple[Callable[[Column], Column], ...] = (
-        _reassigned,
-        lambda coming: _eligible(was, coming, least),
-        lambda coming: _with(coming, leader=_elected(coming, first, there)),
-        lambda coming: _resorted(was, coming, there, uncleanly),
-        lambda coming: _in_sync(was, coming, least),
-        lambda coming: _remembered(was, coming),
-    )
-    made = reduce(_let, steps, fn.struct(*_fields(was, {"isr": isr}), fn.lit(False).alias("unclean")))
-    return _let(made, lambda coming: fn.struct(*_fields(coming, {})))
-
-
-def _reassigned(coming: Column) -> Column:
-    """Completes a reassignment if all added replicas are in the ISR. KIP-455.
-
-    If it removes more replicas than it adds, all remaining replicas must be in the ISR.
-    """
-    adding, removing = coming["adding_replicas"], coming["removing_replicas"]
-    replicas, isr = fn.array_except(coming["replicas"], removing), fn.array_except(coming["isr"], removing)
-    needed = fn.when(fn.size(removing) > fn.size(adding), replicas).otherwise(adding)
-    complete = (fn.size(adding) + fn.size(removing) > 0) & (fn.size(replicas) > 0) & (fn.size(isr) > 0)
-    complete = complete & (fn.size(fn.array_except(needed, isr)) == 0)
-    return _with(
-        coming,
-        replicas=fn.when(complete, replicas).otherwise(coming["replicas"]),
-        isr=fn.when(complete, isr).otherwise(coming["isr"]),
-        adding_replicas=fn.when(complete, _nobody()).otherwise(adding),
-        removing_replicas=fn.when(complete, _nobody()).otherwise(removing),
-    )
-
-
-def _eligible(was: Column, coming: Column, least: Column) -> Column:
-    """Computes the ELR: replicas that left the ISR while it was smaller than min ISR. KIP-966."""
-    enabled, last = fn.col("elr_enabled"), coming["last_known_elr"]
-    among = fn.when(enabled, fn.array_union(was["elr"], was["isr"])).otherwise(was["elr"])
-    elr = fn.array_sort(fn.array_except(fn.array_intersect(among, coming["replicas"]), coming["isr"]))
-    suffices = enabled & (fn.size(coming["isr"]) >= least)
-    return _with(
-        coming,
-        elr=fn.when(suffices, _nobody()).otherwise(elr),
-        last_known_elr=fn.array_intersect(last, coming["replicas"]),
-    )
-
-
-def _elected(coming: Column, first: Column, there: Column) -> Column:
-    """Elects the first live member of the ISR, in the order of `first` and then of the replicas; else NO_LEADER.
-
-    If the ISR is empty, it elects a member of the ELR in the same way.
-    """
-    complete = fn.when(fn.size(coming["isr"]) > 0, coming["isr"]).otherwise(coming["elr"])
-    may_lead = fn.array_intersect(complete, there)
-    return _first(fn.array_intersect(fn.concat(first, coming["replicas"]), may_lead))
-
-
-def _resorted(was: Column, coming: Column, there: Column, uncleanly: Column) -> Column:
-    """Without a clean candidate, elects the last known leader (KIP-966), or any live replica if unclean is allowed.
-
-    If the partition has a leader, the last known one is from before the ELR was turned off: others have led since.
-    """
-    known, nobody = coming["last_known_elr"], (fn.size(coming["isr"]) == 0) & (fn.size(coming["elr"]) == 0)
-    is_last = fn.col("elr_enabled") & (was["leader"] == NO_LEADER) & (fn.size(known) == 1)
-    resort = is_last & nobody & fn.array_contains(there, _first(known))
-    anybody = fn.when(uncleanly, _first(fn.array_intersect(coming["replicas"], there))).otherwise(NO_LEADER)
-    found = fn.when(resort, _first(known)).otherwise(anybody)
-    is_led = coming["leader"] != NO_LEADER
-    return _with(
-        coming,
-        leader=fn.when(is_led, coming["leader"]).otherwise(found),
-        unclean=~is_led & (found != NO_LEADER),
-    )
-
-
-def _in_sync(was: Column, coming: Column, least: Column) -> Column:
-    """Updates ISR, ELR and recovery state after the election."""
-    enabled, leader, elr, unclean = fn.col("elr_enabled"), coming["leader"], coming["elr"], coming["unclean"]
-    from_elr = fn.array_contains(elr, leader)
-    remains = (fn.size(coming["isr"]) == 0) & ~enabled
-    # A leader alone satisfies a min ISR of 1, so the ELR becomes empty.
-    others = fn.when(least <= 1, _nobody()).otherwise(fn.array_remove(elr, leader))
-    return _with(
-        coming,
-        isr=fn.when(unclean | from_elr, fn.array(leader)).when(remains, was["isr"]).otherwise(coming["isr"]),
-        elr=fn.when(unclean | ~enabled, _nobody()).when(from_elr, others).otherwise(elr),
-        leader_recovery_state=fn.when(unclean, RECOVERING).otherwise(coming["leader_recovery_state"]),
-    )
-
-
-def _remembered(was: Column, coming: Column) -> Column:
-    """Remembers the leader that is lost until another is elected; while the ELR is off, what is remembered stays."""
-    enabled, last = fn.col("elr_enabled"), coming["last_known_elr"]
-    is_led, was_led = coming["leader"] != NO_LEADER, was["leader"] != NO_LEADER
-    lost = fn.array_intersect(fn.array(was["leader"]), coming["replicas"])
-    shrinks = fn.size(fn.array_except(was["replicas"], coming["replicas"])) > 0
-    begins_epoch = (coming["leader"] != was["leader"]) | shrinks
-    return _with(
-        coming,
-        last_known_elr=fn.when(~is_led & was_led, fn.when(enabled, lost).otherwise(_nobody()))
-        .when(enabled & is_led & begins_epoch, _nobody())
-        .otherwise(last),
-    )
-
-
-def _with(coming: Column, **changed: Column) -> Column:
-    """Returns the partition with these fields changed; `coming` must be a lambda variable, as it is used often."""
-    unclean = changed.pop("unclean", coming["unclean"])
-    return fn.struct(*_fields(coming, changed), unclean.alias("unclean"))
-
-
-def _fields(partition: Column, changed: Mapping[str, Column]) -> list[Column]:
-    return [changed.get(name, partition[name]).alias(name) for name in _STATE]
-
-
-def _let(value: Column, use: Callable[[Column], Column]) -> Column:
-    """Returns `use(value)`; Spark evaluates `value` once, however often `use` refers to it."""
-    return fn.transform(fn.array(value), use)[0]
-
-
-def _first(ids: Column) -> Column:
-    return fn.coalesce(fn.get(ids, fn.lit(0)), fn.lit(NO_LEADER))
-
-
-def _nobody() -> Column:
-    return fn.array().cast("array<int>")
-
-
-def _consequences(rows: DataFrame) -> DataFrame:
-    """Adds to each partition its state afterwards, and flags for what has changed."""
-    after = rows.select(
-        "cluster_id",
-        "topic",
-        "topic_id",
-        "partition_id",
-        *_STATE,
-        *(fn.col(f"after.{name}").alias(f"{name}_after") for name in _STATE),
-        fn.least("min_isr", fn.size("replicas")).alias("min_isr"),
-    )
-    led, led_after = fn.col("leader") != NO_LEADER, fn.col("leader_after") != NO_LEADER
-    uncleanly = ~fn.array_contains("isr", fn.col("leader_after")) & ~fn.array_contains("elr", fn.col("leader_after"))
-    recovers = (fn.col("leader_recovery_state_after") == RECOVERING) & (fn.col("leader_recovery_state") != RECOVERING)
-    moved = fn.col("leader_after") != fn.col("leader")
-    return after.withColumns(
-        {
-            "offline": ~led,
-            "offline_after": ~led_after,
-            **{
-                f"under_min_isr{then}": is_under_min_isr(
-                    fn.col(f"leader{then}"), fn.size(f"isr{then}"), fn.size("replicas"), fn.col("min_isr")
-                )
-                for then in ("", "_after")
-            },
-            "leader_moves": moved & led & led_after,
-            "unclean_election": led_after & (recovers | (moved & uncleanly)),
-        }
+def _consequences(was: Partition, will: Partition, min_isr: int) -> tuple[int, bool, bool, bool, bool, bool, bool]:
+    """Returns `min_isr`, and the flags for what is and what has changed, in the order of the schema."""
+    both = was.has_leader and will.has_leader
+    moves = was.leader != will.leader
+    recovers = will.leader_recovery_state == RECOVERING and was.leader_recovery_state != RECOVERING
+    uncleanly = will.leader not in was.isr and will.leader not in was.elr
+    return (
+        min_isr,
+        not was.has_leader,
+        not will.has_leader,
+        not was.has_leader or len(was.isr) < min_isr,
+        not will.has_leader or len(will.isr) < min_isr,
+        moves and both,
+        will.has_leader and (recovers or (moves and uncleanly)),
     )
 
 

@@ -13,7 +13,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from kraft import Uuid
-from quorate.metadata.configs import BROKER, TOPIC
 from quorate.nouns import LOST_DIRECTORY, RESERVED_DIRECTORY_IDS, Offset, uuid_text
 from services.pipeline.silver.validity import as_of
 
@@ -25,7 +24,6 @@ __all__ = [
     "is_online",
     "present",
     "replicas_of",
-    "topic_settings",
 ]
 
 MIN_ISR: Final = "min.insync.replicas"
@@ -60,28 +58,6 @@ def present(silver: Mapping[str, DataFrame], at_offset: Offset | None = None) ->
     at = ends.agg((fn.max("offset") + 1).alias("as_of_offset"), last.alias("as_of_time"))
     names = ("topic_history", "partition_history", "config_history", "broker_history", "kept_history")
     return Present(at, *(_now(silver[name], at_offset) for name in names))
-
-
-def topic_settings(now: Present, min_isr: int = MIN_ISR_DEFAULT) -> DataFrame:
-    """Computes each topic's `min_isr` and `elects_uncleanly`: the topic's config (`is_topics_own`), else the default.
-
-    A config in a broker's or controller's own file is not in the log; then `min_isr` is the argument
-    (`min_isr_is_assumed` is true), and `elects_uncleanly` is Kafka's default, false.
-    """
-    own = _values(now.configs.where(fn.col("resource_type") == TOPIC), "cluster_id", "resource_name")
-    own = own.withColumnsRenamed({"resource_name": "name", "min_isr": "own_min", "unclean": "own_unclean"})
-    default = now.configs.where((fn.col("resource_type") == BROKER) & (fn.col("resource_name") == ""))
-    default = _values(default, "cluster_id")
-    names = now.topics.select("cluster_id", "topic_id", "name")
-    joined = names.join(own, ["cluster_id", "name"], "left").join(fn.broadcast(default), "cluster_id", "left")
-    return joined.select(
-        "cluster_id",
-        "topic_id",
-        fn.coalesce("own_min", "min_isr", fn.lit(min_isr)).alias("min_isr"),
-        fn.coalesce("own_min", "min_isr").isNull().alias("min_isr_is_assumed"),
-        fn.col("own_min").isNotNull().alias("is_topics_own"),
-        fn.coalesce("own_unclean", "unclean", fn.lit(False)).alias("elects_uncleanly"),
-    )
 
 
 def replicas_of(now: Present) -> DataFrame:
@@ -123,12 +99,3 @@ def _now(history: DataFrame, at_offset: Offset | None) -> DataFrame:
     rows = history.where("valid_to_offset is null") if at_offset is None else as_of(history, fn.lit(at_offset))
     before = (name for name in history.columns if name.startswith("was_"))
     return rows.withColumnsRenamed(_SINCE).drop(*_NO_PAST, *before)
-
-
-def _values(configs: DataFrame, *key: str) -> DataFrame:
-    def value(name: str) -> Column:
-        return fn.max(fn.when(fn.col("name") == name, fn.col("value")))
-
-    return configs.groupBy(*key).agg(
-        value(MIN_ISR).try_cast("int").alias("min_isr"), (fn.lower(value(UNCLEAN)) == "true").alias("unclean")
-    )
