@@ -198,8 +198,8 @@ BROKER_BUGS: Final = (
         number="C93",
         what="a broker describes all topics of a request in one turn of the loop",
         file="services/broker/reads.py",
-        right="(await in_turns(steps_of(self._command(asked, caller), state, moment))).response",
-        wrong="self._command(asked, caller)(state, moment).response",
+        right="(await in_turns(steps_of(command, state, moment))).response",
+        wrong="command(state, moment).response",
         test=f"{TURNS}::test_no_turn_works_on_all_items_of_a_request",
     ),
     Planted(
