@@ -83,7 +83,7 @@ class Moves:
             except ApiError as refusal:
                 code = refusal.code
             topics.setdefault(name, []).append(_Result(index, code))
-            yield from done.one()
+            yield  # a copy's directory is made, and synced
         return AlterReplicaLogDirsResponse(results=tuple(_Topic(name, tuple(each)) for name, each in topics.items()))
 
     def _begin(self, name: TopicPartition, directory: LogDirectory) -> None:
