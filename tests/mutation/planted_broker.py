@@ -16,6 +16,15 @@ LOG: Final = "tests/partition_log/test_transactions.py"
 
 BROKER_BUGS: Final = (
     Planted(
+        number="B40",
+        what="acks=all is appended though the ISR is below min.insync.replicas, and its client waits in vain",
+        file="libs/quorate/replication/admission.py",
+        right="if acks == ACKS_ALL and role.is_under_min_isr:",
+        wrong="if False:",
+        test="tests/sim_replication/test_parted.py::"
+        "test_a_leader_that_is_parted_acknowledges_nothing_with_min_isr_2_and_what_is_lost_with_1",
+    ),
+    Planted(
         number="B38",
         what="who has logged in with a delegation token is told the others, with their HMACs",
         file="services/broker/access_reads.py",
