@@ -13,7 +13,7 @@ from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.committed import Committed
 from quorate.controller.engine.decision import Command, propose
 from quorate.controller.engine.engine import Answer
-from quorate.controller.partitions.new_partitions import StalePlacement, usable_brokers
+from quorate.controller.partitions.new_partitions import StalePlacement, UsableBrokers
 from quorate.controller.quotas.metered import metered
 from quorate.controller.quotas.mutation_quotas import MutationQuotas, RequestTokens, quota_of
 from quorate.errors import ApiError
@@ -65,7 +65,7 @@ class Apis:
         self.loop = driver.loop
         self.sessions = sessions or SessionLookup(None)
         self.quorum = quorum
-        self.placing = Placing(placers, lambda: usable_brokers(driver.engine.state), due=driver.until_committed)
+        self.placing = Placing(placers, UsableBrokers(driver.engine.state), due=driver.until_committed)
         self.settings = settings
         self.cluster_id = cluster_id
         self.isr_updates = IsrUpdates()

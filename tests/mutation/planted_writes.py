@@ -91,6 +91,15 @@ WRITE_BUGS: Final = (
         test=f"{LINK_TESTS}::test_those_that_are_away_for_longer_than_a_commit_takes_are_waited_for_by_nobody",
     ),
     Planted(
+        number="F43",
+        what="topics are placed on the brokers that were usable first",
+        file="libs/quorate/controller/partitions/new_partitions.py",
+        right="        if present != self._of:\n",
+        wrong="        if not self._of:\n",
+        test="tests/controller/commands/test_create_topics.py::"
+        "test_the_usable_brokers_are_found_again_when_one_has_changed_and_not_before",
+    ),
+    Planted(
         number="F37",
         what="a caller that goes away takes the placements of those after it",
         file="services/controller/placement_requests.py",

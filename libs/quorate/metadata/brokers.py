@@ -82,6 +82,10 @@ class Brokers:
         """Returns the broker with this id, or None."""
         return self._brokers.get(broker_id)
 
+    def registrations(self) -> tuple[Broker, ...]:
+        """Returns all brokers, unsorted: the same objects as long as nothing of them changes, so that `==` is cheap."""
+        return tuple(self._brokers.values())
+
     def active(self) -> tuple[Broker, ...]:
         """Returns the brokers that are neither fenced nor in controlled shutdown, sorted by id."""
         return tuple(broker for broker in self if broker.is_active)

@@ -11,7 +11,7 @@ from kraft.api.create_topics import CreateTopicsRequest
 from quorate.controller.commands.create_topics import create_topics, wanted_placements
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.configs.values import VALUE_CHARS_MAX
-from quorate.controller.partitions.new_partitions import StalePlacement, usable_brokers
+from quorate.controller.partitions.new_partitions import StalePlacement, UsableBrokers, usable_brokers
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.nouns import MIGRATING_DIRECTORY
@@ -93,6 +93,22 @@ def test_usable_are_those_that_stay_and_have_room() -> None:
     cluster.apply([BrokerRegistrationChangeRecord(3, third.epoch, cordoned_log_dirs=third.log_dirs)])
 
     assert (UsableBroker(id=1), UsableBroker(id=4, fenced=True)) == usable_brokers(cluster.state)
+
+
+def test_the_usable_brokers_are_found_again_when_one_has_changed_and_not_before() -> None:
+    cluster = Cluster().brokers(1, 2)
+    usable = UsableBrokers(cluster.state)
+    first = usable()
+    cluster.topic("t", [2, 1])
+
+    assert (UsableBroker(id=1), UsableBroker(id=2)) == first
+    assert first is usable()
+    cluster.change(2, ControlState.FENCED)
+    assert (UsableBroker(id=1), UsableBroker(id=2, fenced=True)) == usable()
+    cluster.brokers(3)
+    assert usable_brokers(cluster.state) == usable()
+    cluster.state.clear()
+    assert () == usable()
 
 
 @pytest.mark.parametrize("target", [ControlState.FENCED, ControlState.CONTROLLED_SHUTDOWN])

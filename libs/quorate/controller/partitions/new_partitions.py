@@ -27,6 +27,7 @@ __all__ = [
     "FirstRecords",
     "Placements",
     "StalePlacement",
+    "UsableBrokers",
     "bad_assignment",
     "check_assigned",
     "check_registered",
@@ -64,6 +65,22 @@ def usable_brokers(state: ClusterState) -> tuple[UsableBroker, ...]:
         for broker in state.brokers
         if _is_usable(broker)
     )
+
+
+class UsableBrokers:
+    """`usable_brokers` of a state that changes, made anew when a broker has changed: thousands take milliseconds."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._of: tuple[Broker, ...] = ()
+        self._usable: tuple[UsableBroker, ...] = ()
+
+    def __call__(self) -> tuple[UsableBroker, ...]:
+        """Returns those of now."""
+        present = self._state.brokers.registrations()
+        if present != self._of:
+            self._of, self._usable = present, usable_brokers(self._state)
+        return self._usable
 
 
 def placed(state: ClusterState, name: str, placements: Placements, spec: PlacementSpec) -> tuple[Replicas, ...]:
