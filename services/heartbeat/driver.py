@@ -177,15 +177,25 @@ class HeartbeatDriver:
 
         Of a broker that is no longer registered nothing is kept, fenced or not.
         """
+        done: object = None
         async for _ in self.replica.changes():
-            known = {broker.id: broker for broker in self.replica.state.brokers}
-            for broker_id in self.sessions.known - known.keys():
-                self.sessions.forget(broker_id)
-            for broker in known.values():
-                if broker.fenced:
-                    self.sessions.unwatch(broker.id)
-                elif broker.id not in self.sessions.watched:
-                    self.sessions.watch(broker.id, broker_epoch=broker.epoch, now_ms=self.now_ms)
+            if self._registered_and_kept() != done:  # most commits change no broker, and there may be thousands
+                self._watch_all()
+                done = self._registered_and_kept()
+
+    def _registered_and_kept(self) -> tuple[object, ...]:
+        """What `_watch_all` depends on: done again with the same, it changes nothing."""
+        return self.replica.state.brokers.registrations(), self.sessions.watched, self.sessions.known
+
+    def _watch_all(self) -> None:
+        known, watched = {broker.id: broker for broker in self.replica.state.brokers}, self.sessions.watched
+        for broker_id in self.sessions.known - known.keys():
+            self.sessions.forget(broker_id)
+        for broker in known.values():
+            if broker.fenced:
+                self.sessions.unwatch(broker.id)
+            elif broker.id not in watched:
+                self.sessions.watch(broker.id, broker_epoch=broker.epoch, now_ms=self.now_ms)
 
     async def _expire(self) -> None:
         """Has the controller fence, one at a time, the broker whose session expired first.

@@ -143,8 +143,8 @@ BUGS: Final = (
         number="G8",
         what="the tracker goes on watching fenced brokers",
         file="services/heartbeat/driver.py",
-        right="                    self.sessions.unwatch(broker.id)\n",
-        wrong="                    pass\n",
+        right="                self.sessions.unwatch(broker.id)\n",
+        wrong="                pass\n",
         test="tests/services/heartbeat/test_tracker.py::test_who_is_fenced_is_watched_no_more",
     ),
     Planted(

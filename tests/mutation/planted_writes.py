@@ -100,6 +100,15 @@ WRITE_BUGS: Final = (
         "test_the_usable_brokers_are_found_again_when_one_has_changed_and_not_before",
     ),
     Planted(
+        number="F44",
+        what="sessions are looked at only when a broker has changed",
+        file="services/heartbeat/driver.py",
+        right="        return self.replica.state.brokers.registrations(), self.sessions.watched, self.sessions.known\n",
+        wrong="        return (self.replica.state.brokers.registrations(),)\n",
+        test="tests/services/heartbeat/test_tracker.py::"
+        "test_a_session_that_has_ended_begins_anew_while_its_broker_is_unfenced",
+    ),
+    Planted(
         number="F37",
         what="a caller that goes away takes the placements of those after it",
         file="services/controller/placement_requests.py",

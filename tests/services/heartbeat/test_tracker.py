@@ -183,6 +183,16 @@ async def test_nothing_is_kept_of_who_is_unregistered(tmp_path: Path) -> None:
         assert not sessions.contacts
 
 
+async def test_a_session_that_has_ended_begins_anew_while_its_broker_is_unfenced(tmp_path: Path) -> None:
+    """Also with a record that is about no broker."""
+    async with tracking(tmp_path, cluster(SHAPE)) as tracked:
+        await tracked.seen()
+        tracked.tracker.sessions.end(LEAVING)
+        await tracked.seen()
+
+        assert ALL == tracked.tracker.sessions.watched
+
+
 async def test_who_was_not_fenced_is_asked_for_again(tmp_path: Path) -> None:
     """The refusal is final for the call, as when a broker has just registered anew; the tracker looks again."""
     async with tracking(tmp_path, cluster(SHAPE)) as tracked:
