@@ -1,4 +1,6 @@
-"""When a partition counts as offline, under its min ISR, under-replicated and so on: one rule for every table and page.
+"""When a partition counts as offline, under its min ISR, under-replicated and so on: one rule for tables of the past.
+
+Of one state `quorate.doctor` says it, by the same rules: a test compares both with a plain walk over the records.
 
 offline            it has no leader
 under min ISR      it has no leader, or its ISR has fewer members than the lesser of `min.insync.replicas` and the
