@@ -19,6 +19,7 @@ from pyspark.sql import functions as fn
 
 from kraft import Message, Uuid
 from quorate.doctor import BrokerPast, Moment, PartitionPast, Past, Unclean
+from quorate.metadata.faults import ReplayFault
 from quorate.metadata.partitions import RECOVERED
 from quorate.metadata.state import ClusterState
 from quorate.nouns import NodeId, parse_uuid
@@ -146,8 +147,17 @@ class Cluster:
         }
 
     def take(self, rows: pa.Table) -> None:
-        """Takes the next rows of the cluster, in the order of their places."""
-        self.state.load_more(list(self._records(rows)), self.end.offset)
+        """Takes the next rows of the cluster, in the order of their places.
+
+        A record that contradicts the others, as no controller writes it, is left out: the log is as it is, and what can
+        be said of all else is said.
+        """
+        records = iter(list(self._records(rows)))  # to its end, so that the state's own is known
+        while True:
+            try:
+                return self.state.load_more(records, self.end.offset)
+            except ReplayFault:
+                continue  # it has changed nothing, and the records behind it follow
 
     @property
     def past(self) -> Past:

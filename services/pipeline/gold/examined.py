@@ -17,7 +17,7 @@ from services.pipeline.gold.clusters import Cluster, clusters, rows_of_clusters
 from services.pipeline.silver.present import Present
 from services.pipeline.tables import Computed
 
-__all__ = ["examined"]
+__all__ = ["examined", "said"]
 
 _SCHEMA: Final = pa.schema(
     {
@@ -42,13 +42,13 @@ def examined(now: Present, told: Sequence[DataFrame], limits: Limits) -> DataFra
     """
 
     def compute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-        return (_said(cluster, limits) for cluster in clusters(batches))
+        return (said(cluster, limits) for cluster in clusters(batches))
 
     found = Computed(rows_of_clusters(now, told), compute, _SCHEMA).frame()
     return found.withColumn("since_time", fn.timestamp_millis("since_ms")).drop("since_ms")
 
 
-def _said(cluster: Cluster, limits: Limits) -> pa.Table:
+def said(cluster: Cluster, limits: Limits) -> pa.Table:
     """Returns the findings and the causes of a cluster."""
     facts = Facts(
         state=cluster.state,
