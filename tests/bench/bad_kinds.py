@@ -9,7 +9,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tests.bench import bad_neighbours, bad_neighbours_grpc, bad_neighbours_http2, bad_neighbours_logins
+from tests.bench import (
+    bad_neighbours,
+    bad_neighbours_broker,
+    bad_neighbours_grpc,
+    bad_neighbours_http2,
+    bad_neighbours_logins,
+)
 from tests.bench.bad_neighbours import Doors, Ends, Kind, go_on
 
 KINDS: Final[Mapping[str, Kind]] = {
@@ -17,6 +23,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     **bad_neighbours_grpc.kinds(),
     **bad_neighbours_http2.kinds(),
     **bad_neighbours_logins.kinds(),
+    **bad_neighbours_broker.kinds(),
 }
 TEN_BY_WIRE: Final = tuple(bad_neighbours.WIRE)[2:12]
 """Large requests, pipelined ones, answers that are not read, storms."""

@@ -1,7 +1,7 @@
 """What one bad caller does, by kind, and those that send to a listener for Kafka's wire.
 
 A kind counts how each of its attempts has ended, so that one which does nothing is seen. `bad_neighbours_grpc`,
-`bad_neighbours_http2` and `bad_neighbours_logins` have the kinds for other doors.
+`bad_neighbours_http2`, `bad_neighbours_logins` and `bad_neighbours_broker` have the kinds for other doors.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ NAMES: Final = 20_000
 PIPELINED: Final = 8_000
 """ApiVersions in one write: some 256 KiB."""
 CONNECTIONS: Final = 30
+KAFKAS: Final = ("gateway", "logins", "broker's wire", "broker's logins")
+"""The doors at which Kafka's wire is spoken."""
 PAUSE_S: Final = 0.01
 GONE: Final = (OSError, ssl.SSLError, EOFError, TimeoutError)
 HELLO: Final = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
@@ -72,7 +74,7 @@ class Doors:
             keystore=self.directory / f"{kind.who}.pem",
             truststore=self.truststore,
             path=kind.path,
-            speaks_kafka=kind.at in ("gateway", "logins"),
+            speaks_kafka=kind.at in KAFKAS,
         )
 
 
@@ -226,7 +228,8 @@ async def slow_handshake(door: Door, ends: Ends) -> None:
         writer.transport.abort()
 
 
-def _asking(make: Callable[[], bytes], end: str = DONE) -> Kind:
+def asking(make: Callable[[], bytes], end: str = DONE) -> Kind:
+    """The kind that sends the bytes that `make` makes, and waits for an answer."""
     made = cache(make)
 
     async def once(door: Door, ends: Ends) -> None:
@@ -247,17 +250,17 @@ def doing(once: Callable[[Door], Awaitable[None]], **more: Any) -> Kind:
 
 
 WIRE: Final[Mapping[str, Kind]] = {
-    "a mechanism of 32,000 characters": _asking(
+    "a mechanism of 32,000 characters": asking(
         lambda: frame(SaslHandshakeRequest(mechanism="token-" * (NAME_MAX // 6)))
     ),
-    "topics with names of 32,000 characters": _asking(_long_topic),
-    "1.4 million empty quotas": _asking(_empty_quotas, CUT),  # as a gateway takes 100,000 items
-    "20,000 topics to create": _asking(_many_topics),
-    "20,000 topics to delete": _asking(_many_deletions),
-    "20,000 configs to describe": _asking(_many_configs),
-    "20,000 configs to alter": _asking(_many_alterations),
-    "20,000 ACLs to create": _asking(_many_acls),
-    "60,000 unknown tagged fields": _asking(_unknown_tags),
+    "topics with names of 32,000 characters": asking(_long_topic),
+    "1.4 million empty quotas": asking(_empty_quotas, CUT),  # as a gateway takes 100,000 items
+    "20,000 topics to create": asking(_many_topics),
+    "20,000 topics to delete": asking(_many_deletions),
+    "20,000 configs to describe": asking(_many_configs),
+    "20,000 configs to alter": asking(_many_alterations),
+    "20,000 ACLs to create": asking(_many_acls),
+    "60,000 unknown tagged fields": asking(_unknown_tags),
     "8,000 pipelined requests": Kind(once=partial(pipeline, reads=True), at_once=CONNECTIONS),
     "answers that are not read": Kind(once=partial(pipeline, reads=False), at_once=CONNECTIONS, ends=frozenset({OPEN})),
     "connection storm": doing(storm, at_once=50),

@@ -1,4 +1,4 @@
-"""The good callers of `make neighbours`: twenty over Kafka's wire, and twenty over gRPC and by logins."""
+"""The good callers of `make neighbours`: twenty over Kafka's wire, by gRPC and logins, and at a broker of ours."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -21,6 +22,10 @@ from kraft.api.create_topics_pb2 import CreateTopicsRequest as CreateTopicsCall
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.describe_cluster_pb2 import DescribeClusterRequest as DescribeClusterCall
 from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from kraft.api.fetch import FetchRequest, FetchResponse
+from kraft.api.list_offsets_pb2 import ListOffsetsRequest as ListOffsetsCall
+from kraft.api.produce import ProduceRequest, ProduceResponse
+from kraft.service.broker_pb2_grpc import BrokerStub
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from kraft.service.observer_pb2_grpc import ObserverStub
@@ -31,8 +36,10 @@ from quorate.protocol.sasl.scram import ScramClient
 from quorate.runtime.client import open_channel
 from quorate.runtime.statuses import error_from_call
 from quorate.runtime.transport import Transport
+from quorate.wire.batch import data_batch
+from tests.bench.bad_neighbours_broker import AT_GRPC, AT_LOGINS, AT_WIRE
 from tests.bench.bad_neighbours_logins import SCRAM_NUMBER
-from tests.bench.neighbours_plane import GOOD, PASSWORD, Plane
+from tests.bench.neighbours_plane import GOOD, PASSWORD, TOPIC, Plane
 
 PATIENCE: Final = Timeouts(connect_ms=60_000, request_ms=60_000)
 PATIENCE_S: Final = 60.0
@@ -41,6 +48,14 @@ OF_EACH: Final = 5
 """Good callers of each kind over Kafka's wire: there are four kinds."""
 OF_EACH_BY_GRPC: Final = 4
 """Over gRPC there are five."""
+
+
+class Beside(Enum):
+    """Where the good callers of a row are: at a gateway by Kafka's wire, by gRPC, or at a broker of ours."""
+
+    WIRE = auto()
+    GRPC = auto()
+    BROKER = auto()
 
 
 class Good(Protocol):
@@ -209,6 +224,53 @@ def by_grpc(plane: Plane, of_each: int = OF_EACH_BY_GRPC) -> list[Good]:
             ByGrpc("observer", opening("observer"), _observe),
             ByGrpc("Basic login", as_others, partial(_log_in, plane.fresh_users), keeps=False),
             ByWire("SCRAM login", scram, _nothing, keeps=False),
+        ]
+    return found
+
+
+async def _produce(client: Connection) -> None:
+    topic = ProduceRequest.TopicProduceData
+    batch = data_batch(base_offset=0, epoch=-1, timestamp_ms=int(time.time() * 1_000), values=[b"good"])
+    request = ProduceRequest(None, 1, 60_000, (topic(TOPIC, partition_data=(topic.PartitionProduceData(0, batch),)),))
+    answer = await client.ask_for(ProduceResponse, request, version=12)
+    _check(answer.responses[0].partition_responses[0].error_code, "Produce")
+
+
+async def _fetch(client: Connection) -> None:
+    topic = FetchRequest.FetchTopic
+    part = topic.FetchPartition(partition=0, partition_max_bytes=1 << 10)
+    request = FetchRequest(max_wait_ms=0, session_epoch=-1, topics=(topic(topic=TOPIC, partitions=(part,)),))
+    answer = await client.ask_for(FetchResponse, request, version=12)
+    _check(answer.responses[0].partitions[0].error_code, "Fetch")
+
+
+async def _offsets(channel: grpc.aio.Channel) -> None:
+    topic = ListOffsetsCall.ListOffsetsTopic(name=TOPIC)
+    topic.partitions.add(partition_index=0, current_leader_epoch=-1, timestamp=-1)
+    answer = await BrokerStub(channel).ListOffsets(ListOffsetsCall(replica_id=-1, topics=[topic]), timeout=PATIENCE_S)
+    _check(answer.topics[0].partitions[0].error_code, "ListOffsets")
+
+
+def at_broker(plane: Plane, of_each: int = OF_EACH_BY_GRPC) -> list[Good]:
+    """They write, read, and connect anew at a broker of ours, by Kafka's wire and by gRPC, and log in by SCRAM."""
+    doors = plane.doors
+    transport = Transport(keystore=doors.directory / f"{GOOD}.pem", truststore=doors.truststore)
+    member, stranger = plane.issuer.client(plane.issuer.directory / f"{GOOD}.pem"), plane.issuer.client()
+    wire = partial(connect, doors.host, doors.ports[AT_WIRE], tls=member, timeouts=PATIENCE)
+
+    async def scram() -> Connection:
+        user = next(plane.fresh_users)
+        begin = partial(ScramClient, SCRAM_NUMBER, user, PASSWORD, nonce=partial(secrets.token_hex, 16))
+        return await connect(doors.host, doors.ports[AT_LOGINS], tls=stranger, begin=begin, timeouts=PATIENCE)
+
+    found: list[Good] = []
+    for _ in range(of_each):
+        found += [
+            ByWire("produce", wire, _produce, keeps=True),
+            ByWire("fetch", wire, _fetch, keeps=True),
+            ByWire("connect", wire, _nothing, keeps=False),
+            ByWire("SCRAM login", scram, _nothing, keeps=False),
+            ByGrpc("offsets", partial(open_channel, f"{doors.host}:{doors.ports[AT_GRPC]}", transport), _offsets),
         ]
     return found
 

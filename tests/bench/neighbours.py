@@ -1,8 +1,9 @@
 """How long twenty good callers wait beside bad ones, at our services and at a Kafka controller: `make neighbours`.
 
 All speak by TLS with certificates, to the node that leads, with an authorizer. Bad callers (`bad_kinds`) have processes
-of their own. Beside those at Kafka's wire the good ones speak Kafka's wire, here and at Kafka's controllers; beside the
-others they speak gRPC, and log in. A wait includes the connection where there is none.
+of their own. Beside those at Kafka's wire the good ones speak Kafka's wire, here and at Kafka's controllers; beside
+those at a broker of ours they write to it and read from it; beside the others they speak gRPC, and log in. A wait
+includes the connection where there is none.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from quorate.authorizer import STANDARD_AUTHORIZER
 from quorate.network.client import Connection, connect
 from tests.bench.bad_kinds import KINDS, TEN_BY_GRPC, TEN_BY_WIRE, go_on_for, prepare
 from tests.bench.bad_neighbours import BAD, WIRE, Doors, Ends
-from tests.bench.good_neighbours import PATIENCE, Good, Waits, by_grpc, by_wire, going_on
+from tests.bench.bad_neighbours_broker import AT_GRPC, AT_LOGINS, AT_WIRE
+from tests.bench.good_neighbours import PATIENCE, Beside, Good, Waits, at_broker, by_grpc, by_wire, going_on
 from tests.bench.measure import Table, memory
 from tests.bench.neighbours_plane import GOOD, USERS, like_the_charts
 from tests.bench.quorum_nodes import QUIET
@@ -48,6 +50,7 @@ MIB: Final = 1 << 20
 TO_CLEAR_THE_PEAK: Final = "5"
 """What Linux takes at /proc/PID/clear_refs to begin the peak of a process's memory anew."""
 CHILD: Final = multiprocessing.get_context("spawn")
+AT_A_BROKER: Final = (AT_WIRE, AT_LOGINS, AT_GRPC)
 WAIT_MS_MAX: Final = 500
 TEN_WAIT_MS_MAX: Final = 2_000
 """The targets, of issue S: the longest wait beside one bad caller, and beside ten at once."""
@@ -73,14 +76,14 @@ def clear_peaks(pids: Mapping[str, int]) -> None:
 class Side:
     """A node that leads: its doors, its processes by name with their memory limits in MiB, and its good callers.
 
-    `good` makes them for bad callers at Kafka's wire (True), and for the others (False).
+    `good` makes those who are asked for beside a row of bad ones.
     """
 
     name: str
     doors: Doors
     pids: Mapping[str, int]
     limits: Mapping[str, int]
-    good: Callable[[bool], list[Good]]
+    good: Callable[[Beside], list[Good]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +92,7 @@ class Row:
 
     name: str
     kinds: tuple[str, ...] = ()
-    by_wire: bool = True
+    beside: Beside = Beside.WIRE
 
     @property
     def wait_ms_max(self) -> int:
@@ -97,13 +100,21 @@ class Row:
         return TEN_WAIT_MS_MAX if len(self.kinds) > 1 else WAIT_MS_MAX
 
 
+def beside_kind(name: str) -> Beside:
+    """Which good callers meet a kind of bad ones."""
+    if name in WIRE:
+        return Beside.WIRE
+    return Beside.BROKER if KINDS[name].at in AT_A_BROKER else Beside.GRPC
+
+
 ROWS: Final = (
     Row(name="nobody"),
-    Row(name="nobody, by gRPC", by_wire=False),
-    *(Row(name=name, kinds=(name,), by_wire=name in WIRE) for name in KINDS),
+    Row(name="nobody, by gRPC", beside=Beside.GRPC),
+    Row(name="nobody, at a broker of ours", beside=Beside.BROKER),
+    *(Row(name=name, kinds=(name,), beside=beside_kind(name)) for name in KINDS),
     Row(name="ten at once, by Kafka's wire", kinds=TEN_BY_WIRE),
-    Row(name="ten at once, by gRPC and logins", kinds=TEN_BY_GRPC, by_wire=False),
-    Row(name="nobody, after all", by_wire=False),
+    Row(name="ten at once, by gRPC and logins", kinds=TEN_BY_GRPC, beside=Beside.GRPC),
+    Row(name="nobody, after all", beside=Beside.GRPC),
 )
 
 
@@ -172,7 +183,7 @@ async def beside(side: Side, row: Row, others: Sequence[ProcessPoolExecutor]) ->
         await loop.run_in_executor(other, prepare, share)
     before = sizes(side.pids)
     clear_peaks(side.pids)
-    callers = side.good(row.by_wire)
+    callers = side.good(row.beside)
     async with going_on(callers) as met:
         await asyncio.sleep(1)
         met.waits.clear()
@@ -224,7 +235,7 @@ async def measured(sides: Sequence[Side]) -> list[Table]:
                 continue
             cells, found = [row.name], dict[str, object](kind=row.name)
             for side in sides:
-                if row.by_wire or side.limits:
+                if row.beside is Beside.WIRE or side.limits:
                     met = await beside(side, row, (one, other) if len(row.kinds) > 1 else (one,))
                     cells += met.cells()
                     found[side.name] = met.data()
@@ -257,7 +268,11 @@ async def our_side(directory: Path, *, voters: int = VOTERS, users: int = USERS)
             doors=plane.doors,
             pids=plane.pids,
             limits=plane.limits_mib,
-            good=lambda is_by_wire: by_wire(wire) if is_by_wire else by_grpc(plane),
+            good=lambda beside: {
+                Beside.WIRE: partial(by_wire, wire),
+                Beside.GRPC: partial(by_grpc, plane),
+                Beside.BROKER: partial(at_broker, plane),
+            }[beside](),
         )
 
 
@@ -283,7 +298,7 @@ async def kafkas_side(directory: Path) -> AsyncIterator[Side]:
             doors=Doors(host="localhost", ports={"gateway": port}, directory=directory, truststore=issuer.certificate),
             pids={"controller": kafkas.kafkas[leader].pid},
             limits={},
-            good=lambda is_by_wire: by_wire(partial(_to_kafka, issuer, port)),
+            good=lambda _: by_wire(partial(_to_kafka, issuer, port)),
         )
 
 

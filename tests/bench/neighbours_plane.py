@@ -16,11 +16,13 @@ from typing import Final
 
 from deploy.local.broker import BrokerStandIn, stand_in
 from deploy.local.client import Admin
+from deploy.local.own import format_broker, planned
 from deploy.local.plan import CLIENTS, ClusterPlan, PlanTls, Process, make_plan, secured
-from deploy.local.ports import HOST
+from deploy.local.ports import HOST, free_ports
 from deploy.local.processes import Running
 from kraft.api.alter_user_scram_credentials_pb2 import AlterUserScramCredentialsRequest
 from kraft.api.create_acls_pb2 import CreateAclsRequest
+from kraft.api.create_topics_pb2 import CreateTopicsRequest
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.authorizer import CLUSTER_NAME, STANDARD_AUTHORIZER
 from quorate.controller.access.scram_keys import ITERATIONS_MIN, salted_password
@@ -28,6 +30,7 @@ from quorate.errors import ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.runtime.client import open_channel
 from tests.bench.bad_neighbours import BAD, BROKER, USER, Doors
+from tests.bench.bad_neighbours_broker import AT_GRPC, AT_LOGINS, AT_WIRE
 from tests.bench.bad_neighbours_logins import SCRAM_NUMBER, VICTIM
 from tests.e2e.calls import call_with_retries
 from tests.e2e.cluster import PATIENT
@@ -40,6 +43,12 @@ GOOD: Final = "admin"
 USERS: Final = 400
 """Users whose logins are each the first of its user, as long as there are any."""
 PASSWORD: Final = "correct horse battery"
+OWN_BROKER: Final = 7
+BROKER_MIB_MAX: Final = 1_024
+"""The chart starts no broker of ours; so this is what a small one may be given."""
+TOPIC: Final = "of-the-good"
+"""The topic that the broker of ours leads."""
+OF_BROKERS: Final = "BROKERS"
 CERTIFIED, LOGGED_IN = "CONTROLLER", "LOGIN"
 """The gateways' listeners: by SSL with certificates, and by SASL_SSL."""
 PRINCIPAL_RULES: Final = r"RULE:^CN=(.*?),O=cluster$/$1/L,DEFAULT"
@@ -66,6 +75,7 @@ class Plane:
     leader: int
     ports: Mapping[str, int]
     broker: BrokerStandIn
+    own_broker: Process
     fresh_users: Iterator[str]
 
     @property
@@ -78,7 +88,7 @@ class Plane:
         """Those at which good and bad callers meet."""
         place = self.leader - 1
         own = [self.plan.quorum[place], self.plan.controllers[place], self.plan.gateways[place]]
-        return [*own, self.plan.heartbeat, self.plan.placer, self.plan.observer]
+        return [*own, self.plan.heartbeat, self.plan.placer, self.plan.observer, self.own_broker]
 
     @property
     def pids(self) -> dict[str, int]:
@@ -88,7 +98,7 @@ class Plane:
     @property
     def limits_mib(self) -> dict[str, int]:
         """The chart's memory limits of the same."""
-        return {each.name: MIB_MAX[each.service] for each in self.processes}
+        return {each.name: {**MIB_MAX, "broker": BROKER_MIB_MAX}[each.service] for each in self.processes}
 
 
 @asynccontextmanager
@@ -99,6 +109,7 @@ async def like_the_charts(directory: Path, *, voters: int, users: int = USERS) -
     for name in (GOOD, USER, BROKER, BAD):
         issuer.issue(name, f"/O=cluster/CN={name}")
     plan = _plan(directory, issuer, voters)
+    own_broker = _own_broker(plan, issuer)
     running = Running(plan)
     broker = stand_in(plan, plan.brokers[0])
     admin = Admin(plan)
@@ -107,13 +118,15 @@ async def like_the_charts(directory: Path, *, voters: int, users: int = USERS) -
         await broker.start()
         leader = (await admin.describe_quorum()).topics[0].partitions[0].leader_id
         names = await _peopled(plan, plan.controllers[leader - 1], users)
+        await _serving(plan, running, own_broker, plan.controllers[leader - 1])
         yield Plane(
             plan=plan,
             running=running,
             issuer=issuer,
             leader=leader,
-            ports=_ports(plan, leader),
+            ports={**_ports(plan, leader), **_broker_ports(own_broker)},
             broker=broker,
+            own_broker=own_broker,
             fresh_users=itertools.cycle(names),
         )
     finally:
@@ -148,6 +161,50 @@ def _plan(directory: Path, issuer: Authority, voters: int) -> ClusterPlan:
             }
         )
     return plan
+
+
+def _own_broker(plan: ClusterPlan, issuer: Authority) -> Process:
+    """A broker of ours with the same listeners as the gateways, and one for gRPC."""
+    name = f"broker-{OWN_BROKER}"
+    store = str(issuer.issue(name, f"/O=cluster/CN={name}"))
+    certified, logins, by_grpc, *ports = free_ports(5)
+    of_login = f"listener.name.{LOGGED_IN.lower()}"
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    settings = {
+        **_rights(plan.gateways[0]),
+        "super.users": f"User:{CLIENTS};User:{GOOD};User:{name}",
+        "listeners": f"{OF_BROKERS}://{HOST}:{certified},{LOGGED_IN}://{HOST}:{logins}",
+        "listener.security.protocol.map": f"{OF_BROKERS}:SSL,{LOGGED_IN}:SASL_SSL",
+        "inter.broker.listener.name": OF_BROKERS,
+        "ssl.keystore.location": store,
+        "ssl.truststore.location": str(issuer.certificate),
+        "ssl.principal.mapping.rules": PRINCIPAL_RULES,
+        f"listener.name.{OF_BROKERS.lower()}.ssl.client.auth": "required",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        f"{of_login}.plain.sasl.jaas.config": f'{module} required user_{VICTIM}="{PASSWORD}";',
+        "grpc.listeners": f"GRPC://{HOST}:{by_grpc}",
+        "grpc.security.protocol": "SSL",
+        "grpc.ssl.keystore.location": store,
+        "grpc.ssl.truststore.location": str(issuer.certificate),
+    }
+    return planned(plan, OWN_BROKER, iter(ports), settings=settings)
+
+
+def _broker_ports(broker: Process) -> dict[str, int]:
+    addresses = [*broker.settings["listeners"].split(","), broker.settings["grpc.listeners"]]
+    return dict(zip((AT_WIRE, AT_LOGINS, AT_GRPC), (int(each.rpartition(":")[2]) for each in addresses), strict=True))
+
+
+async def _serving(plan: ClusterPlan, running: Running, broker: Process, active: Process) -> None:
+    """The broker of ours is started, and leads the topic of the good callers."""
+    format_broker(plan, broker)
+    await running.spawn(broker)
+    await running.ready([broker])
+    topic = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=-1, replication_factor=-1)
+    topic.assignments.add(partition_index=0, broker_ids=[OWN_BROKER])
+    async with open_channel(active.address, plan.transport) as channel:
+        made = await call_with_retries(ControllerStub(channel).CreateTopics, CreateTopicsRequest(topics=[topic]))
+        assert ErrorCode.NONE == made.response.topics[0].error_code, made
 
 
 def _rights(process: Process) -> dict[str, str]:

@@ -29,7 +29,7 @@ from tests.bench.bad_neighbours_grpc import (
 )
 from tests.bench.bad_neighbours_http2 import kinds as http2_kinds
 from tests.bench.bad_neighbours_logins import kinds as login_kinds
-from tests.bench.good_neighbours import Good
+from tests.bench.good_neighbours import Beside, Good
 from tests.bench.neighbours import BACK_MIB, Side, clear_peaks, our_side, peaks, sizes
 from tests.e2e.calls import eventually
 
@@ -79,8 +79,12 @@ class Measured:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def measured(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Measured]:
     async with our_side(tmp_path_factory.mktemp("neighbours"), voters=1, users=USERS) as side:
-        await asyncio.gather(*map(_ask, side.good(False)), *map(_ask, side.good(True)))
+        await asyncio.gather(*map(_ask, _good(side)))
         yield Measured(side, sizes(side.pids))
+
+
+def _good(side: Side) -> list[Good]:
+    return [caller for beside in Beside for caller in side.good(beside)]
 
 
 async def _ask(caller: Good) -> int:
@@ -102,7 +106,7 @@ async def _beside(side: Side, kinds: Mapping[str, Kind]) -> tuple[list[int], dic
 
     async with asyncio.TaskGroup() as tasks:
         bad = [tasks.create_task(go_on(side.doors, kind, ends[name])) for name, kind in kinds.items()]
-        answers = await asyncio.gather(*map(_ask, [*side.good(False), *side.good(True)]))
+        answers = await asyncio.gather(*map(_ask, _good(side)))
         with suppress(AssertionError):  # which of them were not seen, is told below
             await eventually(unseen, lambda found: not found)
         for each in bad:
