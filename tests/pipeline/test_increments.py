@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,21 +58,40 @@ def files(place: Path, cluster: str) -> set[str]:
     return {path.name for path in found if "progress" not in path.parts}
 
 
-@pytest.fixture
-def logs(tmp_path: Path) -> Path:
+def write_logs(place: Path) -> Path:
     """A log of two clusters: a topic that was made, and changed four times."""
     for name in (GROWS, STAYS):
-        segment(node(tmp_path / "logs" / name, name), batches(history(4)))
-    return tmp_path / "logs"
+        segment(node(place / name, name), batches(history(4)))
+    return place
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return write_logs(tmp_path / "logs")
+
+
+@pytest.fixture(scope="module")
+def first(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables of a first run, for all tests."""
+    top = tmp_path_factory.mktemp("first")
+    run(spark, write_logs(top / "logs"), lake(spark, top / "lake"))
+    return top / "lake"
+
+
+@pytest.fixture
+def tables(spark: SparkSession, first: Path, tmp_path: Path) -> ParquetTables:
+    """A copy of them."""
+    shutil.copytree(first, tmp_path / "lake")
+    return lake(spark, tmp_path / "lake")
 
 
 def partition(logs: Path) -> Path:
     return logs / GROWS / "__cluster_metadata-0"
 
 
-def test_a_cluster_that_has_grown_is_made_again_and_no_other(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
-    tables = lake(spark, tmp_path / "lake")
-    run(spark, logs, tables)
+def test_a_cluster_that_has_grown_is_made_again_and_no_other(
+    spark: SparkSession, tables: ParquetTables, logs: Path, tmp_path: Path
+) -> None:
     before = {name: files(tmp_path / "lake", name) for name in (GROWS, STAYS)}
     more: list[list[Message]] = [
         [PartitionChangeRecord(0, TOPIC_ID, isr=(2,), leader=2)],
@@ -87,19 +107,19 @@ def test_a_cluster_that_has_grown_is_made_again_and_no_other(spark: SparkSession
     assert not before[GROWS] & files(tmp_path / "lake", GROWS)
 
 
-def test_nothing_is_made_where_nothing_is_new(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
-    tables = lake(spark, tmp_path / "lake")
-    run(spark, logs, tables)
+def test_nothing_is_made_where_nothing_is_new(
+    spark: SparkSession, tables: ParquetTables, logs: Path, tmp_path: Path
+) -> None:
     before = {name: files(tmp_path / "lake", name) for name in (GROWS, STAYS)}
     run(spark, logs, tables)
 
     assert before == {name: files(tmp_path / "lake", name) for name in (GROWS, STAYS)}
 
 
-def test_a_tail_that_gave_way_is_in_no_history(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
+def test_a_tail_that_gave_way_is_in_no_history(
+    spark: SparkSession, tables: ParquetTables, logs: Path, tmp_path: Path
+) -> None:
     """Epoch 2 begins at offset 4: what epoch 1 had from there on has never been, and an increment would keep it."""
-    tables = lake(spark, tmp_path / "lake")
-    run(spark, logs, tables)
     other: list[list[Message]] = [*history(2), [PartitionChangeRecord(0, TOPIC_ID, isr=(2,), leader=2)]]
     rewritten = batches(other[:3]) + batches(other[3:], base_offset=4, epoch=2)
     (partition(logs) / f"{0:020d}.log").unlink()
