@@ -1,4 +1,7 @@
-"""A package with more than three modules has a README whose table names each of them, and a map in its docstring."""
+"""A package with more than three modules has a README whose table names each of them, and a map in its docstring.
+
+A README is no longer than one reads at once, besides its tables: what is more has a page of its own.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 MODULES_MAX = 3
 """A package with so many modules needs no README: its docstring is enough."""
+
+LINES_MAX = 120
+"""Of a package's README, besides the rows of tables."""
 
 PACKAGES = sorted(
     str(init.parent.relative_to(ROOT))
@@ -64,6 +70,13 @@ def faults_of(package: Path) -> list[str]:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_names_each_module(package: str) -> None:
     assert [] == faults_of(ROOT / package)
+
+
+@pytest.mark.parametrize("package", [each for each in PACKAGES if (ROOT / each / "README.md").exists()])
+def test_is_read_at_once(package: str) -> None:
+    lines = (ROOT / package / "README.md").read_text().splitlines()
+
+    assert LINES_MAX >= sum(not line.startswith("|") for line in lines)
 
 
 def test_finds_what_is_missing(tmp_path: Path) -> None:
