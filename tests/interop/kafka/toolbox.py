@@ -14,8 +14,8 @@ from tests.interop.kafka.jvm import AnsweringJvm
 from tests.interop.kafka.release import java
 
 PROGRAM: Final = Path(__file__).with_name("Tools.java")
-BUSY_S: Final = 5.0
-"""A tool that takes longer waits for something, perhaps for what the next tool does: that one is not kept waiting."""
+OF_FILES: Final = ("kafka.tools.StorageTool", "org.apache.kafka.tools.DumpLogSegments")
+"""Tools that ask no node: one that does may be asked before the node can answer, which the start of a JVM hides."""
 
 
 class Toolbox(AnsweringJvm):
@@ -47,15 +47,13 @@ class KeptTools:
         self._lock = Lock()
 
     def run(self, main: str, arguments: Sequence[str], *, pom: Path, timeout_s: float, stdin: str | None) -> ToolRan:
-        """A way to run a tool; one that reads standard input, or finds the toolboxes in use, has a JVM of its own."""
-        if stdin is not None or not self._lock.acquire(timeout=BUSY_S):
+        """A way to run a tool; one that is not of OF_FILES, or reads standard input, has a JVM of its own."""
+        if main not in OF_FILES or stdin is not None:
             return run_apart(main, arguments, pom=pom, timeout_s=timeout_s, stdin=stdin)
-        try:
+        with self._lock:
             if pom not in self._toolboxes:
                 self._toolboxes[pom] = Toolbox(pom).__enter__()
             said = self._toolboxes[pom].ask([main, *arguments])
-        finally:
-            self._lock.release()
         return ToolRan(said["status"], said["out"], said["error"])
 
     def close(self) -> None:
