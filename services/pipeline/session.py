@@ -59,6 +59,8 @@ LOCALLY: Final = {
     "spark.sql.shuffle.partitions": "8",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.ui.enabled": "false",
+    # For this UI Spark writes a text of each query's plan, which in its default form takes 3 % of a job of few records.
+    "spark.sql.ui.explainMode": "simple",
 }
 """Settings for one machine, where most of Spark's default of 200 shuffle partitions would be overhead."""
 

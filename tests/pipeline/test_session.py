@@ -93,3 +93,12 @@ def test_a_name_of_the_jvm_is_asked_for_once(spark: SparkSession, monkeypatch: p
     assert first < 10
     assert first == asked()
     assert 19 == sum(value is not None for value in spark.range(19, 20).select(*columns[:20]).first() or ())
+
+
+def test_no_text_of_each_operator_is_written_for_a_page_that_nobody_serves(spark: SparkSession) -> None:
+    assert [3] == [row[0] for row in spark.range(3).selectExpr("sum(id)").collect()]
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    described = spark._jsparkSession.sharedState().statusStore().executionsList().last().physicalPlanDescription()
+
+    assert "== Physical Plan ==" in described
+    assert "Input [" not in described
