@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from quorate.doctor.advice import Missing, Takers
 from quorate.doctor.past import Condition, Moment, PartitionPast, shown
@@ -14,6 +15,8 @@ from quorate.metadata.topics import Topic
 from quorate.nouns import NodeId
 
 __all__ = ["Standing", "partition_findings"]
+
+CANCEL: Final = "cancel: kafka-reassign-partitions --cancel; if that is refused, name other replicas"
 
 
 @dataclass(frozen=True)
@@ -189,7 +192,7 @@ PARTITION_RULES: Sequence[Rule[Standing]] = (
         code="REASSIGNMENT_SLOW",
         holds=lambda one: one.days_moving * 24 > one.facts.limits.reassignment_hours,
         sentence=lambda one: f"has been reassigned for {rounded(one.days_moving * 24)} hours: {one.move}",
-        advice="see whether the new replicas catch up (a throttle?), or cancel: kafka-reassign-partitions --cancel",
+        advice=f"see whether the new replicas catch up (a throttle?), or {CANCEL}",
         since=lambda one: one.since(Condition.MOVING),
     ),
     Rule(
@@ -197,7 +200,7 @@ PARTITION_RULES: Sequence[Rule[Standing]] = (
         code="REASSIGNMENT_STUCK",
         holds=lambda one: bool(one.stuck),
         sentence=lambda one: f"cannot be reassigned, as brokers {listed(one.stuck)} are not there: {one.move}",
-        advice="start those brokers, or cancel: kafka-reassign-partitions --cancel",
+        advice=f"start those brokers, or {CANCEL}",
         since=lambda one: one.since(Condition.MOVING),
     ),
 )

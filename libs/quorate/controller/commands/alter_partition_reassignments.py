@@ -139,7 +139,8 @@ def _back(name: str, partition_id: int, partition: Partition, book: Rulebook, ru
         raise bad_assignment(
             name,
             f"the reassignment of partition {partition_id} cannot be cancelled yet: of {list(replicas)} only "
-            f"{list(isr)} are in the ISR; min.insync.replicas = {rules.min_isr} must have what is committed",
+            f"{list(isr)} are in the ISR, and min.insync.replicas is {rules.min_isr}: "
+            "start the others, or name other replicas in place of a cancel",
         )
     return wish
 
