@@ -186,10 +186,10 @@ class PartitionStore:
     def write_starts_and_recovery_points(
         self, table: Iterable[Hosted]
     ) -> Iterator[tuple[Path, dict[TopicPartition, Offset]]]:
-        """Yields the files of the log starts that lie within a segment or above, and of the recovery points."""
+        """Yields the files of the log starts that lie within a segment or above, and then of the recovery points."""
         every = tuple(table)
-        yield from self._by_directory(RECOVERY_POINTS, ((each, each.log.recovery_point) for each in every))
         yield from self._by_directory(LOG_STARTS, ((each, each.log.start) for each in every if each.log.start))
+        yield from self._by_directory(RECOVERY_POINTS, ((each, each.log.recovery_point) for each in every))
 
     def close(self, table: Iterable[Hosted]) -> None:
         """Flushes and closes every log, and writes all checkpoints. Raises OSError."""

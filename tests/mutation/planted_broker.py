@@ -16,6 +16,22 @@ LOG: Final = "tests/partition_log/test_transactions.py"
 
 BROKER_BUGS: Final = (
     Planted(
+        number="B46",
+        what="a kill after DeleteRecords, before the log start is noted, costs the records that were not deleted",
+        file="libs/quorate/partition_log/recovery.py",
+        right="self._ahead = listed if listed and listed[0][1] > log_start else ()",
+        wrong="self._ahead: tuple[tuple[Epoch, Offset], ...] = ()",
+        test="tests/partition_log/test_recovery.py::test_a_kill_after_the_log_start_is_raised_loses_nothing",
+    ),
+    Planted(
+        number="B47",
+        what="a flipped bit in a batch's epoch above the recovery point cuts off all that follows",
+        file="libs/quorate/partition_log/recovery.py",
+        right=" or isinstance(damage, _WrongEpoch):",
+        wrong=":",
+        test="tests/partition_log/test_recovery.py::test_an_epoch_that_leader_epoch_checkpoint_has_otherwise_is_damage",
+    ),
+    Planted(
         number="B40",
         what="acks=all is appended though the ISR is below min.insync.replicas, and its client waits in vain",
         file="libs/quorate/replication/admission.py",

@@ -87,16 +87,22 @@ class Twins:
         self.disk.close()
         self._reopen(clean=True)
 
-    def _kill(self, _: int) -> None:
-        known = self.disk.recovery_point
+    def _kill(self, number: int) -> None:
+        """Of the log start and the recovery point each may have been noted, or not."""
+        known = self.disk.recovery_point if number % 2 else 0
         self.disk.abandon()
-        self._reopen(recovery_point=known)
+        self._reopen(recovery_point=known, log_start=self.memory.start if number % 3 else 0)
         assert self.disk.torn is None
 
     def _reopen(self, **how: Any) -> None:
         self.disk = opened(
-            self._directory, segment_bytes=SEGMENT_BYTES, log_start=self.memory.start, files=OpenFiles(1), **how
+            self._directory,
+            segment_bytes=SEGMENT_BYTES,
+            files=OpenFiles(1),
+            **{"log_start": self.memory.start, **how},
         )
+        if self.disk.start < self.memory.start <= self.disk.leo:  # records that were deleted are there again
+            self.disk.raise_start(self.memory.start)
         # As in Kafka, an end in a gap moves back to the last batch, and an epoch that has no record yet is forgotten.
         end = max([self.memory.start, *(batch.end_offset for batch in self.memory.batches)])
         assert end <= self.disk.leo <= self.memory.leo

@@ -71,12 +71,47 @@ def test_a_bad_batch_below_the_recovery_point_is_damage_and_changes_nothing(tmp_
     assert before == path.read_bytes()
 
 
-def test_an_epoch_that_leader_epoch_checkpoint_has_otherwise_is_damage(tmp_path: Path) -> None:
+@pytest.mark.parametrize("recovery_point", [0, 8])
+def test_an_epoch_that_leader_epoch_checkpoint_has_otherwise_is_damage(tmp_path: Path, recovery_point: int) -> None:
+    """No unclean stop leaves a whole batch with another epoch, so it is no torn tail anywhere."""
     directory = written(tmp_path, flushed=8)
     path = last(directory)
-    path.write_bytes(placed(produced(), offset=6, epoch=2) + path.read_bytes()[SIZE:])
-    with pytest.raises(Corrupt, match="the batch at offset 6 has epoch 2, leader-epoch-checkpoint has 3"):
-        opened(tmp_path, segment_bytes=SEGMENT_BYTES, recovery_point=8)
+    path.write_bytes(path.read_bytes()[:SIZE] + placed(produced(), offset=7, epoch=2))
+    with pytest.raises(Corrupt, match=rf"offset 7 has epoch 2, leader-epoch-checkpoint has 3 at byte {SIZE}"):
+        opened(tmp_path, segment_bytes=SEGMENT_BYTES, recovery_point=recovery_point)
+
+    assert 2 * SIZE == path.stat().st_size
+
+
+@pytest.mark.parametrize("start", [1, 4, 5, 7, 8])
+@pytest.mark.parametrize("recovery_point", [0, 6, 8])
+@pytest.mark.parametrize("is_noted", [False, True], ids=["log start lost", "log start noted"])
+def test_a_kill_after_the_log_start_is_raised_loses_nothing(
+    tmp_path: Path, start: int, recovery_point: int, is_noted: bool
+) -> None:
+    """leader-epoch-checkpoint is written at once, and the log directory's files a minute later, one after the other."""
+    written(tmp_path, flushed=8)
+    log = opened(tmp_path, segment_bytes=SEGMENT_BYTES, recovery_point=8)
+    log.raise_start(start)
+    log.abandon()
+    how = {"recovery_point": recovery_point, "log_start": start if is_noted else 0}
+    for _ in range(2):
+        log = opened(tmp_path, segment_bytes=SEGMENT_BYTES, **how)
+
+        assert (how["log_start"], 8, None) == (log.start, log.leo, log.torn)
+        assert [at // 2 for at in range(log.start, 8)] == [log.epochs.epoch_at(at) for at in range(log.start, 8)]
+        log.abandon()
+
+
+def test_a_batch_before_the_epochs_that_are_listed_is_of_none_after_them(tmp_path: Path) -> None:
+    directory = written(tmp_path, flushed=8)
+    log = opened(tmp_path, segment_bytes=SEGMENT_BYTES, recovery_point=8)
+    log.raise_start(5)
+    log.abandon()
+    path = min(directory.glob("*.log"))
+    path.write_bytes(placed(produced(), offset=0, epoch=3) + path.read_bytes()[SIZE:])
+    with pytest.raises(Corrupt, match="offset 0 has epoch 3, leader-epoch-checkpoint has 2 from offset 5 on at byte 0"):
+        opened(tmp_path, segment_bytes=SEGMENT_BYTES)
 
 
 @pytest.mark.parametrize("lost", ["*.index", "*.timeindex", "*.snapshot", LEADER_EPOCHS])

@@ -3,13 +3,13 @@
 Certain is everything after a clean stop, and what lies below the recovery point, up to which the log was flushed. Above
 it a bad batch is the torn tail of an unclean stop: it is cut off with all that follows, as in Kafka, and the leader has
 it. Below it a bad batch is damage: the log is not opened, since a replica that forgot what it had acknowledged could be
-elected.
+elected. A whole batch of an epoch that it cannot have is damage anywhere: no unclean stop leaves that.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -50,14 +50,15 @@ def recover(
 ) -> Recovered:
     """Opens a partition's directory; one without segments begins at `log_start`. Raises Corrupt for damage."""
     _remove_leftovers(directory)
-    listed = EpochsFile(directory).read()
-    found = Recovered(epochs=_epochs(listed, log_start))
+    epochs = _Epochs(EpochsFile(directory).read(), log_start)
+    found = Recovered(epochs=epochs.cache)
     bases = segment_bases(directory)
     try:
         for base in bases or [log_start]:
             found.segments.append(Segment(directory, base, index_interval_bytes=index_interval_bytes, files=files))
             found.segments[-1].share()
-        _read(found, clean=clean, recovery_point=recovery_point, has_epochs=bool(listed))
+        _read(found, epochs, clean=clean, recovery_point=recovery_point)
+        epochs.take_listed()
         found.segments[-1].reopen()
         if found.segments[-1].next_offset < log_start:  # all that is left was deleted by the log start
             _retire(found.segments)
@@ -71,19 +72,19 @@ def recover(
     return found
 
 
-def _read(found: Recovered, *, clean: bool, recovery_point: Offset, has_epochs: bool) -> None:
+def _read(found: Recovered, epochs: _Epochs, *, clean: bool, recovery_point: Offset) -> None:
     """Trusts or scans each segment; after a torn tail the later ones are removed."""
     bases = [segment.base_offset for segment in found.segments]
     for at, segment in enumerate(found.segments):
         is_sure = clean or (at + 1 < len(bases) and bases[at + 1] <= recovery_point)
         if is_sure and segment.trust():
-            if not has_epochs:
-                _note_epochs(found.epochs, (header for _, header in segment.headers()), segment)
+            if not epochs.has(segment.base_offset):
+                epochs.note(segment.headers(), segment.path)
             continue
         try:
-            _note_epochs(found.epochs, segment.scan(), segment)
+            epochs.note(((segment.size - header.size, header) for header in segment.scan()), segment.path)
         except Corrupt as damage:
-            if is_sure or segment.next_offset < recovery_point:
+            if is_sure or segment.next_offset < recovery_point or isinstance(damage, _WrongEpoch):
                 raise
             found.torn = _cut(segment, damage)
             later = found.segments[at + 1 :]
@@ -92,18 +93,56 @@ def _read(found: Recovered, *, clean: bool, recovery_point: Offset, has_epochs: 
             return
 
 
-def _note_epochs(epochs: EpochCache, headers: Iterator[BatchHeader], segment: Segment) -> None:
-    """Adds the epochs that leader-epoch-checkpoint lacks, and raises Corrupt for one that it has otherwise.
+class _WrongEpoch(Corrupt):
+    """A whole batch has another epoch than was written: its checksum does not cover that."""
 
-    A batch's checksum does not cover its epoch.
+
+class _Epochs:
+    """The epochs of a log: what leader-epoch-checkpoint lists, and of the batches what it lacks.
+
+    From its first entry on the file is complete but for what follows it. Before that entry it says nothing: it is
+    written at once when the log start is raised, and the log start itself is not, so a start may find records from
+    before. Those have the epochs that their batches say.
     """
-    for header in headers:
-        if header.epoch > epochs.last_epoch:
-            epochs.assign(epoch=header.epoch, start_offset=max(header.base_offset, epochs.floor.offset))
-        elif header.base_offset >= epochs.floor.offset and header.epoch != epochs.epoch_at(header.base_offset):
-            listed = epochs.epoch_at(header.base_offset)
-            why = f"the batch at offset {header.base_offset} has epoch {header.epoch}, {LEADER_EPOCHS} has {listed}"
-            raise Corrupt(why, path=segment.path)
+
+    def __init__(self, listed: tuple[tuple[Epoch, Offset], ...], log_start: Offset) -> None:
+        self._is_listed = bool(listed)
+        self._ahead = listed if listed and listed[0][1] > log_start else ()
+        """The entries, until a batch is reached of which they say something."""
+        self.cache = _epochs(() if self._ahead else listed, log_start)
+
+    def has(self, offset: Offset) -> bool:
+        """Returns whether the epochs from `offset` on are known without a look at the batches."""
+        return self._is_listed and not (self._ahead and offset < self._ahead[0][1])
+
+    def note(self, headers: Iterable[tuple[int, BatchHeader]], path: Path) -> None:
+        """Takes the batches of a segment, each with its position. Raises _WrongEpoch."""
+        for position, header in headers:
+            if self._ahead and header.base_offset >= self._ahead[0][1]:
+                self.take_listed()
+            if (why := self._why_wrong(header)) is not None:
+                why = f"the batch at offset {header.base_offset} has epoch {header.epoch}, {why}"
+                raise _WrongEpoch(why, path=path, position=position)
+            if header.epoch > self.cache.last_epoch:
+                start = max(header.base_offset, self.cache.floor.offset)
+                self.cache.assign(epoch=header.epoch, start_offset=start)
+
+    def take_listed(self) -> None:
+        """Notes the entries of the file: what follows is compared with them."""
+        for epoch, start in self._ahead:
+            self.cache.assign(epoch=epoch, start_offset=start)
+        self._ahead = ()
+
+    def _why_wrong(self, header: BatchHeader) -> str | None:
+        """Returns what else the epoch of a batch should be; None if it may be what it is."""
+        if self._ahead:
+            epoch, start = self._ahead[0]
+            return f"{LEADER_EPOCHS} has {epoch} from offset {start} on" if header.epoch > epoch else None
+        cache = self.cache
+        if header.epoch > cache.last_epoch or header.base_offset < cache.floor.offset:
+            return None
+        listed = cache.epoch_at(header.base_offset)
+        return None if header.epoch == listed else f"{LEADER_EPOCHS} has {listed}"
 
 
 def _cut(segment: Segment, damage: Corrupt) -> TornTail:

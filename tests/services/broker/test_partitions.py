@@ -13,6 +13,7 @@ import pytest
 
 from kraft import Message, Uuid
 from quorate.nouns import NodeId, parse_uuid
+from quorate.partition_log.names import LOG_STARTS, RECOVERY_POINTS
 from quorate.partition_log.offset_checkpoints import TopicPartition
 from quorate.records import (
     BeginTransactionRecord,
@@ -259,6 +260,16 @@ async def test_the_controller_is_told_of_a_directory_that_it_does_not_know(disks
 
         assert [TopicPartition("orders", 1)] == scene.placed
         assert {"orders-0"} == {path.name for path in disks[1].glob("orders-*")}
+
+
+async def test_a_log_start_is_noted_before_the_recovery_points(disks: list[Path]) -> None:
+    """A kill between the two leaves records that were deleted, and none that was not is missed."""
+    async with running(disks) as scene:
+        scene.log.append(LEVELS, *BROKERS, ORDERS, partition(0))
+        await scene.applied(lambda: len(scene.names) == 1)
+        files = [path.name for path, _ in scene.store.write_starts_and_recovery_points(scene.replicas.table)]
+
+    assert [LOG_STARTS] * len(disks) + [RECOVERY_POINTS] * len(disks) == files
 
 
 async def test_a_config_of_the_topic_counts_at_once(disks: list[Path]) -> None:
