@@ -45,7 +45,11 @@ class FutureReplica:
             self.log.append_as_follower(memoryview(records)[:end], now_ms=now_ms)
         elif self.log.leo < current.leo:
             raise Corrupt(f"there is no batch from offset {self.log.leo} to {current.leo}", path=current.directory)
-        return self.log.leo == current.leo
+        return self.has_all_of(current)
+
+    def has_all_of(self, current: PartitionLog) -> bool:
+        """Returns whether it has all of the current log, and nothing that was cut off there."""
+        return self._cut_to is None and self.log.leo == current.leo
 
     def _keep_up(self, current: PartitionLog) -> None:
         """Cuts off what is cut off in the current log, and begins anew where what would come next is deleted."""

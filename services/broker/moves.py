@@ -121,7 +121,7 @@ class Moves:
         while True:
             self._news.clear()
             for hosted, future in tuple(self._moving):
-                if hosted.future is not future or self._replicas.table.get(hosted.key) is not hosted:
+                if not self._is_wanted(hosted, future):
                     self._give_up(hosted, future)
                 elif future.copy(hosted.log, now_ms=self._replicas.wall_ms):
                     await self._arrive(hosted, future)
@@ -130,11 +130,21 @@ class Moves:
                 self.idle.set()
                 await self._news.wait()
 
+    def _is_wanted(self, hosted: Hosted, future: FutureReplica) -> bool:
+        """Returns whether the replica is still there, and on its way to the copy's directory."""
+        return hosted.future is future and self._replicas.table.get(hosted.key) is hosted
+
     async def _arrive(self, hosted: Hosted, future: FutureReplica) -> None:
         """Flushes a copy that has all; once little of it is not flushed, it takes the replica's place."""
         if not future.is_flushed:
             await asyncio.to_thread(future.log.flush)  # what is cut off meanwhile it hears of, and does later
             return
+        async with self._store.checkpoints:
+            if self._is_wanted(hosted, future) and future.has_all_of(hosted.log):  # not so if that took long
+                self._store.get_ready(hosted, future)
+                self._put_in_place(hosted, future)
+
+    def _put_in_place(self, hosted: Hosted, future: FutureReplica) -> None:
         before = hosted.directory.path
         hosted.log, gone = self._store.put_in_place(hosted, future)
         hosted.directory, hosted.future = future.directory, None

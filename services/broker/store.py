@@ -6,6 +6,7 @@ Kafka: the metadata may be wrong.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 from collections import Counter
@@ -77,6 +78,8 @@ class PartitionStore:
         self._checkpoints: dict[Path, _Checkpoints] = {}
         self._counts: Counter[Path] = Counter()
         self._files = OpenFiles()
+        self.checkpoints = asyncio.Lock()
+        """Held while checkpoints are written, from when their content is settled, and while a replica takes a place."""
         for directory in self._directories:
             self._checkpoints[directory.path] = _Checkpoints(
                 *(read_offsets(directory.path / name) for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS))
@@ -149,12 +152,28 @@ class PartitionStore:
         sync_directory(directory.path)
         return FutureReplica(directory, copy)
 
+    @staticmethod
+    def get_ready(hosted: Hosted, future: FutureReplica) -> None:
+        """Flushes and closes a copy that has everything, and notes in its log directory what a start must know of it.
+
+        The replica is as it was, and the entries count once it is renamed. `checkpoints` is held from here until the
+        table has the replica there. Raises Corrupt, OSError.
+        """
+        future.log.close()
+        offsets = {
+            LOG_STARTS: hosted.log.start,
+            RECOVERY_POINTS: future.log.recovery_point,
+            HIGH_WATERMARKS: hosted.partition.local.high_watermark,
+        }
+        for file, offset in offsets.items():
+            path = future.directory.path / file
+            write_offsets(path, {**read_offsets(path), hosted.name: offset})
+
     def put_in_place(self, hosted: Hosted, future: FutureReplica) -> tuple[PartitionLog, Path]:
-        """Puts a copy that has everything into a replica's place; returns its log, and what is to be removed.
+        """Puts a copy that is ready into a replica's place; returns its log, and what is to be removed.
 
         The copy is on the disk before the other is renamed: a start that finds only the copy takes it. Raises OSError.
         """
-        future.log.close()
         hosted.log.abandon()
         gone = self._set_aside(_Found(hosted.directory, hosted.log.directory), DELETED)
         found = self._put(future.log.directory, future.directory, hosted.name)

@@ -6,9 +6,9 @@ The names and the intervals are Kafka's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from quorate.nouns import Offset
 from quorate.partition_log.offset_checkpoints import TopicPartition, write_offsets
@@ -38,6 +38,8 @@ DELETE_DELAY_S: Final = 60.0
 """`file.delete.delay.ms`: time for those who still read a file."""
 AT_ONCE: Final = 100
 """So many partitions are looked at in one turn of the loop."""
+
+_Files: TypeAlias = Iterator[tuple[Path, dict[TopicPartition, Offset]]]
 
 
 class Upkeep:
@@ -84,15 +86,15 @@ class Upkeep:
         self._replicas.expire()
 
     async def _write_high_watermarks(self) -> None:
-        await self._write(list(self._store.write_high_watermarks(self._replicas.table)))
+        await self._write(self._store.write_high_watermarks)
 
     async def _write_recovery_points(self) -> None:
-        await self._write(list(self._store.write_starts_and_recovery_points(self._replicas.table)))
+        await self._write(self._store.write_starts_and_recovery_points)
 
-    @staticmethod
-    async def _write(files: list[tuple[Path, dict[TopicPartition, Offset]]]) -> None:
-        for path, offsets in files:
-            await _in_thread(write_offsets, path, offsets)
+    async def _write(self, files_of: Callable[[Iterable[Hosted]], _Files]) -> None:
+        async with self._store.checkpoints:
+            for path, offsets in tuple(files_of(self._replicas.table)):
+                await _in_thread(write_offsets, path, offsets)
 
     async def _delete_old(self) -> None:
         await self._each(self._delete_old_segments)

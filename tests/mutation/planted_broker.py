@@ -16,6 +16,22 @@ LOG: Final = "tests/partition_log/test_transactions.py"
 
 BROKER_BUGS: Final = (
     Planted(
+        number="B48",
+        what="a kill after a move brings deleted records back, and forgets what was committed and flushed",
+        file="services/broker/store.py",
+        right="            write_offsets(path, {**read_offsets(path), hosted.name: offset})",
+        wrong="            _ = path, offset",
+        test=f"{MOVES}::test_a_kill_after_a_move_leaves_what_was_known_of_the_replica",
+    ),
+    Planted(
+        number="B49",
+        what="checkpoints that were settled before a replica had moved are written after it, without it",
+        file="services/broker/moves.py",
+        right="        async with self._store.checkpoints:",
+        wrong="        async with asyncio.timeout(None):",
+        test=f"{MOVES}::test_a_replica_takes_no_place_while_checkpoints_are_written",
+    ),
+    Planted(
         number="B46",
         what="a kill after DeleteRecords, before the log start is noted, costs the records that were not deleted",
         file="libs/quorate/partition_log/recovery.py",

@@ -16,17 +16,19 @@ from quorate.errors import ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import UNASSIGNED_DIRECTORY, parse_uuid
 from quorate.partition_log import LogSettings, PartitionLog
+from quorate.partition_log.names import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from quorate.partition_log.offset_checkpoints import TopicPartition
 from quorate.partition_log.produced import Limits, stamped
 from quorate.records import PartitionChangeRecord
 from quorate.replication import RestartAt, Truncate
-from services.broker import future_replica
+from services.broker import future_replica, upkeep
 from services.broker.callers import Caller
 from services.broker.cluster import Cluster
 from services.broker.descriptions import describe_log_dirs
 from services.broker.future_replica import FutureReplica
 from services.broker.moves import Moves
 from services.broker.table import Hosted
+from services.broker.upkeep import Upkeep
 from tests.partition_log.batches import NOW_MS, produced
 from tests.services.broker.calling import caller, user_with
 from tests.services.broker.test_directories import IDS, formatted
@@ -308,13 +310,82 @@ async def test_a_move_goes_on_after_a_restart(disks: list[Path]) -> None:
 async def test_a_copy_that_was_about_to_take_the_place_takes_it_at_a_start(disks: list[Path]) -> None:
     """The process was killed between the two renames."""
     async with moving(disks) as scene:
-        scene.write(2)
+        half_deleted(scene)
         scene.ask(disks[1])
         assert scene.orders.future is not None
-        scene.orders.future.copy(scene.orders.log, now_ms=NOW_MS)
-        scene.orders.future.log.close()
+        assert scene.orders.future.copy(scene.orders.log, now_ms=NOW_MS)
+        scene.scene.store.get_ready(scene.orders, scene.orders.future)
         scene.orders.log.directory.rename(disks[0] / f"orders-0.{'0' * 32}-delete")
     async with moving(disks) as again:
         assert disks[1] / "orders-0" == again.orders.log.directory
-        assert 6 == again.orders.log.leo
+        assert (31, 60, 60, 60) == known(again)
         assert [ORDERS_0] == again.scene.placed
+
+
+async def test_a_kill_after_a_move_leaves_what_was_known_of_the_replica(disks: list[Path]) -> None:
+    """The clock has not written the checkpoints since."""
+    async with moving(disks) as scene:
+        half_deleted(scene)
+        scene.ask(disks[1])
+        await scene.settled()
+    async with moving(disks) as again:
+        assert disks[1] / "orders-0" == again.orders.log.directory
+        assert (31, 60, 60, 60) == known(again)
+
+
+def half_deleted(scene: Moving) -> None:
+    """60 records are committed, and those below 31 deleted, which lies within a batch."""
+    scene.write(20)
+    scene.orders.partition.local.high_watermark = 60
+    scene.orders.log.commit(60)
+    scene.orders.log.raise_start(31)
+
+
+def known(scene: Moving) -> tuple[int, int, int, int]:
+    """Log start, high watermark, recovery point and end."""
+    log = scene.orders.log
+    return log.start, scene.orders.partition.local.high_watermark, log.recovery_point, log.leo
+
+
+async def test_a_replica_takes_no_place_while_checkpoints_are_written(
+    disks: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would be without it: what they say was settled before. What is written until then comes along."""
+    names = (HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS)
+    async with moving(disks) as scene:
+        store = scene.scene.store
+        assert {(name, True) for name in names} == await written_by_the_clock(scene, monkeypatch)
+        scene.ask(disks[1])
+        async with store.checkpoints:
+            settled = asyncio.ensure_future(scene.settled())
+            for _ in range(100):
+                await asyncio.sleep(0)
+            before = scene.orders.log
+            scene.write()
+        await settled
+
+        assert disks[0] / "orders-0" == before.directory
+        assert disks[1] / "orders-0" == scene.orders.log.directory
+        assert 3 == scene.orders.log.leo
+
+
+async def written_by_the_clock(scene: Moving, monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, bool]]:
+    """The checkpoints that are written by the clock, and whether a replica might take a place meanwhile."""
+    store, loop = scene.scene.store, asyncio.get_running_loop()
+    found, all_are = set(), asyncio.Event()
+
+    def note(path: Path, _: object) -> None:
+        found.add((path.name, store.checkpoints.locked()))
+        if len(found) >= 3:
+            loop.call_soon_threadsafe(all_are.set)
+
+    monkeypatch.setattr(upkeep, "write_offsets", note)
+    for interval in ("HIGH_WATERMARKS_S", "RECOVERY_POINTS_S"):
+        monkeypatch.setattr(upkeep, interval, 0.0)
+    running = asyncio.ensure_future(Upkeep(scene.scene.replicas, store, scene.scene.partitions).run())
+    async with asyncio.timeout(60):
+        await all_are.wait()
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    return found
