@@ -83,7 +83,10 @@ class Fetch:
 
     async def answer(self, request: FetchRequest, version: int, caller: Caller) -> FetchResponse:
         """Returns the answer, once there are `min_bytes`, something else to tell, or `max_wait_ms` are over (R48)."""
-        is_follower = _sender(request) != CONSUMER
+        # Who may not fetch as a replica is refused later, and heard of there. It gets no follower's session, for which
+        # those of consumers end.
+        says_so = _sender(request) != CONSUMER
+        is_follower = says_so and caller.may_on_cluster(AclOperation.CLUSTER_ACTION, is_audited=False)
         try:
             context = await in_turns(
                 self._sessions.context(request, version, now_ms=self._replicas.now_ms, of_follower=is_follower)

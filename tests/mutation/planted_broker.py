@@ -16,6 +16,14 @@ LOG: Final = "tests/partition_log/test_transactions.py"
 
 BROKER_BUGS: Final = (
     Planted(
+        number="B50",
+        what="whoever says that it is a replica ends the fetch sessions of consumers",
+        file="services/broker/fetch.py",
+        right="is_follower = says_so and caller.may_on_cluster(AclOperation.CLUSTER_ACTION, is_audited=False)",
+        wrong="is_follower = says_so",
+        test=f"{RIGHTS}::test_who_only_says_that_it_is_a_replica_ends_no_fetch_session_of_others",
+    ),
+    Planted(
         number="B48",
         what="a kill after a move brings deleted records back, and forgets what was committed and flushed",
         file="services/broker/store.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from kraft import Uuid
 from kraft.api.delete_records import DeleteRecordsRequest
 from kraft.api.describe_log_dirs import DescribeLogDirsRequest
 from kraft.api.describe_producers import DescribeProducersRequest
-from kraft.api.fetch import FetchRequest
+from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.find_coordinator import FindCoordinatorRequest
 from kraft.api.init_producer_id import InitProducerIdRequest
 from kraft.api.list_offsets import ListOffsetsRequest
@@ -35,6 +36,7 @@ from services.broker.coordinators import Coordinators
 from services.broker.deletion import Deletion
 from services.broker.descriptions import describe_log_dirs, describe_producers
 from services.broker.fetch import Fetch
+from services.broker.fetch_sessions import FetchSessions
 from services.broker.offsets import Offsets
 from services.broker.produce import Produce
 from services.broker.producer_ids import ProducerIds
@@ -80,14 +82,19 @@ class Broker:
         self.deletion, self.markers = Deletion(replicas, self.cluster), TransactionMarkers(replicas, self.cluster)
 
     async def fetched(self, who: Caller, *, topic_id: Uuid = TOPIC, replica: int = -1) -> ErrorCode:
+        return code_of(await self.begun(who, topic_id=topic_id, replica=replica, session_epoch=-1))
+
+    async def begun(
+        self, who: Caller, *, topic_id: Uuid = TOPIC, replica: int = -1, session_epoch: int = 0
+    ) -> FetchResponse:
         asked = FetchRequest.FetchTopic.FetchPartition(partition=0, partition_max_bytes=1)
         request = FetchRequest(
             replica_state=FetchRequest.ReplicaState(replica, 5),
             max_wait_ms=0,
-            session_epoch=-1,
+            session_epoch=session_epoch,
             topics=(FetchRequest.FetchTopic(topic_id=topic_id, partitions=(asked,)),),
         )
-        return code_of(await self.fetch.answer(request, 17, who))
+        return await self.fetch.answer(request, 17, who)
 
     async def produced(self, who: Caller, *, topic_id: Uuid = TOPIC) -> ErrorCode:
         data = ProduceRequest.TopicProduceData.PartitionProduceData(0, produced(count=1))
@@ -155,6 +162,27 @@ async def test_a_replica_needs_the_right_of_brokers_and_none_on_topics(disks: li
         assert NONE == await broker.fetched(on_cluster(ACTS), replica=OTHER)
         assert NONE == await broker.epochs(on_cluster(ACTS))
         assert DENIED == await broker.fetched(on_cluster(ACTS))
+
+
+async def test_who_only_says_that_it_is_a_replica_ends_no_fetch_session_of_others(
+    disks: list[Path], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the audit log has one line of it, as before."""
+    monkeypatch.setattr("services.broker.fetch.FetchSessions", partial(FetchSessions, slots=1))
+    caplog.set_level("INFO", audit.LOGGER)
+    async with leading(disks) as leader:
+        broker = Broker(leader, leader.scene)
+        reader, pretender, replica = on("orders", READ), on("orders", READ), on_cluster(ACTS)
+        session_id = (await broker.begun(reader)).session_id
+        caplog.clear()
+        pretended = await broker.begun(pretender, replica=OTHER)
+        told = [each for each in caplog.records if each.name == audit.LOGGER]
+        going_on = FetchRequest(session_id=session_id, session_epoch=1, max_wait_ms=0)
+
+        assert (0, DENIED) == (pretended.session_id, code_of(pretended))
+        assert 1 == len(told)
+        assert ErrorCode.NONE == (await broker.fetch.answer(going_on, 17, reader)).error_code
+        assert 0 != (await broker.begun(replica, replica=OTHER)).session_id
 
 
 @pytest.mark.parametrize(("who", "told"), [(ACTS, NONE), (ALTERS, NONE), (DESCRIBE, 31)])
