@@ -27,6 +27,7 @@ class FutureReplica:
         self.directory = directory
         self.log = log
         self._cut_to: Offset | None = None
+        self._unflushed_max = PIECE_BYTES
 
     def follow(self, effect: Effect) -> None:
         """Hears what is done to the current log. What is cut off there is cut off here before the next piece."""
@@ -41,8 +42,11 @@ class FutureReplica:
         piece = current.read(max(self.log.leo, current.start), current.leo, PIECE_BYTES)
         if piece is not None:
             records = piece.read()
-            end = max(position + header.size for position, header in fetched_batches(records))
-            self.log.append_as_follower(memoryview(records)[:end], now_ms=now_ms)
+            try:
+                end = max(position + header.size for position, header in fetched_batches(records))
+                self.log.append_as_follower(memoryview(records)[:end], now_ms=now_ms)
+            except Corrupt as damage:
+                raise damage if damage.path is not None else damage.at(piece.path, piece.position) from None
         elif self.log.leo < current.leo:
             raise Corrupt(f"there is no batch from offset {self.log.leo} to {current.leo}", path=current.directory)
         return self.has_all_of(current)
@@ -65,8 +69,16 @@ class FutureReplica:
 
     @property
     def is_flushed(self) -> bool:
-        """Whether no more than a piece of it may be lost in an unclean stop, so that the rest is flushed at once."""
-        return self.log.size_between(self.log.recovery_point, self.log.leo) <= PIECE_BYTES
+        """Whether little of it may be lost in an unclean stop, so that the rest is flushed at once, in the loop.
+
+        That is a piece, and twice as much with each `flush`: steady writes must not hold the copy up for ever.
+        """
+        return self.log.size_between(self.log.recovery_point, self.log.leo) <= self._unflushed_max
+
+    def flush(self) -> None:
+        """Waits until what is there is on the disk. Raises OSError."""
+        self.log.flush()
+        self._unflushed_max *= 2
 
 
 def first_batch(log: PartitionLog) -> Offset:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from kraft.api.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
-from quorate.errors import ApiError, ErrorCode
+from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.metadata.acls import AclOperation
 from quorate.partition_log.offset_checkpoints import TopicPartition
 from quorate.replication import invariants
@@ -93,7 +93,11 @@ class Moves:
         except ApiError:
             self._store.prefer(name, directory)
             raise
-        self._move(hosted, directory)
+        try:
+            self._move(hosted, directory)
+        except (OSError, Corrupt) as problem:
+            _tell_failure(hosted, directory, problem)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} cannot be copied: {problem}") from None
 
     def resume(self) -> None:
         """Goes on with the moves that the process before has not ended, from their beginning."""
@@ -101,7 +105,10 @@ class Moves:
             if (unfinished := self._store.unfinished(hosted.key)) is not None:
                 directory, files = unfinished
                 self._is_to_go(files)
-                self._move(hosted, directory)
+                try:
+                    self._move(hosted, directory)
+                except (OSError, Corrupt) as problem:
+                    _tell_failure(hosted, directory, problem)
 
     def _move(self, hosted: Hosted, directory: LogDirectory) -> None:
         """Has a replica move; a move of it to another directory ends, one to the same goes on."""
@@ -117,14 +124,17 @@ class Moves:
     # What is done
 
     async def run(self) -> None:
-        """Copies until cancelled. Raises Corrupt, OSError: the broker's disks are not as they should be."""
+        """Copies until cancelled. What goes wrong with a copy ends its move alone.
+
+        Raises Corrupt, OSError where it was just taking the replica's place.
+        """
         while True:
             self._news.clear()
             for hosted, future in tuple(self._moving):
                 if not self._is_wanted(hosted, future):
                     self._give_up(hosted, future)
-                elif future.copy(hosted.log, now_ms=self._replicas.wall_ms):
-                    await self._arrive(hosted, future)
+                else:
+                    await self._go_on(hosted, future)
                 await asyncio.sleep(0)
             if not self._moving:
                 self.idle.set()
@@ -134,15 +144,34 @@ class Moves:
         """Returns whether the replica is still there, and on its way to the copy's directory."""
         return hosted.future is future and self._replicas.table.get(hosted.key) is hosted
 
-    async def _arrive(self, hosted: Hosted, future: FutureReplica) -> None:
-        """Flushes a copy that has all; once little of it is not flushed, it takes the replica's place."""
-        if not future.is_flushed:
-            await asyncio.to_thread(future.log.flush)  # what is cut off meanwhile it hears of, and does later
+    async def _go_on(self, hosted: Hosted, future: FutureReplica) -> None:
+        """Copies a piece, or flushes a copy that has all; once little of it is not flushed, it takes the place."""
+        try:
+            if not future.copy(hosted.log, now_ms=self._replicas.wall_ms):
+                return
+            if not future.is_flushed:
+                await asyncio.to_thread(future.flush)  # what is cut off meanwhile it hears of, and does later
+                return
+        except (OSError, Corrupt) as problem:
+            await self._fail(hosted, future, problem)
             return
         async with self._store.checkpoints:
-            if self._is_wanted(hosted, future) and future.has_all_of(hosted.log):  # not so if that took long
+            if not self._is_wanted(hosted, future) or not future.has_all_of(hosted.log):
+                return  # that took long
+            try:
                 self._store.get_ready(hosted, future)
-                self._put_in_place(hosted, future)
+            except (OSError, Corrupt) as problem:
+                await self._fail(hosted, future, problem)
+                return
+            self._put_in_place(hosted, future)
+
+    async def _fail(self, hosted: Hosted, future: FutureReplica, problem: OSError | Corrupt) -> None:
+        """Ends a move for good: the replica stays where it is. What the copy has taken of the disk is free at once."""
+        _tell_failure(hosted, future.directory, problem)
+        if hosted.future is future:
+            hosted.future = None
+        self._moving.remove((hosted, future))
+        await asyncio.to_thread(self._store.remove, self._store.discard(future))
 
     def _put_in_place(self, hosted: Hosted, future: FutureReplica) -> None:
         before = hosted.directory.path
@@ -165,6 +194,16 @@ def _check_right(caller: Caller) -> None:
     """Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) unless the caller may move replicas."""
     if not caller.may_on_cluster(AclOperation.ALTER):
         raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "ALTER on the cluster is required")
+
+
+def _tell_failure(hosted: Hosted, directory: LogDirectory, problem: OSError | Corrupt) -> None:
+    log.error(
+        "a replica cannot be moved to another log directory",
+        partition=str(hosted.name),
+        stays=str(hosted.directory.path),
+        wanted=str(directory.path),
+        reason=str(problem),
+    )
 
 
 def _directory(known: dict[str, LogDirectory], path: str) -> LogDirectory:

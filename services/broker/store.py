@@ -11,6 +11,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -39,6 +40,8 @@ STRAY: Final = "stray"
 FUTURE: Final = "future"
 NAME_MAX: Final = 255
 """What a file system takes as a name; a topic's name is cut for that where a suffix follows."""
+COPY_OPEN_MAX: Final = 1
+"""Sealed segments of a copy that are open at once: it is written, and read by nobody."""
 _NAME: Final = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
 _SET_ASIDE: Final = re.compile(r".*-(\d+)\.[0-9a-f]{32}-(delete|stray|future)")
 _TOPIC_ID: Final = re.compile(rb"topic_id: (\S+)")
@@ -141,15 +144,21 @@ class PartitionStore:
 
     @staticmethod
     def discard(future: FutureReplica) -> Path:
-        """Closes a copy that is not wanted any more; returns what is to be removed. Raises OSError."""
+        """Closes a copy that is not wanted any more; returns what is to be removed."""
         future.log.abandon()
         return _discarded(_Found(future.directory, future.log.directory))
 
     def begin_future(self, hosted: Hosted, directory: LogDirectory) -> FutureReplica:
-        """Returns an empty copy of a replica in another log directory. Raises OSError."""
+        """Returns an empty copy of a replica in another log directory. Raises Corrupt, OSError, and leaves nothing."""
         path = directory.path / _aside(str(hosted.name), FUTURE)
-        copy = PartitionLog(path, hosted.key.topic_id, hosted.log.settings, log_start=first_batch(hosted.log))
-        sync_directory(directory.path)
+        files = OpenFiles(COPY_OPEN_MAX)  # not those of the others, which are the loop's: a thread flushes a copy
+        with ExitStack() as undone:
+            undone.callback(self.remove, path)
+            start = first_batch(hosted.log)
+            copy = PartitionLog(path, hosted.key.topic_id, hosted.log.settings, log_start=start, files=files)
+            undone.callback(copy.abandon)
+            sync_directory(directory.path)
+            undone.pop_all()
         return FutureReplica(directory, copy)
 
     @staticmethod
@@ -177,7 +186,7 @@ class PartitionStore:
         hosted.log.abandon()
         gone = self._set_aside(_Found(hosted.directory, hosted.log.directory), DELETED)
         found = self._put(future.log.directory, future.directory, hosted.name)
-        opened = PartitionLog(found.path, hosted.key.topic_id, hosted.log.settings, clean=True)
+        opened = PartitionLog(found.path, hosted.key.topic_id, hosted.log.settings, clean=True, files=self._files)
         opened.take_over(hosted.log)
         return opened, gone
 
@@ -267,9 +276,12 @@ class PartitionStore:
 
 
 def _discarded(future: _Found) -> Path:
-    """Marks a copy as deleted, so that no start goes on with it."""
+    """Marks a copy as deleted, so that no start goes on with it; without that if its disk takes no new name."""
     path = future.path.with_name(future.path.name.removesuffix(FUTURE) + DELETED)
-    future.path.rename(path)
+    try:
+        future.path.rename(path)
+    except OSError:
+        return future.path
     return path
 
 

@@ -16,6 +16,22 @@ LOG: Final = "tests/partition_log/test_transactions.py"
 
 BROKER_BUGS: Final = (
     Planted(
+        number="B51",
+        what="a full disk to which a replica moves ends the broker, and each start of it goes on with that",
+        file="services/broker/moves.py",
+        right="                return\n        except (OSError, Corrupt) as problem:",
+        wrong="                return\n        except Corrupt as problem:",
+        test=f"{MOVES}::test_a_copy_that_its_disk_does_not_take_ends_its_move_alone",
+    ),
+    Planted(
+        number="B52",
+        what="a replica that is steadily written never ends its move",
+        file="services/broker/future_replica.py",
+        right="        self._unflushed_max *= 2\n",
+        wrong="",
+        test=f"{MOVES}::test_what_is_steadily_written_holds_no_copy_up_for_ever",
+    ),
+    Planted(
         number="B50",
         what="whoever says that it is a replica ends the fetch sessions of consumers",
         file="services/broker/fetch.py",

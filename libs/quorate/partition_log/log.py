@@ -99,8 +99,12 @@ class PartitionLog:
         self._verifications = Verifications()
         self._committed: Offset = 0
         self._producer_files = ProducerFiles(directory)
-        self._producer_files.load(self._segments, start=self.start, leo=self.leo, flushed=self.recovery_point)
-        self._write_epochs(self.leo)
+        try:
+            self._producer_files.load(self._segments, start=self.start, leo=self.leo, flushed=self.recovery_point)
+            self._write_epochs(self.leo)
+        except BaseException:
+            self.abandon()
+            raise
         opening.rest_all()
         for segment in self._segments:
             segment.files = self._files

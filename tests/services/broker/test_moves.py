@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -389,3 +390,118 @@ async def written_by_the_clock(scene: Moving, monkeypatch: pytest.MonkeyPatch) -
     with suppress(asyncio.CancelledError):
         await running
     return found
+
+
+def no_space(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device", "/the/copy")
+
+
+@pytest.mark.parametrize("what", ["append_as_follower", "flush", "close"])
+async def test_a_copy_that_its_disk_does_not_take_ends_its_move_alone(
+    disks: list[Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    monkeypatch.setattr(future_replica, "PIECE_BYTES", len(BATCH) + 1)
+    async with moving(disks) as scene:
+        scene.write(3)
+        scene.ask(disks[1])
+        assert scene.orders.future is not None
+        monkeypatch.setattr(scene.orders.future.log, what, no_space)
+        await scene.settled()
+        scene.write()
+
+        assert disks[0] / "orders-0" == scene.orders.log.directory
+        assert (12, None, []) == (scene.orders.log.leo, scene.orders.future, named(disks[1], "orders-0*"))
+        assert ["/the/copy" in each for each in failures(caplog)] == [True]
+    async with moving(disks) as again:
+        again.moves.resume()
+
+        assert again.orders.future is None
+
+
+async def test_a_rotten_batch_ends_the_move_and_is_named(disks: list[Path], caplog: pytest.LogCaptureFixture) -> None:
+    async with moving(disks) as scene:
+        scene.write(3)
+        path = disks[0] / "orders-0" / f"{0:020}.log"
+        with path.open("r+b") as file:
+            file.seek(len(BATCH) + 70)
+            file.write(b"!")
+        scene.ask(disks[1])
+        await scene.settled()
+
+        assert disks[0] / "orders-0" == scene.orders.log.directory
+        assert [] == named(disks[1], "orders-0*")
+        (told,) = failures(caplog)
+        assert f"{path}: batch at offset 3 has checksum" in told
+        assert f"at byte {len(BATCH)}" in told
+
+
+@pytest.mark.parametrize("what", ["services.broker.store.sync_directory", "quorate.storage.epochs_file.replace_whole"])
+async def test_a_copy_that_cannot_be_begun_is_answered_and_leaves_nothing(
+    disks: list[Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    async with moving(disks) as scene:
+        scene.ask(disks[1])  # a start finds it
+        assert scene.orders.future is not None
+        scene.orders.future.log.abandon()
+    async with moving(disks) as again:
+        monkeypatch.setattr(what, no_space)
+        again.moves.resume()
+
+        assert [None, ErrorCode.KAFKA_STORAGE_ERROR] == [again.orders.future, again.ask(disks[1])]
+        assert again.orders.future is None
+        assert [] == named(disks[1], "orders-0.*-future")
+        assert [] == [each for each in opened_files() if str(each).startswith(str(disks[1]))]
+        assert 2 == len(failures(caplog))
+
+
+def failures(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was told of moves that have failed."""
+    return [str(vars(each)) for each in caplog.records if each.levelname == "ERROR"]
+
+
+def test_what_is_steadily_written_holds_no_copy_up_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More comes while it is flushed than may be flushed in the loop at first."""
+    monkeypatch.setattr(future_replica, "PIECE_BYTES", len(BATCH))
+    current, copy = (PartitionLog(tmp_path / name, TOPIC, LogSettings()) for name in ("orders-0", "copy"))
+    future = FutureReplica(directory=None, log=copy)  # type: ignore[arg-type]  # it does not look at it
+    sizes = []
+    while len(sizes) < 10:
+        for _ in range(7):
+            current.append_as_leader(BATCH, epoch=0, now_ms=NOW_MS)
+        while not future.copy(current, now_ms=NOW_MS):
+            pass
+        if future.is_flushed:
+            break
+        sizes.append(copy.size_between(copy.recovery_point, copy.leo))
+        future.flush()
+
+    assert [7 * len(BATCH)] * 3 == sizes
+
+
+async def test_moved_logs_share_the_files_that_are_open(disks: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of sealed segments one at most is open here, whoever has moved."""
+    monkeypatch.setattr("quorate.partition_log.open_files.SEGMENTS_MAX", 1)
+    async with moving(disks) as scene:
+        scene.scene.log.append(partition(1))
+        await scene.scene.applied(lambda: len(scene.scene.names) == 2)
+        for hosted in scene.scene.replicas.table:
+            hosted.log.settings = LogSettings(limits=Limits(segment_bytes=len(BATCH)))
+            for _ in range(3):
+                hosted.log.append_as_leader(BATCH, epoch=0, now_ms=NOW_MS)
+        for index in (0, 1):
+            scene.ask(disks[1], index=index)
+        await scene.settled()
+        for hosted in scene.scene.replicas.table:
+            assert 3 * len(BATCH) == len(content(hosted.log))
+
+        # The two that are appended to, and one sealed.
+        assert 3 == len([each for each in opened_files() if str(each).startswith(f"{disks[1]}/orders-")])
+
+
+def opened_files() -> list[Path]:
+    """The segments that this process has open, those included whose files are removed."""
+    found = []
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            found.append(each.readlink())
+    return [each for each in found if ".log" in each.name]  # " (deleted)" follows the name of one that is gone
