@@ -67,6 +67,8 @@ class Replicas:
         self.alterations: Alterations[Key] = Alterations(settings)
         self.proposed = asyncio.Event()
         """Set when there is something to ask the controller for."""
+        self.recovery_point_fell = asyncio.Event()
+        """Set when a log has lost records that were flushed: what a start is told of it is not true any more."""
         self.fetchers: Fetchers
         self.fail = fail
         self._clock = clock
@@ -161,6 +163,7 @@ class Replicas:
 
     def _done_to_log(self, hosted: Hosted, effect: Effect) -> bool:
         """Returns False if a leader's batches cannot be appended: the follower has failed then (R60)."""
+        flushed = hosted.log.recovery_point
         try:
             carry_out(hosted.log, effect, now_ms=self.wall_ms)
         except Corrupt as damage:
@@ -175,6 +178,8 @@ class Replicas:
         except OSError as problem:
             self.fail(problem)
             raise
+        if hosted.log.recovery_point < flushed:
+            self.recovery_point_fell.set()
         if hosted.future is not None:
             hosted.future.follow(effect)
         return True

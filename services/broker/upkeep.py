@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -56,7 +57,7 @@ class Upkeep:
             tasks.create_task(self._every(self._replicas.settings.isr_check_interval_ms / 1000, self._check_isrs))
             tasks.create_task(self._every(EXPIRY_S, self._expire))
             tasks.create_task(self._every(HIGH_WATERMARKS_S, self._write_high_watermarks))
-            tasks.create_task(self._every(RECOVERY_POINTS_S, self._write_recovery_points))
+            tasks.create_task(self._write_recovery_points())
             tasks.create_task(self._every(RETENTION_S, self._delete_old))
             tasks.create_task(self._every(IDLE_PRODUCERS_S, self._forget_idle_producers))
             tasks.create_task(self._every(DELETE_DELAY_S, self._remove_deleted))
@@ -89,7 +90,17 @@ class Upkeep:
         await self._write(self._store.write_high_watermarks)
 
     async def _write_recovery_points(self) -> None:
-        await self._write(self._store.write_starts_and_recovery_points)
+        """Writes them each minute, and as soon as one falls.
+
+        Else a start after a power cut would take what was appended instead, and never flushed, for what was flushed.
+        """
+        fell = self._replicas.recovery_point_fell
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RECOVERY_POINTS_S):
+                    await fell.wait()
+            fell.clear()
+            await self._write(self._store.write_starts_and_recovery_points)
 
     async def _write(self, files_of: Callable[[Iterable[Hosted]], _Files]) -> None:
         async with self._store.checkpoints:

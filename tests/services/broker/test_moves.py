@@ -18,7 +18,7 @@ from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import UNASSIGNED_DIRECTORY, parse_uuid
 from quorate.partition_log import LogSettings, PartitionLog
 from quorate.partition_log.names import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
-from quorate.partition_log.offset_checkpoints import TopicPartition
+from quorate.partition_log.offset_checkpoints import TopicPartition, read_offsets, write_offsets
 from quorate.partition_log.produced import Limits, stamped
 from quorate.records import PartitionChangeRecord
 from quorate.replication import RestartAt, Truncate
@@ -390,6 +390,32 @@ async def written_by_the_clock(scene: Moving, monkeypatch: pytest.MonkeyPatch) -
     with suppress(asyncio.CancelledError):
         await running
     return found
+
+
+async def test_a_recovery_point_that_falls_is_written_at_once(
+    disks: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not within a minute: records that come instead may be torn by a power cut, and must not pass for flushed ones."""
+    loop, written = asyncio.get_running_loop(), asyncio.Event()
+
+    def write(path: Path, offsets: Any) -> None:
+        write_offsets(path, offsets)
+        if path.name == RECOVERY_POINTS:
+            loop.call_soon_threadsafe(written.set)
+
+    monkeypatch.setattr(upkeep, "write_offsets", write)
+    async with moving(disks) as scene:
+        scene.write(2)
+        assert 6 == scene.orders.log.flush()
+        running = asyncio.ensure_future(Upkeep(scene.scene.replicas, scene.scene.store, scene.scene.partitions).run())
+        scene.scene.replicas.carry_out(scene.orders, [Truncate(3)])
+        async with asyncio.timeout(upkeep.RECOVERY_POINTS_S / 2):
+            await written.wait()
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+        assert 3 == read_offsets(disks[0] / RECOVERY_POINTS)[scene.orders.name]
 
 
 def no_space(*_: Any, **__: Any) -> None:
