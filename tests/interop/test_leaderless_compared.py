@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -200,12 +201,20 @@ async def led(side: Side) -> tuple[NodeId, DescribeQuorumResponse.TopicData.Part
     return None
 
 
+async def taken(side: Side, request: Message) -> NodeId | None:
+    """Who has done what is asked; None while the quorum's leader is not the active controller yet."""
+    if (found := await led(side)) is None:
+        return None
+    async with await connect(HOST, side.ports[found[0]]) as client:
+        refused = codes(Outcome(response=await client.ask(request)))
+    assert refused <= {ErrorCode.NOT_CONTROLLER}, request
+    return None if refused else found[0]
+
+
 async def write(side: Side) -> NodeId:
     """All of WRITTEN, known to be committed at each node; the answer is who leads."""
-    leader_id, _ = await eventually(lambda: led(side))
-    async with await connect(HOST, side.ports[leader_id]) as client:
-        for request in WRITTEN:
-            assert not codes(Outcome(response=await client.ask(request))), request
+    for request in WRITTEN:
+        leader_id = await eventually(partial(taken, side, request))
     written = (await quorum_at(side.ports[leader_id])).high_watermark + NO_OPS
 
     async def known() -> bool:
