@@ -1,6 +1,6 @@
-"""DescribeAcls (29), DescribeDelegationToken (41), DescribeClientQuotas (48), DescribeUserScramCredentials (50).
+"""Answers DescribeAcls, DescribeDelegationToken, DescribeClientQuotas and DescribeUserScramCredentials at a broker.
 
-The decisions are those of the controllers, on the state that is applied here; so are the rights, and the refusals.
+The answers are those of the controllers, of the state that this broker has applied; so are the rights and refusals.
 """
 
 from __future__ import annotations

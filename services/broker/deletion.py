@@ -34,7 +34,7 @@ _Result = _Topic.DeleteRecordsPartitionResult
 
 
 class _Deleted(NamedTuple):
-    """What became of one partition at this leader: where its log starts now, or why that is not so."""
+    """The result of DeleteRecords for one partition of this leader: its new log start offset, or the error."""
 
     partition: int
     hosted: Hosted | None = None

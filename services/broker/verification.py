@@ -98,7 +98,7 @@ class Verifier:
 
     @asynccontextmanager
     async def turn(self, producer_id: int) -> AsyncIterator[None]:
-        """One request of a producer after the other, up to their appends: the next has the next sequence numbers."""
+        """Orders the requests of one producer id: each waits until the sequences before its own are appended."""
         turn = self._turns.setdefault(producer_id, asyncio.Lock())
         async with turn:
             yield

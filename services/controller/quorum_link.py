@@ -163,7 +163,7 @@ class QuorumLink:
 
     @contextmanager
     def coming(self) -> Iterator[None]:
-        """Announces an append that is queued right after the context, unless its request is refused."""
+        """Announces an append: `send` queues it right after the context, unless its request is refused."""
         self._coming += 1
         try:
             yield

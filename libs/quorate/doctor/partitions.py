@@ -54,7 +54,7 @@ class Standing:
 
     @property
     def is_small(self) -> bool:
-        """Whether it takes no writes with acks=all.
+        """Whether it is under min ISR, or has no leader: a produce request with acks=all is refused.
 
         This is the rule of `kafka-topics --under-min-isr-partitions`. A min.insync.replicas above the number of
         replicas counts as that number.
@@ -226,7 +226,7 @@ class _Topic:
 
     @cached_property
     def replica_count(self) -> int:
-        """The fewest replicas of a partition."""
+        """The smallest replication factor of its partitions."""
         return min(len(each.replicas) for each in self.topic.partitions.values())
 
     @property

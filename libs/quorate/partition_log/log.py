@@ -343,7 +343,7 @@ class PartitionLog:
         self.abandon()
 
     def abandon(self) -> None:
-        """Closes the files and nothing more: as a process that is killed."""
+        """Closes the files without a flush, a checkpoint or a snapshot: what is left is as after a kill."""
         for segment in (*self._segments, *self._retired):
             segment.close()
 

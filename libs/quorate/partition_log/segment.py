@@ -196,7 +196,7 @@ class Segment:
         self.share()
 
     def share(self) -> None:
-        """Nothing is appended for now: the files may be closed, until they are read."""
+        """Says that nothing is appended until `reopen`: its files may be closed, and are opened again for a read."""
         self._is_shared = True
         self.files.note(self)
 
