@@ -1,6 +1,7 @@
 """The quorum service: one KRaft node (KIP-595). It keeps the log, votes, replicates, and serves its controller.
 
 driver, flusher                          the event loop around the Raft core; the thread that waits for fsync
+answers                                  the core's answers as they leave, with the bytes that they refer to
 disk, checkpoints, batches               storage in the core's types
 last_known, room                         whether the directory is as the node left it; whether the disk has room
 feature_levels                           warns of feature levels in the log that this release does not know

@@ -26,6 +26,7 @@ from quorate.runtime.clock import Clock
 from quorate.runtime.logs import logger
 from quorate.storage.disk_log import Flush
 from quorate.storage.files import NoSpace
+from services.quorum.answers import Answer, Answers
 from services.quorum.appends import Uncommitted, size_error
 from services.quorum.batches import control_batch_of, data_batches, size_of
 from services.quorum.boundaries import boundary_flaw
@@ -42,13 +43,6 @@ BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 """Largest batch, as in Kafka; a larger append is refused, not split."""
 UNCOMMITTED_BYTES_MAX: Final = 10 * BATCH_BYTES_MAX
 """Backpressure: with more uncommitted bytes than this, the next append is not read; ten batches, as in Kafka."""
-READ_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Most bytes of one fetch answer, whatever the request allows: Kafka's `controller.quorum.fetch.max.bytes`."""
-READS_BYTES_MAX: Final = 8 * READ_BYTES_MAX
-"""Most bytes of all fetch answers in one turn; further answers are empty, and their replicas fetch again."""
-
-Answer = Callable[[raft.Response, bytes], None]
-"""A callback that sends one answer, with the bytes that the core asked to read for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +98,7 @@ class QuorumDriver:
         self._flushing: _Flushing | None = None
         self._unflushed: list[bytes] = []
         self._uncommitted = Uncommitted()
-        self._reads_left = READS_BYTES_MAX
+        self._answers = Answers(disk, self.downloads)
 
     def start(self, peers: Peers, failed: Callable[[BaseException], None]) -> None:
         """Starts the loop. `failed` is called with an error that must end the process, such as a failed fsync."""
@@ -291,9 +285,9 @@ class QuorumDriver:
         self._unflushed += appended
         if ready.chunk is not None:
             self._store_chunk(ready)
-        self._reads_left = READS_BYTES_MAX
+        self._answers.begin_turn()
         for answer in ready.answers:
-            self._answer(answer)
+            self._answers.send(answer, now_ms=self.now_ms)
         assert self._peers is not None
         if ready.leadership is not None:
             # Before the requests: the next role's first Fetch, to look for a leader, may be among them.
@@ -348,24 +342,6 @@ class QuorumDriver:
             self.core.snapshot_complete(
                 chunk.snapshot_id, quorum.voters, self.now_ms, kraft_version=quorum.kraft_version
             )
-
-    def _answer(self, answer: raft.Response) -> None:
-        """Sends an answer with the bytes that it refers to; they are read now, before a later turn may remove them."""
-        data = b""
-        if isinstance(answer, raft.FetchResponse) and answer.read is not None:
-            data = self._read(answer.read)
-        elif isinstance(answer, raft.FetchSnapshotResponse) and answer.read is not None:
-            data = self.disk.read_snapshot(answer.read)
-            self.downloads.read(answer.read.snapshot_id, now_ms=self.now_ms)
-        reply: Answer = answer.reply_to  # type: ignore[assignment]  # the servicer gave it with the request
-        reply(answer, data)
-
-    def _read(self, read: raft.Read) -> bytes:
-        if self._reads_left <= 0:
-            return b""
-        data = self.disk.read(read.offset, min(read.max_bytes, READ_BYTES_MAX), below=read.below)
-        self._reads_left -= len(data)
-        return data
 
     def _report(self, ready: Ready) -> None:
         for why in ready.refused:

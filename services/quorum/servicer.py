@@ -40,11 +40,12 @@ from quorate.runtime.passing_on import listener_of
 from quorate.runtime.repeats import RepeatFilter
 from quorate.runtime.transport import PLAIN, Transport
 from services.quorum import translate
+from services.quorum.answers import Answer
 from services.quorum.appends import joined
 from services.quorum.controller_events import ControllerEvents
 from services.quorum.controller_presence import ControllerPresence
 from services.quorum.describe import announced_voters, describe_quorum, failed_step
-from services.quorum.driver import Answer, AppendResult, QuorumDriver
+from services.quorum.driver import AppendResult, QuorumDriver
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.follower_fetch import NodeLogService
 from services.quorum.handing_over import HandingOver

@@ -358,7 +358,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C52",
         what="a refused call keeps its request by the traceback of its error",
-        file="libs/quorate/runtime/door.py",
+        file="libs/quorate/runtime/call_endings.py",
         right="            raise aborted.with_traceback(None) from None",
         wrong="            raise",
         test="tests/runtime/test_refused_calls.py::test_a_refused_call_leaves_neither_its_request_nor_its_error",

@@ -4,8 +4,8 @@ process, loop                            a service's process: what it consists o
 daemon_threads, memory, clock, limit     its threads, its memory, its clocks, time limits
 file_limit      as many open files as the system allows
 config, setting_types, call_settings, stop_settings     configuration
-server, wrapped_server, door, call_bounds, peers, guard, entry_guard, process_rights, audit, claims, admission,
-  late_refusals                          a gRPC server, the wrapper of its handlers, who may call, limits
+server, wrapped_server, door, call_endings, call_bounds, peers, guard, entry_guard, process_rights, audit, claims,
+  admission, late_refusals               a gRPC server, the wrapper of its handlers, who may call, limits
 receiving, room, stream_room, decoding,
   decoded_cost, caps                               requests
 statuses, health, symbols                errors as statuses, health checks, reflection

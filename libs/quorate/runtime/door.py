@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from functools import partial
 from typing import Any, Final, NamedTuple, Never, Protocol, TypeAlias
@@ -20,6 +20,17 @@ from google.protobuf.message import Message
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.runtime.admission import DEFAULT_LIMITS, Admission, CallLimits, MethodLedger
 from quorate.runtime.call_bounds import capped, give
+from quorate.runtime.call_endings import (
+    GONE,
+    Answer,
+    Context,
+    Refused,
+    abort,
+    cancelled,
+    leaving_nothing,
+    name_of_status,
+    note_status,
+)
 from quorate.runtime.call_login import LogIn, set_login
 from quorate.runtime.decoded_cost import cost_limit
 from quorate.runtime.decoding import Encode, decoder, encoder
@@ -38,26 +49,10 @@ log = logger(__name__)
 DEADLINE_CAP_MS: Final = 60_000
 """The time in ms that a unary call without a deadline may take, so that no call stays for ever."""
 
-_STATUS_NAMES: Final[Mapping[object, str]] = {each.value[0]: each.name for each in grpc.StatusCode}
-"""The names of gRPC's statuses by their numbers."""
-
-_STOPPED: Final[Sequence[type[Exception]]] = [
-    each for each in grpc.aio.BaseError.__subclasses__() if each.__name__ == "_ServerStoppedError"
-]
-GONE: Final[tuple[type[Exception], ...]] = (grpc.aio.InternalError, *_STOPPED)
-"""What gRPC raises where the caller has gone, or this server has stopped; it has no public name for the second."""
-
 TRACEPARENT: Final = "traceparent"
 
-SERVER_FAULTS: Final = frozenset(
-    {"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"}
-)
-"""Statuses that make a server's span an error; others are the caller's fault (OpenTelemetry's semantic conventions)."""
-
-# Handlers of every message type are wrapped here; gRPC's own types of context and handler are generic in them.
-Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+# Handlers of every message type are wrapped here; gRPC's own type of handler is generic in them.
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-Answer: TypeAlias = Callable[[Any, Context], Awaitable[Message | None]]
 Stream: TypeAlias = Callable[[Any, Context], AsyncIterator[Message]]
 MaySend: TypeAlias = Callable[[str, Any], None]
 """Of a method by its full name, and the context of a call."""
@@ -68,14 +63,6 @@ class UnaryMethod(NamedTuple):
 
     answer: Any
     encode: Encode
-
-
-class _Refused(NamedTuple):
-    """How a refused call ends. Not the exception itself: its traceback has frames, and these have the request."""
-
-    status: grpc.StatusCode
-    message: str
-    trailing: tuple[tuple[str, str | bytes], ...]
 
 
 class Guard(Protocol):
@@ -235,22 +222,22 @@ class Door:
                 try:
                     response = await admitted(request, context)
                 except asyncio.CancelledError:
-                    _note_status(span, grpc.StatusCode.CANCELLED.name)
+                    note_status(span, grpc.StatusCode.CANCELLED.name)
                     raise
                 except grpc.aio.AbortError:
-                    _note_status(span, _name(context))
+                    note_status(span, name_of_status(context))
                     raise
                 except GONE as gone:
-                    _note_status(span, grpc.StatusCode.CANCELLED.name)
-                    raise _cancelled(method, gone) from None
+                    note_status(span, grpc.StatusCode.CANCELLED.name)
+                    raise cancelled(method, gone) from None
                 except Exception as error:  # the one place that answers every error
                     refused = self._refused(method, span, error)
                 else:
-                    _note_status(span, _name(context))
+                    note_status(span, name_of_status(context))
                     return response
-            return await _abort(method, context, refused)
+            return await abort(method, context, refused)
 
-        return _leaving_nothing(answer)
+        return leaving_nothing(answer)
 
     def _stream(
         self,
@@ -287,22 +274,22 @@ class Door:
                                 self._refuse(context)
                                 await give(context, response, self._taken_within_s.get(method))
                 except grpc.aio.AbortError:
-                    _note_status(span, _name(context))
+                    note_status(span, name_of_status(context))
                     raise
                 except GONE as gone:
-                    _note_status(span, grpc.StatusCode.CANCELLED.name)
-                    raise _cancelled(method, gone) from None
+                    note_status(span, grpc.StatusCode.CANCELLED.name)
+                    raise cancelled(method, gone) from None
                 except Exception as error:  # as above
                     refused = self._refused(method, span, error)
                 else:
-                    _note_status(span, _name(context))
+                    note_status(span, name_of_status(context))
                     return
                 finally:
                     if ip is not None:
                         ledger.leave(ip, is_stream=True)
-            await _abort(method, context, refused)
+            await abort(method, context, refused)
 
-        return _leaving_nothing(answer)
+        return leaving_nothing(answer)
 
     def _span(self, method: str, context: Context, begins_trace: bool) -> Span:
         if not self._telemetry.enabled:
@@ -316,16 +303,16 @@ class Door:
             root=begins_trace,
         )
 
-    def _refused(self, method: str, span: Span, error: Exception) -> _Refused:
+    def _refused(self, method: str, span: Span, error: Exception) -> Refused:
         """Returns how the call ends, and notes it on the span."""
         refusal = error if isinstance(error, ApiError) else self._internal_error(method, error)
         status = status_code(refusal.code)
-        _note_status(span, status.name)
+        note_status(span, status.name)
         span.set("kraft.error", refusal.code.name)
         if refusal is error:
             tell = log.warning if self._is_news(method, refusal) else log.debug
             tell("refused", method=method, code=refusal.code.name, reason=refusal.message)
-        return _Refused(status, shortened(refusal.message), trailing_metadata(refusal))
+        return Refused(status, shortened(refusal.message), trailing_metadata(refusal))
 
     def _is_news(self, method: str, refusal: ApiError) -> bool:
         """Returns whether the refusal is logged as a warning: of a named method, not retriable, not a repeat."""
@@ -366,51 +353,3 @@ def _not_served(method: str) -> Answer:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{method} is not served here")
 
     return refuse
-
-
-def _cancelled(method: str, gone: Exception) -> asyncio.CancelledError:
-    """Returns the cancellation with which a call ends whose caller has gone before gRPC could send it the status.
-
-    gRPC says so by a failed batch, instead of the cancellation, if the loop was held meanwhile.
-    """
-    log.debug("the caller has gone", method=method, reason=str(gone))
-    return asyncio.CancelledError()
-
-
-def _leaving_nothing(answer: Answer) -> Answer:
-    """Wraps what answers a call, so that a refused one leaves nothing once it is over.
-
-    gRPC keeps the AbortError of a call in its context. If a frame of that error's traceback had the context or the
-    request, they would keep each other until the next full garbage collection, which an idle process never runs.
-    """
-
-    async def forgetting(request: object, context: Context) -> Message | None:
-        try:
-            return await answer(request, context)
-        except grpc.aio.AbortError as aborted:
-            del request, context
-            aborted.__context__ = None
-            raise aborted.with_traceback(None) from None
-
-    return forgetting
-
-
-async def _abort(method: str, context: Context, refused: _Refused) -> Never:
-    # Trailing metadata that the handler has set (leader, offset) is also sent with a refusal.
-    kept = tuple(context.trailing_metadata() or ())
-    try:
-        await context.abort(refused.status, refused.message, kept + refused.trailing)
-    except GONE as gone:
-        raise _cancelled(method, gone) from None
-
-
-def _name(context: Context) -> str:
-    """Returns the name of the call's status as the handler has set it; OK by default."""
-    code: object = context.code()
-    return code.name if isinstance(code, grpc.StatusCode) else _STATUS_NAMES.get(code, "OK")
-
-
-def _note_status(span: Span, status: str) -> None:
-    span.set("rpc.response.status_code", status)
-    if status in SERVER_FAULTS:
-        span.fail(status)

@@ -13,8 +13,9 @@ from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from kraft.service.multiplexed_pb2_grpc import add_MultiplexedServicer_to_server
+from quorate.runtime.call_endings import Answer
 from quorate.runtime.call_login import LogIn
-from quorate.runtime.door import Answer, Claims, Door, Guard, MaySend, UnaryMethod
+from quorate.runtime.door import Claims, Door, Guard, MaySend, UnaryMethod
 from quorate.runtime.health import HEALTH, HealthServicer
 from quorate.runtime.logs import logger
 from quorate.runtime.multiplexed_calls import SERVICE as MULTIPLEXED

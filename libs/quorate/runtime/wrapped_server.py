@@ -13,7 +13,8 @@ from typing import Final, TypeVar, cast
 import grpc
 
 from quorate.runtime.admission import DEFAULT_LIMITS, CallLimits
-from quorate.runtime.door import DEADLINE_CAP_MS, Answer, Door, Handler, UnaryMethod
+from quorate.runtime.call_endings import Answer
+from quorate.runtime.door import DEADLINE_CAP_MS, Door, Handler, UnaryMethod
 from quorate.runtime.loop import CannotListen
 from quorate.runtime.transport import KEEPALIVE, Options, Transport
 

@@ -19,7 +19,7 @@ from quorate.runtime.clock import SystemClock
 from quorate.runtime.telemetry import OFF
 from quorate.storage.disk_log import MARK_INTERVAL_BYTES
 from quorate.storage.failpoints import set_failpoint
-from services.quorum import driver
+from services.quorum import answers as sent_answers
 from services.quorum.controller_events import ControllerEvents
 from services.quorum.driver import QuorumDriver
 from services.quorum.tracing import AppendTracer
@@ -139,8 +139,8 @@ async def test_a_timer_that_fails_ends_the_node(tmp_path: Path, monkeypatch: pyt
 
 async def test_one_turn_reads_no_more_than_it_may_hold(leader: QuorumDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever gets nothing asks again, and then has its turn."""
-    monkeypatch.setattr(driver, "READ_BYTES_MAX", 10_000)
-    monkeypatch.setattr(driver, "READS_BYTES_MAX", 25_000)
+    monkeypatch.setattr(sent_answers, "READ_BYTES_MAX", 10_000)
+    monkeypatch.setattr(sent_answers, "READS_BYTES_MAX", 25_000)
     leader.append(1, 1, [[b"x" * 900]] * 100)
     await committed(leader, 101)
     behind = set(range(OBSERVER, OBSERVER + 5))
