@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from quorate.doctor import HISTORY_CODES, BrokerPast, Condition, Facts, Moment, PartitionPast, Past, Unclean, examine
+from quorate.doctor.census import count_partitions
+from quorate.doctor.partitions import PARTITION_RULES, Standing
 from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import LATEST
 from tests.cli.directories import CLUSTER_ID, FIXTURES, run
+from tests.cli.test_what_if import many_of_a_kind
 from tests.pipeline.hand_made import Story, change, fenced, topic
 from tests.pipeline.illnesses import CASES, OTHERS_WELL, Case, sound
 from tests.pipeline.logs import NOON_MS
@@ -133,3 +139,38 @@ def test_of_a_known_past_it_says_since_when_and_what_only_the_past_has() -> None
     assert "was fenced 3 times within a day" == found["FLAPPING"][0]
     assert "in the last of 2 unclean elections" in found["UNCLEAN_ELECTION"][0]
     assert not {*HISTORY_CODES} & {each.code for each in examine(replace(facts, past=Past()))}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_census_counts_what_each_partition_is_asked(seed: int) -> None:
+    state = many_of_a_kind(seed)
+    fourth = state.brokers.record(4, LATEST)
+    assert fourth is not None
+    state.apply(structs.replace(fourth, rack="c", broker_epoch=500), 500)  # a third rack, so that two are too few
+    census = count_partitions(state)
+    racks = {broker.id: broker.rack for broker in state.brokers}
+    there = len({*racks.values()} - {None})
+    on = {
+        topic.id: [[racks.get(replica) for replica in each.replicas] for each in topic.partitions.values()]
+        for topic in state.topics
+    }
+
+    assert {
+        topic: [len({*each}) for each in those if None not in each and len({*each}) < min(len(each), there)]
+        for topic, those in on.items()
+    } == {each.topic.id: each.crowded for each in census.topics}
+    assert {
+        topic.id: (min(map(len, on[topic.id])), sum(len(each) == 1 for each in on[topic.id])) for topic in state.topics
+    } == {each.topic.id: (each.fewest, each.single) for each in census.topics}
+    for counted, places in ((census.replicas, 9), (census.preferred, 1)):
+        assert counted == Counter(
+            (replica, partition.directory_of(replica))
+            for _, _, partition in state.topics.all()
+            for replica in partition.replicas[:places]
+        )
+    facts = Facts(state=state, voters=None, kraft_version=0, now_ms=0)
+    unsound = {(each.topic.id, partition_id) for each in census.topics for partition_id, _ in each.unsound}
+    well = [each for each in state.topics.all() if (each.topic.id, each.partition_id) not in unsound]
+    assert well
+    for each in well:
+        assert not [rule.code for rule in PARTITION_RULES if rule.holds(Standing(facts, *each))]

@@ -5,6 +5,7 @@ causes       the findings about partitions, grouped by the brokers that are miss
 rules        a rule and a finding, the limits, and words that several have
 partitions   leaders, ISRs, reassignments, topics, racks
 brokers      registrations, replicas and directories of brokers, features
+census       one walk over all partitions: what the rules count of them
 leftovers    voters; configs, ACLs and tokens of what is not there
 advice       which brokers to start, and whether a replica can be added or moved at all
 past         what the history adds, where it is known: since when, and what was before

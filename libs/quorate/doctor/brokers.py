@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from quorate.controller.partitions.broker_changes import is_online
 from quorate.doctor.advice import Takers
+from quorate.doctor.census import Census
 from quorate.doctor.past import Condition, Moment
 from quorate.doctor.rules import Facts, Finding, Rule, Severity, findings, listed, rounded
 from quorate.metadata.brokers import Broker
@@ -173,12 +174,14 @@ BROKER_RULES: Sequence[Rule[_Node]] = (
 )
 
 
-def broker_findings(facts: Facts, takers: Takers) -> Iterator[Finding]:
+def broker_findings(facts: Facts, takers: Takers, census: Census) -> Iterator[Finding]:
     """Yields the findings about brokers that are registered, or have replicas."""
-    nodes = _nodes(facts)
+    nodes = _nodes(facts, census)
     in_trouble = {broker_id for broker_id, node in nodes.items() if node.is_in_trouble}
-    if in_trouble:
-        for _, _, partition in facts.state.topics.all():
+    for counted in census.topics if in_trouble else ():
+        for _, partition in counted.topic.pairs():
+            if in_trouble.isdisjoint(partition.replicas):
+                continue
             for broker_id in in_trouble.intersection(partition.replicas):
                 nodes[broker_id].are_led &= partition.has_leader
                 nodes[broker_id].have_takers &= takers.can_take(partition)
@@ -186,25 +189,27 @@ def broker_findings(facts: Facts, takers: Takers) -> Iterator[Finding]:
         yield from findings(nodes[broker_id], nodes[broker_id].subject, BROKER_RULES)
 
 
-def _nodes(facts: Facts) -> dict[NodeId, _Node]:
+def _nodes(facts: Facts, census: Census) -> dict[NodeId, _Node]:
     """Returns the brokers with the counts of their replicas."""
     brokers = facts.state.brokers
     have_racks = any(broker.rack is not None for broker in brokers)
     nodes = {broker.id: _Node(facts, broker.id, broker, have_racks) for broker in brokers}
-    for topic, partition_id, partition in facts.state.topics.all():
-        for replica in partition.replicas:
-            node, directory = nodes.get(replica), partition.directory_of(replica)
-            if node is None:
-                node = nodes[replica] = _Node(facts, replica, None)
-            node.replicas += 1
-            if node.broker is not None and not is_online(directory, node.broker):
-                node.offline += 1
-                node.failed.add(uuid_text(directory))
-        if partition.replicas and facts.is_there(partition, partition.preferred_leader):
-            node = nodes[partition.preferred_leader]
-            node.preferred += 1
-            if partition.has_leader and partition.is_imbalanced:
-                node.elsewhere.append(f"partition {topic.name}-{partition_id}")
+    for (replica, directory), count in census.replicas.items():
+        node = nodes.get(replica)
+        if node is None:
+            node = nodes[replica] = _Node(facts, replica, None)
+        node.replicas += count
+        if node.broker is not None and not is_online(directory, node.broker):
+            node.offline += count
+            node.failed.add(uuid_text(directory))
+    for (replica, directory), count in census.preferred.items():
+        broker = nodes[replica].broker
+        if broker is not None and broker.is_active and is_online(directory, broker):
+            nodes[replica].preferred += count
+    for topic, partition_id, partition in facts.state.topics.imbalanced():
+        # One without replicas counts as imbalanced, too.
+        if partition.has_leader and partition.replicas and facts.is_there(partition, partition.preferred_leader):
+            nodes[partition.preferred_leader].elsewhere.append(f"partition {topic.name}-{partition_id}")
     return nodes
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from quorate.doctor.advice import Takers
 from quorate.doctor.brokers import broker_findings, feature_findings
+from quorate.doctor.census import count_partitions
 from quorate.doctor.leftovers import leftover_findings, voter_findings
 from quorate.doctor.partitions import partition_findings
 from quorate.doctor.rules import Facts, Finding, Severity
@@ -21,9 +22,9 @@ def examine(facts: Facts) -> list[Finding]:
 
 
 def _all(facts: Facts) -> Iterator[Finding]:
-    takers = Takers(facts.state)
-    yield from partition_findings(facts, takers)
-    yield from broker_findings(facts, takers)
+    takers, census = Takers(facts.state), count_partitions(facts.state)
+    yield from partition_findings(facts, takers, census)
+    yield from broker_findings(facts, takers, census)
     yield from feature_findings(facts)
     yield from voter_findings(facts)
     yield from leftover_findings(facts)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from quorate.doctor.advice import Missing, Takers
+from quorate.doctor.census import Census, TopicCount
 from quorate.doctor.past import Condition, Moment, PartitionPast, shown
 from quorate.doctor.rules import Facts, Finding, Rule, Severity, findings, listed, named, rounded
 from quorate.metadata.partitions import RECOVERING, Partition
@@ -208,51 +209,34 @@ PARTITION_RULES: Sequence[Rule[Standing]] = (
 
 @dataclass(frozen=True)
 class _Topic:
-    """A topic, with what the rules ask of it. `rack_count` is how many racks there are."""
+    """A topic, with what the rules ask of it."""
 
     facts: Facts
-    topic: Topic
-    rack_count: int
+    counted: TopicCount
     takers: Takers
+
+    @property
+    def topic(self) -> Topic:
+        """The topic itself."""
+        return self.counted.topic
 
     def since(self, condition: Condition) -> Moment | None:
         """Since when this has held of a partition, or of the topic."""
         return self.facts.past.since(condition, f"topic {self.topic.name}")
 
     @cached_property
-    def single(self) -> int:
-        """How many partitions have one replica."""
-        return sum(len(each.replicas) == 1 for each in self.topic.partitions.values())
-
-    @cached_property
-    def replica_count(self) -> int:
-        """The smallest replication factor of its partitions."""
-        return min(len(each.replicas) for each in self.topic.partitions.values())
-
-    @property
     def min_isr(self) -> int:
         """min.insync.replicas."""
         said = self.facts.min_isr(self.topic.name)
         return self.facts.limits.min_isr if said is None else said
 
-    @cached_property
-    def crowded(self) -> list[int]:
-        """Of partitions on fewer racks than can be: on how many each is. One of an unknown rack is not among them."""
-        found = []
-        for each in self.topic.partitions.values():
-            racks = [self._rack(replica) for replica in each.replicas]
-            count = len(set(racks))
-            if None not in racks and self.rack_count > 1 and count < min(len(racks), self.rack_count):
-                found.append(count)
-        return found
-
     def possible(self, act: str) -> str:
         """Advises an act that needs a broker for another replica of each partition."""
-        return self.takers.possible(self.takers.room(self.topic.partitions.values()), act)
+        return self.takers.possible(self.takers.room(each for _, each in self.topic.pairs()), act)
 
     def lower_or(self, act: str) -> str:
         """Advises to lower min.insync.replicas, or this act."""
-        is_led = all(each.has_leader for each in self.topic.partitions.values())
+        is_led = all(each.has_leader for _, each in self.topic.pairs())
         # KIP-966: a changed min.insync.replicas empties the ELR, from which partitions without a leader would get one.
         when = "" if is_led else ", once every partition has a leader (it empties the ELR)"
         return f"lower min.insync.replicas{when}, or {self.possible(act)}"
@@ -260,32 +244,29 @@ class _Topic:
     @property
     def add_replicas(self) -> str:
         """Advises on the partitions with one replica."""
-        single = (each for each in self.topic.partitions.values() if len(each.replicas) == 1)
+        single = (each for _, each in self.topic.pairs() if len(each.replicas) == 1)
         why = "without its broker a partition is offline, without its disk it is lost"
         return self.takers.possible(self.takers.room(single), f"add replicas: {why}")
-
-    def _rack(self, broker_id: NodeId) -> str | None:
-        broker = self.facts.state.brokers.get(broker_id)
-        return None if broker is None else broker.rack
 
 
 def _one_replica(of: _Topic) -> str:
     if len(of.topic.partitions) == 1:
         return "its only partition has one replica"
-    has = "has" if of.single == 1 else "have"
-    return f"{of.single} of {len(of.topic.partitions)} partitions {has} one replica"
+    has = "has" if of.counted.single == 1 else "have"
+    return f"{of.counted.single} of {len(of.topic.partitions)} partitions {has} one replica"
 
 
 def _crowded(of: _Topic) -> str:
-    counts = f"{len(of.crowded)} of {len(of.topic.partitions)} partitions are on fewer racks than there are"
-    return f"{counts}, {of.crowded.count(1)} of them on a single one"
+    crowded = of.counted.crowded
+    counts = f"{len(crowded)} of {len(of.topic.partitions)} partitions are on fewer racks than there are"
+    return f"{counts}, {crowded.count(1)} of them on a single one"
 
 
 TOPIC_RULES: Sequence[Rule[_Topic]] = (
     Rule(
         severity=Severity.WARN,
         code="ONE_REPLICA",
-        holds=lambda of: of.single > 0,
+        holds=lambda of: of.counted.single > 0,
         sentence=_one_replica,
         advice=lambda of: of.add_replicas,
         since=lambda of: of.since(Condition.ONE_REPLICA),
@@ -293,15 +274,15 @@ TOPIC_RULES: Sequence[Rule[_Topic]] = (
     Rule(
         severity=Severity.WARN,
         code="MIN_ISR_ABOVE_REPLICAS",
-        holds=lambda of: of.min_isr > of.replica_count,
-        sentence=lambda of: f"min.insync.replicas is {of.min_isr}, and there are {of.replica_count} replicas",
+        holds=lambda of: of.min_isr > of.counted.fewest,
+        sentence=lambda of: f"min.insync.replicas is {of.min_isr}, and there are {of.counted.fewest} replicas",
         advice=lambda of: of.lower_or("add replicas: as it is, every replica must be in sync"),
         since=lambda of: of.since(Condition.MIN_ISR_ABOVE),
     ),
     Rule(
         severity=Severity.WARN,
         code="MIN_ISR_EQUALS_REPLICAS",
-        holds=lambda of: of.min_isr == of.replica_count > 1,
+        holds=lambda of: of.min_isr == of.counted.fewest > 1,
         sentence=lambda of: f"min.insync.replicas is {of.min_isr}, and so is the number of replicas",
         advice=lambda of: of.lower_or("add a replica: as it is, any one broker's restart stops writes with acks=all"),
         since=lambda of: of.since(Condition.MIN_ISR_EQUALS),
@@ -317,7 +298,7 @@ TOPIC_RULES: Sequence[Rule[_Topic]] = (
     Rule(
         severity=Severity.WARN,
         code="RACK_VIOLATION",
-        holds=lambda of: bool(of.crowded),
+        holds=lambda of: bool(of.counted.crowded),
         sentence=_crowded,
         advice=lambda of: of.possible("reassign the replicas: the loss of one rack takes more of them than it must"),
         since=lambda of: of.since(Condition.CROWDED),
@@ -325,22 +306,20 @@ TOPIC_RULES: Sequence[Rule[_Topic]] = (
 )
 
 
-def partition_findings(facts: Facts, takers: Takers) -> Iterator[Finding]:
+def partition_findings(facts: Facts, takers: Takers, census: Census) -> Iterator[Finding]:
     """Yields the findings about partitions and topics."""
-    rack_count = len({broker.rack for broker in facts.state.brokers if broker.rack is not None})
     were_unclean = {key for key, past in facts.past.partitions.items() if past.unclean is not None}
-    for topic in facts.state.topics:
-        for partition_id, partition in topic.partitions.items():
-            if _is_sound(partition) and (not were_unclean or (topic.id, partition_id) not in were_unclean):
-                continue
+    for counted in census.topics:
+        topic = counted.topic
+        asked = counted.unsound
+        if were_unclean:
+            unsound = {partition_id for partition_id, _ in asked}
+            asked = [
+                (partition_id, each)
+                for partition_id, each in topic.pairs()
+                if partition_id in unsound or (topic.id, partition_id) in were_unclean
+            ]
+        for partition_id, partition in asked:
             one = Standing(facts, topic, partition_id, partition)
             yield from findings(one, one.subject, PARTITION_RULES)
-        if topic.partitions:
-            yield from findings(_Topic(facts, topic, rack_count, takers), f"topic {topic.name}", TOPIC_RULES)
-
-
-def _is_sound(partition: Partition) -> bool:
-    """Whether no rule of a partition can hold, as of nearly all in a large cluster: to ask each costs time."""
-    is_whole = partition.has_leader and len(partition.isr) == len(partition.replicas)
-    is_still = not (partition.elr or partition.is_reassigning)
-    return is_whole and is_still and partition.leader_recovery_state != RECOVERING
+        yield from findings(_Topic(facts, counted, takers), f"topic {topic.name}", TOPIC_RULES)

@@ -36,6 +36,12 @@ class Topic(msgspec.Struct, frozen=True):
     id: Uuid
     partitions: Mapping[int, Partition]
 
+    def pairs(self) -> Iterator[tuple[int, Partition]]:
+        """Yields (partition id, partition) pairs as `partitions.items()` does, several times faster."""
+        rows = self.partitions
+        assert isinstance(rows, PartitionRows | PartitionRowsAt), rows
+        return rows.pairs()
+
 
 class TopicPartition(NamedTuple):
     """A partition together with its topic and its partition id: a result of a search."""
@@ -129,7 +135,7 @@ class Topics:
     def all(self) -> Iterator[TopicPartition]:
         """Yields every partition, topic by topic, in each topic by ascending partition id."""
         for topic in self:
-            for partition_id, partition in _pairs(topic):
+            for partition_id, partition in topic.pairs():
                 yield TopicPartition(topic, partition_id, partition)
 
     def stretches(self, count: int) -> Iterator[tuple[Uuid, int, PartitionSlice]]:
@@ -231,7 +237,7 @@ class Topics:
             topic = self.by_name(name)
             assert topic is not None, name
             yield TopicRecord(name, topic.id), 0
-            for partition_id, partition in _pairs(topic):
+            for partition_id, partition in topic.pairs():
                 yield as_record(partition, topic.id, partition_id, metadata_version)
 
     # Replay of records.
@@ -356,7 +362,7 @@ class Topics:
 
     def _search(self, left: int, wanted: Callable[[Partition], bool]) -> Iterator[TopicPartition]:
         for topic in self if left else ():
-            for partition_id, partition in list(_pairs(topic)):
+            for partition_id, partition in list(topic.pairs()):
                 if wanted(partition):
                     yield TopicPartition(topic, partition_id, partition)
                     left -= 1
@@ -374,15 +380,9 @@ class Topics:
             del self._alike[unified]
 
 
-def _pairs(topic: Topic) -> Iterator[tuple[int, Partition]]:
-    rows = topic.partitions
-    assert isinstance(rows, PartitionRows | PartitionRowsAt), rows
-    return rows.pairs()
-
-
 def _clear_elr(topic: Topic) -> None:
     assert isinstance(topic.partitions, PartitionRows), topic.partitions
-    for partition_id, partition in list(topic.partitions.pairs()):
+    for partition_id, partition in list(topic.pairs()):
         if partition.elr or partition.last_known_elr:
             cleared = PartitionChangeRecord(partition_id, topic.id, eligible_leader_replicas=(), last_known_elr=())
             topic.partitions.put(partition_id, merged(partition, cleared))
