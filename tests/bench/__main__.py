@@ -30,6 +30,7 @@ BENCHES: Final = {
     "tls": "tls",
     "sql": "sql",
     "state-database": "state_database",
+    "doctor": "doctor",
     "metadata-shell": "metadata_shell",
     "beside-kafka": "beside_kafka",
     "versions": "versions",
@@ -52,7 +53,17 @@ BENCHES: Final = {
     "pipeline_memory": "pipeline_memory",
 }
 """Each is the `run` of a module beside this one."""
-SIZED: Final = ("checkpoint", "fencing", "isr", "memory", "activation", "sql", "state-database", "metadata-shell")
+SIZED: Final = (
+    "checkpoint",
+    "fencing",
+    "isr",
+    "memory",
+    "activation",
+    "sql",
+    "state-database",
+    "doctor",
+    "metadata-shell",
+)
 """Those that take `--partitions`."""
 OF_LOGS: Final = ("pipeline_ingest", "pipeline_growth", "pipeline_tables", "pipeline_memory")
 """Those that take `--records` and `--logs`."""

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from kraft import Uuid
+from kraft import Message, Uuid
 from quorate.controller.configs.settings import ControllerSettings
+from quorate.metadata.configs import TOPIC
+from quorate.metadata.features import ELR_VERSION
+from quorate.metadata.state import ClusterState
 from quorate.nouns import OffsetAndEpoch, uuid_text
-from quorate.records import BeginTransactionRecord, FeatureLevelRecord
-from quorate.what_if import lose
+from quorate.records import (
+    BeginTransactionRecord,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionRecord,
+    TopicRecord,
+)
+from quorate.sql.difference import differences
+from quorate.sql.nouns import Image
+from quorate.what_if import Becomes, lose, take_away
 from tests.cli.directories import FIXTURES, batch, run, write_checkpoint, write_log
 from tests.cli.directories import a_history as with_one_broker
 from tests.cli.test_sql import BROKERS, a_cluster, asked, directory
@@ -74,6 +88,47 @@ def test_who_is_away_leads_nothing_and_all_else_stays(tmp_path: Path, seed: int,
         there = asked(f"SELECT * FROM {view} WHERE leader >= 0 OR '{name}' = 'offline'", tmp_path)
         assert found["before"][name] == len(there), name
     assert found["after"]["offline"] == sum(row["leader"] == -1 for row in partitions.values())
+
+
+def many_of_a_kind(seed: int) -> ClusterState:
+    """A cluster of which most partitions are of one kind with others; ELRs are on, or an election may be unclean."""
+    draw, state = Random(seed), a_cluster(seed)
+    records: list[Message] = [FeatureLevelRecord(ELR_VERSION, seed % 2)]
+    for number, name in enumerate(("alike", "unclean"), 1):
+        topic = Uuid(bytes([100 + number] * 16))
+        records += [TopicRecord(name, topic), ConfigRecord(TOPIC, name, "min.insync.replicas", str(number))]
+        for partition_id in range(60):
+            replicas = tuple(draw.sample((1, 2, 3, 4, 5), 3))
+            isr = replicas if draw.random() < 0.5 else tuple(draw.sample(replicas, draw.choice((1, 2))))
+            lost = tuple(sorted({*replicas} - {*isr})) if seed % 2 and number > len(isr) else ()
+            at = [directory(each if draw.random() < 0.9 else 77) for each in replicas]
+            of = PartitionRecord(partition_id, topic, replicas, isr, leader=draw.choice(isr), directories=tuple(at))
+            records.append(replace(of, eligible_leader_replicas=lost, leader_epoch=partition_id, partition_epoch=9))
+    records += [
+        BrokerRegistrationChangeRecord(each.id, each.epoch, fenced=-1)
+        for each in state.brokers
+        if each.fenced and each.id != seed
+    ]
+    records.append(ConfigRecord(TOPIC, "unclean", "unclean.leader.election.enable", "true"))
+    state.apply_all(records, 40)
+    return state
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_all_of_a_kind_are_told_what_the_controller_does_to_each(seed: int) -> None:
+    order, settings = Random(seed).sample((1, 2, 3, 4), 3), ControllerSettings()
+    done = many_of_a_kind(seed)
+    lose(done, brokers=order, settings=settings, next_offset=400)
+    told = take_away(many_of_a_kind(seed), brokers=order, settings=settings, next_offset=400)
+    before, after = (Image(state=each) for each in (many_of_a_kind(seed), done))
+    expected = [each for each in differences(before, after) if each.noun.name == "partitions"]
+
+    assert expected == [each.difference for each in told.changed]
+    assert 60 < len(expected)
+    assert told.after == take_away(done, brokers=[], settings=settings, next_offset=400).before
+    assert {each.after.get("leader") == -1 for each in expected} == {
+        each.fate.becomes is Becomes.OFFLINE for each in told.changed
+    }
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -42,6 +42,22 @@ PLAN_BUGS: Final = (
         test="tests/services/observer/test_images.py::test_what_is_applied_meanwhile_is_not_in_it",
     ),
     Planted(
+        number="C100",
+        what="partitions with the same replicas away are of one kind, whatever their ISR",
+        file="libs/quorate/what_if/kinds.py",
+        right="None if isr == replicas else tuple(map(replicas.index, isr)),",
+        wrong="None,",
+        test="tests/cli/test_what_if.py::test_all_of_a_kind_are_told_what_the_controller_does_to_each",
+    ),
+    Planted(
+        number="C101",
+        what="a partition with a replica on a broker that nobody knows is on too few racks",
+        file="libs/quorate/doctor/census.py",
+        right=" and None not in on:",
+        wrong=":",
+        test="tests/cli/test_doctor.py::test_the_census_counts_what_each_partition_is_asked",
+    ),
+    Planted(
         number="F16",
         what="a broker whose directories are all cordoned counts among those that can take a replica",
         file="libs/quorate/doctor/advice.py",

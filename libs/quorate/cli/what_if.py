@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
+from itertools import islice
+from typing import Any, Final
 
 from quorate.cli.failures import Failed, Misused
 from quorate.cli.image_diff import in_json, words
@@ -14,12 +15,10 @@ from quorate.cli.printable import printable
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.doubles import dumps
 from quorate.errors import ApiError
-from quorate.metadata.partitions import NO_LEADER
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST
 from quorate.nouns import NodeId, parse_uuid
-from quorate.sql.difference import Difference
-from quorate.what_if import Counts, Outcome, brokers_of_rack, take_away
+from quorate.what_if import Becomes, Changed, Counts, Outcome, brokers_of_rack, take_away
 
 __all__ = ["ASSUMED", "ask", "gone_of", "own_state"]
 
@@ -28,13 +27,14 @@ ASSUMED: Final = (
     "the controllers' files are not known"
 )
 LABELS: Final = {"offline": "offline", "under_min_isr": "under min ISR", "under_replicated": "under-replicated"}
-MODES: Final = {
-    "offline": "without a leader",
-    "unclean": "led by a replica that was not in sync: what it lacks is lost",
-    "moves": "led by another broker",
-    "shrinks": "led as before, by fewer in the ISR",
+WORDS: Final = {
+    Becomes.OFFLINE: "without a leader",
+    Becomes.UNCLEAN: "led by a replica that was not in sync: what it lacks is lost",
+    Becomes.MOVES: "led by another broker",
+    Becomes.SHRINKS: "led as before, by fewer in the ISR",
 }
-"""What may become of a partition, the worst first."""
+SHOWN_MAX: Final = 100
+"""Partitions of each of these that the text lists; JSON has all."""
 
 
 def ask(
@@ -80,16 +80,6 @@ def own_state(found: Offline) -> ClusterState:
     return copy
 
 
-def _mode(found: Difference) -> str:
-    """Returns which of MODES has become of a partition."""
-    after = found.after
-    if after.get("leader") == NO_LEADER:
-        return "offline"
-    if after.get("leader_recovery_state") == "RECOVERING":
-        return "unclean"
-    return "moves" if "leader" in after else "shrinks"
-
-
 def _text(
     found: Offline, gone: Sequence[NodeId], directories: Sequence[str], outcome: Outcome, notes: Sequence[str]
 ) -> Iterator[str]:
@@ -99,14 +89,17 @@ def _text(
     for name, label in LABELS.items():
         before, after = (getattr(each, name) for each in (outcome.before, outcome.after))
         yield f"  {label:16}  {before} → {after} partitions"
-    counted = Counter(map(_mode, outcome.partitions))
-    for mode, meaning in MODES.items():
-        if counted[mode]:
-            yield f"{counted[mode]} {meaning}:"
-            for each in outcome.partitions:
-                if _mode(each) == mode:
-                    yield f"  {' '.join(words(each))}"
-    if not outcome.partitions:
+    of_fate = {each: each.becomes for each in {each.fate for each in outcome.changed}}
+    counted = Counter(of_fate[each.fate] for each in outcome.changed)
+    for becomes, meaning in WORDS.items():
+        if counted[becomes]:
+            yield f"{counted[becomes]} {meaning}:"
+            found = (each for each in outcome.changed if of_fate[each.fate] is becomes)
+            for each in islice(found, SHOWN_MAX):
+                yield f"  {' '.join(words(each.difference))}"
+            if counted[becomes] > SHOWN_MAX:
+                yield f"  … and {counted[becomes] - SHOWN_MAX} more: --json has them all"
+    if not outcome.changed:
         yield "no partition changes"
     for note in notes:
         yield f"note: {printable(note)}"
@@ -121,18 +114,20 @@ def _json(
         "directories": list(directories),
         "before": _camel(outcome.before),
         "after": _camel(outcome.after),
-        "partitions": [
-            {
-                "becomes": _mode(each),
-                "key": in_json(each.key),
-                "before": in_json(each.before),
-                "after": in_json(each.after),
-            }
-            for each in outcome.partitions
-        ],
+        "partitions": list(map(_document, outcome.changed)),
         "notes": list(notes),
     }
     yield dumps(document)
+
+
+def _document(changed: Changed) -> dict[str, Any]:  # Any: JSON values
+    found = changed.difference
+    return {
+        "becomes": changed.fate.becomes,
+        "key": in_json(found.key),
+        "before": in_json(found.before),
+        "after": in_json(found.after),
+    }
 
 
 def _camel(counts: Counts) -> dict[str, int]:

@@ -2,18 +2,22 @@
 
 away            brokers or log directories are away: what becomes of each partition
 feature_levels  what stands against feature levels, and what clears it
+kinds           partitions that have one fate, of which the rules are asked once
 reassignment    which replicas move if brokers come or go, or the replication factor changes
 restarts        which brokers can be restarted, one after the other, and what stands against the others
 voters          the same of the quorum's voters, by what the leader says of them
 """
 
-from quorate.what_if.away import Counts, Outcome, brokers_of_rack, lose, take_away
+from quorate.what_if.away import Becomes, Changed, Counts, Fate, Outcome, brokers_of_rack, lose, take_away
 from quorate.what_if.reassignment import Load, Move, Plan, Wish, plan_reassignment
 from quorate.what_if.restarts import Harm, Harmed, Restart, plan_restarts
 from quorate.what_if.voters import Quorum, VoterRestart, VoterState, leader_clock_ms, plan_voter_restarts, quorum_of
 
 __all__ = [
+    "Becomes",
+    "Changed",
     "Counts",
+    "Fate",
     "Harm",
     "Harmed",
     "Load",

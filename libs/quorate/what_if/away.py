@@ -5,9 +5,11 @@ Each becomes what the controller makes of it: leader, ISR, ELR, and an unclean e
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
 
 from kraft import Message, Uuid
 from kraft.api.elect_leaders import ElectLeadersRequest
@@ -15,18 +17,31 @@ from quorate.controller.commands.change_broker_state import change_broker_state,
 from quorate.controller.commands.elect_leaders import elect_leaders
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.decision import Command, Moment
+from quorate.controller.partitions.broker_changes import Rulebook
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.brokers import Broker
-from quorate.metadata.partitions import NO_LEADER
+from quorate.metadata.partitions import NO_LEADER, RECOVERED, Partition, as_record
 from quorate.metadata.state import ClusterState
+from quorate.metadata.topics import Topic, TopicPartition
 from quorate.metadata.versions import DIRECTORIES, release_of
 from quorate.nouns import NodeId, Offset, uuid_text
-from quorate.sql.difference import Difference
-from quorate.sql.nouns import Image
-from quorate.sql.touched import Touched
+from quorate.records import PartitionChangeRecord
+from quorate.sql.difference import Difference, compared
+from quorate.sql.nouns import NOUNS, rows_of
+from quorate.what_if.kinds import Kinds, going, moved
 
-__all__ = ["Counts", "Outcome", "brokers_of_rack", "lose", "registered_broker", "take_away"]
+__all__ = [
+    "Becomes",
+    "Changed",
+    "Counts",
+    "Fate",
+    "Outcome",
+    "brokers_of_rack",
+    "lose",
+    "registered_broker",
+    "take_away",
+]
 
 PREFERRED: Final = 0
 """The type of an election of the preferred leader. KIP-460."""
@@ -34,8 +49,7 @@ ELECTIONS: Final = 1_000
 """Partitions of one request: Kafka refuses one that writes more than 10,000 records."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class Counts(NamedTuple):
     """How many partitions are in trouble, as Kafka's metrics count them."""
 
     offline: int
@@ -46,13 +60,73 @@ class Counts:
     """With a leader, and a replica outside of the ISR: UnderReplicatedPartitions."""
 
 
+class Becomes(StrEnum):
+    """What becomes of a partition that changes, the worst first."""
+
+    OFFLINE = "offline"
+    """It has no leader any more."""
+    UNCLEAN = "unclean"
+    """A replica that was not in sync leads it: what that one lacks is lost."""
+    MOVES = "moves"
+    """Another broker leads it."""
+    SHRINKS = "shrinks"
+    """It is led as before, by fewer in the ISR."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fate:
+    """What became of one partition, and becomes of all of its kind."""
+
+    of: Partition
+    became: Partition
+    min_isr: int
+    """The topic's min.insync.replicas."""
+
+    @property
+    def becomes(self) -> Becomes | None:
+        """Which change it is; None for no change."""
+        if self.became == self.of:
+            return None
+        if self.became.leader != self.of.leader and not self.became.has_leader:
+            return Becomes.OFFLINE
+        if self.became.leader_recovery_state != self.of.leader_recovery_state == RECOVERED:
+            return Becomes.UNCLEAN
+        return Becomes.SHRINKS if self.became.leader == self.of.leader else Becomes.MOVES
+
+    @property
+    def counted(self) -> Counts:
+        """By how much a partition of the kind changes the counts."""
+        before, after = (_counted(each, self.min_isr) for each in (self.of, self.became))
+        return Counts(*(now - was for was, now in zip(before, after, strict=True)))
+
+
+class Changed(NamedTuple):
+    """A partition that changes, as it is before."""
+
+    topic: Topic
+    partition_id: int
+    partition: Partition
+    fate: Fate
+
+    @property
+    def difference(self) -> Difference:
+        """What changes, as the row of a table."""
+        topic, partition_id, partition, fate = self
+        rows = [
+            [*rows_of(NOUNS["partitions"], [((topic.name,), as_record(each, topic.id, partition_id)[0])])]
+            for each in (partition, moved(partition, fate.of, fate.became))
+        ]
+        (found,) = compared(NOUNS["partitions"], *rows)
+        return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What differs once they are away: the partitions that change, and the counts of all."""
+    """What differs once they are away: the partitions that change, by topic and id, and the counts of all."""
 
     before: Counts
     after: Counts
-    partitions: Sequence[Difference]
+    changed: Sequence[Changed]
 
 
 def brokers_of_rack(state: ClusterState, rack: str) -> list[NodeId]:
@@ -73,20 +147,69 @@ def take_away(
     settings: ControllerSettings,
     next_offset: Offset,
 ) -> Outcome:
-    """Changes the state as the controller would if these directories failed, and then these brokers fell silent.
+    """Returns what the controller does if these directories fail, and then these brokers fall silent.
 
-    The brokers are fenced one after the other, in this order, which decides who of the last ones leads at the end. Each
-    command gets the offset of its first record, of which the first is `next_offset`. Raises ApiError, and changes
-    nothing: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST for a directory that no broker has; UNSUPPORTED_VERSION for one
-    below metadata.version 3.7-IV2, where the log has no directories of replicas (KIP-858).
+    The brokers are fenced one after the other, in this order, which decides who of the last ones leads at the end.
+    Directories that fail change the state, whose next record has the offset `next_offset`; brokers do not. Raises
+    ApiError, and changes nothing: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST for a directory that no broker has;
+    UNSUPPORTED_VERSION for one below metadata.version 3.7-IV2, where the log has no directories of replicas (KIP-858).
     """
-    registered = [registered_broker(state, broker_id) for broker_id in brokers]
+    order = [registered_broker(state, broker_id).id for broker_id in brokers]
     failed = _by_broker(state, directories)
     before = _counts(state, settings)
-    touched = Touched(Image(state=state))
-    _carry_out(state, _commands(state, registered, failed, settings), next_offset, note=touched.note)
-    partitions = [each for each in touched.take() if each.noun.name == "partitions"]
-    return Outcome(before=before, after=_counts(state, settings), partitions=partitions)
+    if not failed:
+        changed = list(_gone(state, order, settings))
+    else:
+        noted = _Noted(state)
+        _carry_out(state, _commands(state, list(brokers), failed, settings), next_offset, note=noted.note)
+        changed = noted.changed(settings)
+    after = list(before)
+    for fate, count in Counter(each.fate for each in changed).items():
+        after = [was + count * more for was, more in zip(after, fate.counted, strict=True)]
+    return Outcome(before=before, after=Counts(*after), changed=changed)
+
+
+def _gone(state: ClusterState, order: Sequence[NodeId], settings: ControllerSettings) -> Iterator[Changed]:
+    """Yields the partitions that change if only brokers go: the controller is asked for one of each kind of them."""
+
+    def ask(found: TopicPartition, min_isr: int) -> Fate:
+        return Fate(found.partition, going(state, found, order, settings), min_isr)
+
+    gone, kinds = frozenset(order), Kinds(state, settings, order, ask)
+    for topic in sorted(state.topics, key=lambda each: (each.name, uuid_text(each.id))):
+        fate_of = kinds.of_topic(topic)
+        for partition_id, partition in topic.pairs():
+            if not gone.isdisjoint(partition.isr):
+                fate = fate_of(partition_id, partition)
+                if fate.became is not fate.of:
+                    yield Changed(topic, partition_id, partition, fate)
+
+
+class _Noted:
+    """The partitions that records change, as they were before the first of these."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._before: dict[tuple[Uuid, int], TopicPartition] = {}
+
+    def note(self, record: Message) -> None:
+        """Notes the partition of a record that is about to be applied."""
+        if isinstance(record, PartitionChangeRecord) and (record.topic_id, record.partition_id) not in self._before:
+            topic = self._state.topics.by_id(record.topic_id)
+            assert topic is not None, record
+            partition = topic.partitions[record.partition_id]
+            self._before[topic.id, record.partition_id] = TopicPartition(topic, record.partition_id, partition)
+
+    def changed(self, settings: ControllerSettings) -> list[Changed]:
+        """Returns what has become of them, by topic and id."""
+        book = Rulebook(self._state, settings)
+        found = [
+            Changed(
+                *each, Fate(each.partition, each.topic.partitions[each.partition_id], book.min_isr(each.topic.name))
+            )
+            for each in self._before.values()
+        ]
+        return sorted(found, key=lambda each: (each.topic.name, uuid_text(each.topic.id), each.partition_id))
 
 
 def lose(
@@ -102,8 +225,9 @@ def lose(
     `with_preferred_leaders` elects these afterwards, like `kafka-leader-election --election-type preferred` (KIP-460).
     Raises ApiError(BROKER_ID_NOT_REGISTERED), and changes nothing.
     """
-    registered = [registered_broker(state, broker_id) for broker_id in brokers]
-    end = _carry_out(state, _commands(state, registered, {}, settings), next_offset)
+    for broker_id in brokers:
+        registered_broker(state, broker_id)
+    end = _carry_out(state, _commands(state, brokers, {}, settings), next_offset)
     if with_preferred_leaders:
         _carry_out(state, _elections(state, settings), end)
 
@@ -139,7 +263,7 @@ def _elections(state: ClusterState, settings: ControllerSettings) -> Iterator[Co
 
 def _commands(
     state: ClusterState,
-    brokers: Sequence[Broker],
+    brokers: Sequence[NodeId],
     failed: Mapping[NodeId, Collection[Uuid]],
     settings: ControllerSettings,
 ) -> Iterator[Command[Any]]:
@@ -153,7 +277,8 @@ def _commands(
             settings=settings,
             offline_log_dirs=directories,
         )
-    for broker in brokers:
+    for broker_id in brokers:
+        broker = registered_broker(state, broker_id)
         yield from change_in_turns(
             state, broker_id=broker.id, broker_epoch=broker.epoch, target=ControlState.FENCED, settings=settings
         )
@@ -199,4 +324,14 @@ def _counts(state: ClusterState, settings: ControllerSettings) -> Counts:
         offline=topics.leader_count(NO_LEADER),
         under_min_isr=topics.under_min_isr_count(lambda topic: settings.min_insync_replicas(state, topic)),
         under_replicated=topics.under_replicated_count,
+    )
+
+
+def _counted(partition: Partition, min_isr: int) -> Counts:
+    """Returns how a partition is counted in `_counts`."""
+    least = min(min_isr, len(partition.replicas))
+    return Counts(
+        offline=not partition.has_leader,
+        under_min_isr=partition.is_short and len(partition.isr) < least,
+        under_replicated=partition.is_under_replicated,
     )

@@ -6,9 +6,10 @@ under its min.insync.replicas. The controller's own commands say what its going 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -21,12 +22,12 @@ from quorate.controller.engine.decision import Moment
 from quorate.controller.partitions.broker_changes import Rulebook, is_online
 from quorate.liveness import ControlState
 from quorate.metadata.brokers import Broker
-from quorate.metadata.partitions import RECOVERED, RECOVERING, Partition, merged
+from quorate.metadata.partitions import RECOVERED, RECOVERING, Partition
 from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import TopicPartition
 from quorate.nouns import NodeId, Offset
-from quorate.records import PartitionChangeRecord
 from quorate.what_if.away import registered_broker
+from quorate.what_if.kinds import Kinds, going
 
 __all__ = ["Harm", "Harmed", "Restart", "plan_restarts"]
 
@@ -79,42 +80,59 @@ def plan_restarts(
     """
     for broker_id in brokers:
         registered_broker(state, broker_id)
-    left, order, unsafe = list(dict.fromkeys(brokers)), list[Restart](), dict[NodeId, Restart]()
+    left, order = list(dict.fromkeys(brokers)), list[Restart]()
+    found = _survey(state, left, settings)
     while left:
-        for broker_id in left:
-            if broker_id not in unsafe:
-                unsafe[broker_id] = Restart(broker_id=broker_id, harmed=tuple(_harmed(state, broker_id, settings)))
-            if not unsafe[broker_id].harmed:
-                break
-        else:
-            return [*order, *(unsafe[broker_id] for broker_id in left)]
-        left.remove(broker_id)
-        order.append(unsafe.pop(broker_id))
-        offset = _come_back(state, broker_id, settings, next_offset)
+        safe = next((broker_id for broker_id in left if broker_id not in found.harmed), None)
+        if safe is None:
+            return [*order, *(Restart(broker_id=each, harmed=tuple(found.harmed[each])) for each in left)]
+        left.remove(safe)
+        order.append(Restart(broker_id=safe, harmed=()))
+        offset = _come_back(state, safe, settings, next_offset, found.short)
         if offset != next_offset:
-            unsafe.clear()  # ISRs have grown
+            found = _survey(state, left, settings)  # ISRs have grown
         next_offset = offset
     return order
 
 
-def _harmed(state: ClusterState, broker_id: NodeId, settings: ControllerSettings) -> Iterator[Harmed]:
-    """Yields what the going of the broker harms, by the records that its fencing would write."""
-    broker, book = registered_broker(state, broker_id), Rulebook(state, settings)
-    fencing = change_broker_state(
-        broker_id=broker.id, broker_epoch=broker.epoch, target=ControlState.FENCED, settings=settings
-    )
-    for record in fencing(state, Moment(next_offset=0, now_ms=0)).records:
-        if not isinstance(record, PartitionChangeRecord):
-            continue
-        topic = state.topics.by_id(record.topic_id)
-        assert topic is not None, record
-        before = topic.partitions[record.partition_id]
-        min_isr = min(book.min_isr(topic.name), len(before.replicas))
-        harm = _harm(before, merged(before, record), min_isr)
-        if harm is not None:
-            yield Harmed(
-                topic=topic.name, partition_id=record.partition_id, harm=harm, partition=before, min_isr=min_isr
-            )
+class _Survey(NamedTuple):
+    """What one walk over all partitions finds."""
+
+    harmed: Mapping[NodeId, Sequence[Harmed]]
+    """By broker, what its going harms; a broker that harms nothing is not here."""
+    short: Sequence[TopicPartition]
+    """The partitions with a replica outside the ISR."""
+
+
+def _survey(state: ClusterState, brokers: Collection[NodeId], settings: ControllerSettings) -> _Survey:
+    """Returns what the going of each of these brokers harms, as the controller decides it for one of each kind."""
+
+    def ask(found: TopicPartition, min_isr: int) -> tuple[Harm | None, ...]:
+        before = found.partition
+        least = min(min_isr, len(before.replicas))
+        return tuple(_harm(before, going(state, found, [each], settings), least) for each in before.isr)
+
+    kinds, book, asked = Kinds(state, settings, (), ask), Rulebook(state, settings), frozenset(brokers)
+    harmed: dict[NodeId, list[Harmed]] = {}
+    short: list[TopicPartition] = []
+    for topic in state.topics:
+        harms_of = kinds.of_topic(topic)
+        for partition_id, partition in topic.pairs():
+            replicas, isr = partition.replicas, partition.isr
+            if isr != replicas and not set(replicas).issubset(isr):
+                short.append(TopicPartition(topic, partition_id, partition))
+            harms = harms_of(partition_id, partition)
+            for broker_id, harm in zip(isr, harms, strict=True) if any(harms) else ():
+                if harm is not None and broker_id in asked:
+                    found = Harmed(
+                        topic=topic.name,
+                        partition_id=partition_id,
+                        harm=harm,
+                        partition=partition,
+                        min_isr=min(book.min_isr(topic.name), len(replicas)),
+                    )
+                    harmed.setdefault(broker_id, []).append(found)
+    return _Survey(harmed, short)
 
 
 def _harm(before: Partition, after: Partition, min_isr: int) -> Harm | None:
@@ -125,8 +143,17 @@ def _harm(before: Partition, after: Partition, min_isr: int) -> Harm | None:
     return Harm.UNDER_MIN_ISR if len(after.isr) < min_isr <= len(before.isr) else None
 
 
-def _come_back(state: ClusterState, broker_id: NodeId, settings: ControllerSettings, offset: Offset) -> Offset:
-    """Has a broker register if it is not active, and join every ISR it can; returns the offset after its records."""
+def _come_back(
+    state: ClusterState,
+    broker_id: NodeId,
+    settings: ControllerSettings,
+    offset: Offset,
+    short: Iterable[TopicPartition],
+) -> Offset:
+    """Has a broker register if it is not active, and join every ISR it can; returns the offset after its records.
+
+    `short` are the partitions with a replica outside the ISR, as they were.
+    """
 
     def apply(records: Sequence[Message]) -> None:
         nonlocal offset
@@ -145,9 +172,11 @@ def _come_back(state: ClusterState, broker_id: NodeId, settings: ControllerSetti
         apply(unfencing(state, Moment(next_offset=offset, now_ms=0)).records)
         broker = registered_broker(state, broker_id)
     by_leader: dict[NodeId, list[TopicPartition]] = {}
-    for found in state.topics.with_replica(broker_id):
-        if state.brokers.is_active(found.partition.leader) and _may_join(found.partition, broker):
-            by_leader.setdefault(found.partition.leader, []).append(found)
+    for topic, partition_id, was in short:
+        if broker_id in was.replicas:
+            found = TopicPartition(topic, partition_id, topic.partitions[partition_id])
+            if state.brokers.is_active(found.partition.leader) and _may_join(found.partition, broker):
+                by_leader.setdefault(found.partition.leader, []).append(found)
     for leader, partitions in by_leader.items():
         request = _widening(registered_broker(state, leader), broker_id, partitions)
         apply(alter_partition(request, settings=settings)(state, Moment(next_offset=offset, now_ms=0)).records)

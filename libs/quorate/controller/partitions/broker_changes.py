@@ -29,14 +29,15 @@ def leaving(
     settings: ControllerSettings,
     among: Iterable[TopicPartition] | None = None,
     alike: AlikePartitions | None = None,
+    away: Collection[NodeId] = (),
 ) -> Iterator[PartitionChangeRecord]:
     """Yields the changes for a broker that is fenced or shuts down: it leaves every ISR and leads nothing. KIP-631.
 
     It may stay in an ELR. `among` are partitions that have it in their ISR; None means all of them. `alike` caches the
-    results of earlier chunks of the same change.
+    results of earlier chunks of the same change. `away` are brokers that count as fenced, whatever the state says.
     """
     found = state.topics.in_isr(broker_id) if among is None else among
-    yield from _changes(state, found, settings, alike, gone=broker_id)
+    yield from _changes(state, found, settings, alike, gone=broker_id, away=away)
 
 
 def joining(
@@ -191,14 +192,17 @@ def _changes(
     gone: NodeId | None = None,
     come: NodeId | None = None,
     unclean: NodeId | None = None,
+    away: Collection[NodeId] = (),
 ) -> Iterator[PartitionChangeRecord]:
     out = {gone, unclean}
 
     def is_active(replica: NodeId) -> bool:
-        return replica not in out and (replica == come or state.brokers.is_active(replica))
+        is_out = replica in out or replica in away
+        return not is_out and (replica == come or state.brokers.is_active(replica))
 
     book = Rulebook(state, settings, is_active)
-    known = (alike or AlikePartitions()).under((gone, come, unclean, book.features, tuple(state.brokers)))
+    circumstances = gone, come, unclean, tuple(away), book.features, tuple(state.brokers)
+    known = (alike or AlikePartitions()).under(circumstances)
     unclean_shutdown = frozenset(() if unclean is None else (unclean,))
     alone = None if gone is None or state.features.elr_enabled else (gone,)
     for topic, partition_id, partition in found:

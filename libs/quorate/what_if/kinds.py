@@ -1,0 +1,140 @@
+"""Partitions of one kind have one fate: the controller's rules are asked for one of them, and the others are told.
+
+What becomes of a partition when a broker goes depends on where in its replica list the leader, the ISR and those that
+are away are, and on its topic's settings, and not on the brokers' ids. A million partitions are of a few kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Generic, TypeAlias, TypeVar
+
+from msgspec.structs import replace
+
+from kraft import Uuid
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.partitions.broker_changes import Rulebook, is_online, leaving
+from quorate.metadata.partitions import NO_LEADER, Partition, merged
+from quorate.metadata.state import ClusterState
+from quorate.metadata.topics import Topic, TopicPartition
+from quorate.nouns import NodeId
+
+__all__ = ["Kinds", "going", "moved"]
+
+T = TypeVar("T")
+Kind: TypeAlias = tuple[object, ...]
+
+
+class _Marks(dict[tuple[NodeId, Uuid], int]):
+    """What tells a replica from another one as far as the rules go, as a number, by its broker and its directory."""
+
+    def __init__(self, state: ClusterState, order: Sequence[NodeId]) -> None:
+        super().__init__()
+        self._state = state
+        self._order = {broker_id: place for place, broker_id in enumerate(order)}
+        self._numbers: dict[object, int] = {}
+
+    def __missing__(self, key: tuple[NodeId, Uuid]) -> int:
+        broker_id, directory = key
+        broker = self._state.brokers.get(broker_id)
+        told = broker and (broker.fenced, broker.is_active and is_online(directory, broker), self._order.get(broker_id))
+        self[key] = number = self._numbers.setdefault(told, len(self._numbers))
+        return number
+
+
+class Kinds(Generic[T]):
+    """What is known of the kinds of a state's partitions, while that state does not change.
+
+    `order` has brokers that go one after the other; `ask` returns what becomes of a partition, for one of each kind.
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        settings: ControllerSettings,
+        order: Sequence[NodeId],
+        ask: Callable[[TopicPartition, int], T],
+    ) -> None:
+        self._book = Rulebook(state, settings)
+        self._marks = _Marks(state, order)
+        self._ask = ask
+        self._known: dict[tuple[object, ...], dict[Kind, T]] = {}
+
+    def of_topic(self, topic: Topic) -> Callable[[int, Partition], T]:
+        """Returns what says what becomes of a partition of this topic, by its id and its state."""
+        min_isr, election = self._book.min_isr(topic.name), self._book.election(topic.name)
+        known = self._known.setdefault((min_isr, election), {})
+        mark_of = self._marks.__getitem__
+
+        def found(partition_id: int, partition: Partition) -> T:
+            replicas, isr, leader = partition.replicas, partition.isr, partition.leader
+            kind: Kind
+            if _is_odd(partition):
+                kind = partition.shape
+            else:
+                kind = (
+                    tuple(map(mark_of, zip(replicas, partition.directories, strict=True))),
+                    None if isr == replicas else tuple(map(replicas.index, isr)),
+                    NO_LEADER if leader == NO_LEADER else replicas.index(leader),
+                    partition.leader_recovery_state,
+                )
+            became = known.get(kind)
+            if became is None:
+                became = known[kind] = self._ask(TopicPartition(topic, partition_id, partition), min_isr)
+            return became
+
+        return found
+
+
+def going(
+    state: ClusterState, found: TopicPartition, order: Sequence[NodeId], settings: ControllerSettings
+) -> Partition:
+    """Returns what the controller makes of a partition when these brokers are fenced, one after the other."""
+    topic, partition_id, partition = found
+    away: list[NodeId] = []
+    for broker_id in order:
+        broker = state.brokers.get(broker_id)
+        if broker is None or broker.fenced:
+            continue  # it is away already
+        if broker_id in partition.isr:
+            among = [TopicPartition(topic, partition_id, partition)]
+            for change in leaving(state, broker_id, settings, among, away=away):
+                partition = merged(partition, change)
+        away.append(broker_id)
+    return partition
+
+
+def moved(partition: Partition, of: Partition, became: Partition) -> Partition:
+    """Returns what a partition becomes if `of`, which is of its kind, became `became`."""
+    leader_epoch = partition.leader_epoch + became.leader_epoch - of.leader_epoch
+    partition_epoch = partition.partition_epoch + became.partition_epoch - of.partition_epoch
+    if _is_odd(of):
+        return replace(became, leader_epoch=leader_epoch, partition_epoch=partition_epoch)
+    there = dict(zip(of.replicas, partition.replicas, strict=True))
+    return replace(
+        partition,
+        isr=_there(became.isr, there),
+        elr=tuple(sorted(_there(became.elr, there))),
+        last_known_elr=_there(became.last_known_elr, there),
+        leader=there.get(became.leader, NO_LEADER),
+        leader_recovery_state=became.leader_recovery_state,
+        leader_epoch=leader_epoch,
+        partition_epoch=partition_epoch,
+    )
+
+
+def _there(brokers: Collection[NodeId], there: dict[NodeId, NodeId]) -> tuple[NodeId, ...]:
+    return tuple([there[each] for each in brokers])
+
+
+def _is_odd(partition: Partition) -> bool:
+    """Whether a partition is only of a kind with those that have the same brokers: few are not plain."""
+    replicas, isr, leader = partition.replicas, partition.isr, partition.leader
+    count = len(replicas)
+    return (
+        len(set(replicas)) != count
+        or len(partition.directories) != count
+        or not (isr == replicas or set(isr).issubset(replicas))
+        or not (leader in replicas or leader == NO_LEADER)
+        or bool(partition.elr or partition.last_known_elr or partition.adding_replicas or partition.removing_replicas)
+    )
