@@ -58,6 +58,14 @@ PLAN_BUGS: Final = (
         test="tests/cli/test_doctor.py::test_the_census_counts_what_each_partition_is_asked",
     ),
     Planted(
+        number="C102",
+        what="a checkpoint with the character NUL in it is no COPY that PostgreSQL takes",
+        file="libs/quorate/sql/kept_writes.py",
+        right="[text(each) if type(each) is str else each for each in row]",
+        wrong="row",
+        test="tests/services/observer/test_state_keeper.py::test_checkpoints_are_the_same_rows_on_postgresql_and_sqlite",
+    ),
+    Planted(
         number="F16",
         what="a broker whose directories are all cordoned counts among those that can take a replica",
         file="libs/quorate/doctor/advice.py",

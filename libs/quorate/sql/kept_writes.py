@@ -18,6 +18,8 @@ __all__ = ["insert_rows", "merge_rows", "storable_text", "write_changes"]
 
 ROWS_AT_ONCE: Final = 10_000
 """Rows of a whole state that are given to the database in one call."""
+COPYING: Final = "psycopg"
+"""The driver that copies rows into PostgreSQL; with another one they are inserted."""
 NO_TEXT: Final = "\ufffd"
 """What PostgreSQL has in place of the character NUL, which it does not take: the sign for what cannot be shown."""
 KEY: Final = "key_{}"
@@ -53,9 +55,12 @@ def write_changes(connection: sa.Connection, changes: Iterable[Changed]) -> None
 
 def insert_rows(connection: sa.Connection, table: sa.Table, rows: Iterable[Row], place: Place | None) -> None:
     """Inserts rows; with a `place` they hold from there on."""
-    storable = _storable(connection)
     names = [column.name for column in table.columns]
     since = () if place is None else tuple(place)
+    if connection.dialect.driver == COPYING:
+        _copy(connection, table, ((*row, *since) for row in rows))
+        return
+    storable = _storable(connection)
     left, statement = iter(rows), sa.insert(table)
     while some := list(islice(left, ROWS_AT_ONCE)):
         if connection.dialect.name == "sqlite":
@@ -63,6 +68,22 @@ def insert_rows(connection: sa.Connection, table: sa.Table, rows: Iterable[Row],
             connection.exec_driver_sql(str(statement.compile(connection)), [(*row, *since) for row in some])
             continue
         connection.execute(statement, [storable(dict(zip(names, (*row, *since), strict=True))) for row in some])
+
+
+def _copy(connection: sa.Connection, table: sa.Table, rows: Iterable[Row]) -> None:
+    """Inserts rows by PostgreSQL's COPY, which SQLAlchemy does not have. Raises DBAPIError, as it does."""
+    dialect, raw = connection.dialect, connection.connection.driver_connection
+    prepare, text = dialect.identifier_preparer, storable_text(connection)
+    columns = ", ".join(map(prepare.format_column, table.columns))
+    statement = f"COPY {prepare.format_table(table)} ({columns}) FROM STDIN"
+    assert dialect.dbapi is not None, "it has connected"
+    assert raw is not None, "it is connected"
+    try:
+        with raw.cursor() as cursor, cursor.copy(statement) as copy:
+            for row in rows:
+                copy.write_row([text(each) if type(each) is str else each for each in row])
+    except dialect.dbapi.Error as problem:
+        raise sa.exc.DBAPIError.instance(statement, None, problem, dialect.dbapi.Error, dialect=dialect) from problem
 
 
 def merge_rows(connection: sa.Connection, kept: KeptNoun, rows: Iterable[Row], place: Place) -> None:

@@ -198,7 +198,7 @@ def _alone(records: Iterable[Message]) -> Iterator[tuple[Sequence[Value], Messag
 
 def _partitions(image: Image) -> Iterator[tuple[Sequence[Value], Message]]:
     for topic in image.state.topics:
-        for partition_id, partition in topic.partitions.items():
+        for partition_id, partition in topic.pairs():
             yield (topic.name,), as_record(partition, topic.id, partition_id)[0]
 
 

@@ -296,6 +296,37 @@ def told_of(url: str, log: list[Message]) -> list[Any]:
     return found
 
 
+def test_checkpoints_are_the_same_rows_on_postgresql_and_sqlite(tmp_path: Path, server: str) -> None:
+    """The first one is copied, of the second one the difference is written; whatever a text has."""
+    schema, log = "checkpoints", whole(write(Random(8), 300))
+    log += [
+        ConfigRecord(TOPIC, topic.name, "retention.ms", value)
+        for topic, value in zip(replayed(log).topics, ("\t\n\r\\N", "\0", "\\.", '"', "größe"), strict=False)
+    ]
+    with reading(server).begin() as connection:
+        connection.exec_driver_sql(f"CREATE SCHEMA {schema}")
+    urls = f"sqlite:///{tmp_path}/state.db", f"{server}?options=-csearch_path%3D{schema}"
+    here, there = (loaded_twice(url, log) for url in urls)
+
+    assert here == there
+    assert "\t\n\r\\N" in {row[3] for row in there[0]["configs"]}
+
+
+def loaded_twice(url: str, log: list[Message]) -> list[dict[str, list[Row]]]:
+    """The present rows, and those of the first checkpoint's offset, after two checkpoints of a log."""
+    kept = Kept(url)
+    kept.load(log[: len(log) // 2])
+    kept.load(log)
+    found = kept.present(), kept.rows_at(len(log) // 2)
+    kept.close()
+    return [{name: in_order(shown(each)) for name, each in tables.items()} for tables in found]
+
+
+def shown(found: Iterable[Row]) -> list[Row]:
+    """Rows as PostgreSQL has them, which takes no NUL."""
+    return [tuple(each.replace("\0", "\ufffd") if isinstance(each, str) else each for each in row) for row in found]
+
+
 async def test_an_observer_that_is_killed_at_any_point_neither_loses_nor_repeats_a_change(tmp_path: Path) -> None:
     """`make observer-kills` does it a hundred times."""
     await killed(tmp_path, f"sqlite:///{tmp_path}/state.db", kills=2, seed=5)
