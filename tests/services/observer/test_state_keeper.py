@@ -47,6 +47,32 @@ from tests.sql.test_kept import Kept
 from tests.sql.test_kept_reads import ALL, listed, whole
 
 POLL_S = 0.02
+ROLE = """\
+    CREATE ROLE reader LOGIN PASSWORD 'theirs';
+    GRANT USAGE ON SCHEMA public TO reader;
+    GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader;
+    ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT ON TABLES TO reader;
+    ALTER ROLE reader SET default_transaction_read_only = on;
+    ALTER ROLE reader SET statement_timeout = '20s';
+"""
+DENIED, READ_ONLY, LATE = "42501", "25006", "57014"
+NUMBERS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT (i + 1) & 7 FROM n)"
+HOSTILE = {
+    "DELETE FROM topics": DENIED,
+    "UPDATE applied SET next_offset = 0": DENIED,
+    "DROP VIEW offline": DENIED,
+    "CREATE TABLE mine(a int)": DENIED,
+    "CREATE TEMP TABLE mine(a int)": READ_ONLY,
+    "COPY topics TO '/tmp/mine'": DENIED,
+    "COPY topics FROM PROGRAM 'id'": DENIED,
+    "SELECT pg_read_file('/etc/passwd')": DENIED,
+    "SELECT lo_import('/etc/passwd')": DENIED,
+    "SELECT pg_reload_conf()": DENIED,
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'observer'": DENIED,
+    f"{NUMBERS} SELECT count(*) FROM n": LATE,
+    "SELECT count(*) FROM pg_class a, pg_class b, pg_class c, pg_class d": LATE,
+}
+"""What who reads PostgreSQL tries, and the SQLSTATE of the refusal."""
 TABLES = {name: [kept.present.c[each] for each in column_names(name)] for name, kept in KEPT.items()}
 
 
@@ -325,6 +351,37 @@ def loaded_twice(url: str, log: list[Message]) -> list[dict[str, list[Row]]]:
 def shown(found: Iterable[Row]) -> list[Row]:
     """Rows as PostgreSQL has them, which takes no NUL."""
     return [tuple(each.replace("\0", "\ufffd") if isinstance(each, str) else each for each in row) for row in found]
+
+
+def test_on_postgresql_the_role_of_who_reads_can_do_nothing_else(server: str) -> None:
+    """The role is made as the README says; each statement is told why it is refused, and nothing has changed."""
+    schema, log = "hostile", whole(write(Random(9), 100))
+    kept_url = f"{server}?options=-csearch_path%3D{schema}"
+    with reading(server).begin() as connection:
+        connection.exec_driver_sql(f"CREATE SCHEMA {schema}")
+    kept = Kept(kept_url)
+    with kept.engine.begin() as connection:
+        for line in (each.strip() for each in ROLE.splitlines()):
+            connection.exec_driver_sql(line.replace("public", schema).replace("20s", "200ms"))
+    kept.load(log)
+    before = kept.present()
+    url = sa.make_url(kept_url).set(username="reader", password="theirs")
+    told = dict[str, str]()
+    for sql, why in HOSTILE.items():
+        with reading(url.render_as_string(hide_password=False)).connect() as connection:
+            lifted = f"SET SESSION CHARACTERISTICS AS TRANSACTION READ {'WRITE' if why is DENIED else 'ONLY'}"
+            connection.exec_driver_sql(lifted)
+            connection.commit()
+            with pytest.raises(sa.exc.DBAPIError) as refused:
+                connection.exec_driver_sql(sql).fetchall()
+            told[sql] = getattr(refused.value.orig, "sqlstate", "")
+    after = kept.present()
+    kept.close()
+
+    assert HOSTILE == told
+    assert before == after
+    assert before["topics"]
+    assert ROLE in (Path(__file__).parents[3] / "services/observer/DATABASE.md").read_text()
 
 
 async def test_an_observer_that_is_killed_at_any_point_neither_loses_nor_repeats_a_change(tmp_path: Path) -> None:
