@@ -28,6 +28,8 @@ def test_help_loads_nothing_that_only_a_command_needs(given: list[str]) -> None:
         "grpc",
         "sqlalchemy",
         "sqlite3",
+        "yaml",
+        "pyarrow",
         "quorate.wire",
         "quorate.metadata",
         "quorate.records",

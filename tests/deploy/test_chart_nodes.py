@@ -154,7 +154,7 @@ async def node_0(objects: list[Json], certificates: Path, directory: Path) -> As
     }
     formatting = directory / "format.properties"
     formatting.write_text("".join(f"{key}={value}\n" for key, value in to_format.items()))
-    format_node(formatting, FormatOptions(cluster_id=CLUSTER_ID, standalone=True), as_json=False)
+    format_node(formatting, FormatOptions(cluster_id=CLUSTER_ID, standalone=True), output="text")
     own = {
         "node.id": "0",
         "listeners": f"CONTROLLER://{address}",

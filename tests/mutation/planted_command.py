@@ -10,6 +10,8 @@ WRITES: Final = "tests/cli/test_writes.py"
 CALL: Final = "libs/quorate/cli/controller_call.py"
 WRITING: Final = "libs/quorate/cli/writing.py"
 
+DOCUMENTS: Final = "libs/quorate/cli/documents.py"
+
 COMMAND_BUGS: Final = (
     Planted(
         number="F20",
@@ -82,6 +84,22 @@ COMMAND_BUGS: Final = (
         right="security.authorization is not None and self.option != LOGINS",
         wrong="security.authorization is not None and not self.option",
         test="tests/cli/test_call_security.py::test_a_login_that_cannot_be_is_refused_before_any_call",
+    ),
+    Planted(
+        number="C110",
+        what="a topic that is called 1e3 is a number for readers of YAML 1.2",
+        file=DOCUMENTS,
+        right="None if PLAIN.fullmatch(data) else",
+        wrong="None if data else",
+        test="tests/cli/test_outputs.py::test_a_text_is_one_for_every_reader",
+    ),
+    Planted(
+        number="C111",
+        what="who asks for YAML gets an error only as text",
+        file=DOCUMENTS,
+        right="return asked if asked in DOCUMENTS else None",
+        wrong="return asked if asked == Output.JSON else None",
+        test="tests/cli/test_outputs.py::test_an_error_is_a_document_of_the_same_kind",
     ),
 )
 """In the order of their numbers."""

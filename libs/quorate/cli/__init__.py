@@ -1,4 +1,4 @@
-"""The `quorate` command: a noun, a verb; text for people, `--json` for programs.
+"""The `quorate` command: a noun, a verb; text for people, `--output` for programs.
 
 app             the commands and their options; all other modules are imported by the command that needs them
 app_sql         the same for those that ask by SQL: `sql`, and a listing for each noun
@@ -25,7 +25,9 @@ controller_quorum  the same of Quorate's controllers, over gRPC
 trace           `quorate trace`: the traces that an observer keeps
 app_plans       the same for those that say what is wrong, and plan
 version         `quorate --version`
-failures        errors of a command: one line on stderr, one JSON document, one exit code
+documents       what a command tells a program: JSON or YAML
+tables          rows for programs: CSV or Arrow
+failures        errors of a command: one line on stderr, one document, one exit code
 printable       escapes text that would control the terminal
 node_config     reads a node's server.properties: directories, roles, voters, listeners
 formatting      the first files of a node's directories: planned as a whole, then written

@@ -15,6 +15,7 @@ from quorate.cli.app_nouns import NOUNS
 from quorate.cli.app_plans import ask_doctor, ask_for_restarts, features, reassign
 from quorate.cli.app_sql import add_listings, ask_by_sql
 from quorate.cli.as_of import offset_to_follow, read_range, reader_of, reader_of_time
+from quorate.cli.documents import Output
 from quorate.cli.failures import Misused
 from quorate.cli.options import (
     AsOf,
@@ -22,10 +23,12 @@ from quorate.cli.options import (
     BrokerIds,
     CommandConfig,
     Config,
+    Form,
     Json,
     Observer,
     Offline,
     WithOpenTransaction,
+    chosen_output,
     loaded_from,
     needing_grpc,
     observer_of,
@@ -102,6 +105,7 @@ def format_directories(
     ignore_formatted: Annotated[
         bool, typer.Option("--ignore-formatted", "-g", help="Pass over directories that are formatted.")
     ] = False,
+    output: Form = Output.TEXT,
     as_json: Json = False,
 ) -> None:
     """Format the directories of a node, as kafka-storage.sh does."""
@@ -118,23 +122,23 @@ def format_directories(
         scram=tuple(add_scram or ()),
         ignore_formatted=ignore_formatted,
     )
-    format_node(config, asked, as_json=as_json)
+    format_node(config, asked, output=chosen_output(output, as_json=as_json))
 
 
 @storage.command("info")
-def show_directories(config: Config, as_json: Json = False) -> None:
+def show_directories(config: Config, output: Form = Output.TEXT, as_json: Json = False) -> None:
     """Show the meta.properties of a node's directories; exit 1 if something is wrong."""
     from quorate.cli.storage import show_info
 
-    show_info(config, as_json=as_json)
+    show_info(config, output=chosen_output(output, as_json=as_json))
 
 
 @storage.command("random-uuid")
-def print_uuid(as_json: Json = False) -> None:
+def print_uuid(output: Form = Output.TEXT, as_json: Json = False) -> None:
     """Print a new random id, for a cluster or a directory."""
     from quorate.cli.storage import print_random_uuid
 
-    print_random_uuid(as_json=as_json)
+    print_random_uuid(output=chosen_output(output, as_json=as_json))
 
 
 @storage.command("reset-epoch")
@@ -149,6 +153,7 @@ def reset_node_epoch(
             help="Above every epoch in which a voter of this cluster has ever voted; FindQuorum says theirs.",
         ),
     ],
+    output: Form = Output.TEXT,
     as_json: Json = False,
 ) -> None:
     """Set the epoch of a stopped node to a lower one, if it took over another cluster's epoch or the highest possible.
@@ -157,7 +162,7 @@ def reset_node_epoch(
     """
     from quorate.cli.epoch import reset_epoch
 
-    reset_epoch(config, epoch, as_json=as_json)
+    reset_epoch(config, epoch, output=chosen_output(output, as_json=as_json))
 
 
 @log.command("dump")
@@ -165,7 +170,10 @@ def dump_files(
     path: Annotated[Path | None, typer.Argument(help="A file of a metadata log, or a directory.")] = None,
     bootstrap_controller: Bootstrap = None,
     command_config: CommandConfig = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines: file, batch, record, entry, error.")] = False,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="A document for each file, batch, record, entry, error.")
+    ] = Output.TEXT,
+    as_json: Json = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Every byte, secrets too: place, name, type, value.")
     ] = False,
@@ -197,7 +205,7 @@ def dump_files(
 
         show = partial(dump_live, source)
     show(
-        as_json=as_json,
+        output=chosen_output(output, as_json=as_json),
         explain=explain,
         with_secrets=show_secrets,
         from_offset=from_offset or 0,
@@ -209,12 +217,13 @@ def dump_files(
 def verify_files(
     path: Annotated[Path, typer.Argument(help="A log directory, its metadata partition, or one file.")],
     cluster_id: Annotated[str | None, typer.Option("--cluster-id", help="The cluster that it should be of.")] = None,
+    output: Form = Output.TEXT,
     as_json: Json = False,
 ) -> None:
     """Check all files of a metadata directory and change nothing; exit 1 if a check fails."""
     from quorate.cli.verify import verify
 
-    verify(path, cluster_id=cluster_id, as_json=as_json)
+    verify(path, cluster_id=cluster_id, output=chosen_output(output, as_json=as_json))
 
 
 @image.command("show")
@@ -224,6 +233,7 @@ def show_image(
     command_config: CommandConfig = None,
     as_of: AsOf = None,
     with_open_transaction: WithOpenTransaction = False,
+    output: Form = Output.TEXT,
     as_json: Json = False,
 ) -> None:
     """Show the cluster's state, from the latest checkpoint and the log after it."""
@@ -231,7 +241,7 @@ def show_image(
     (found,) = loaded_from(source, as_of, with_open_transaction=with_open_transaction)
     from quorate.cli.image import show
 
-    show(found, as_json=as_json)
+    show(found, output=chosen_output(output, as_json=as_json))
 
 
 @image.command("diff")
@@ -244,9 +254,11 @@ def diff_images(
     observer: Observer = None,
     command_config: CommandConfig = None,
     with_open_transaction: WithOpenTransaction = False,
+    output: Form = Output.TEXT,
     as_json: Json = False,
 ) -> None:
     """Show what differs between the cluster's states at two offsets or times."""
+    how = chosen_output(output, as_json=as_json)
     first, last = read_range(between)
     observer, command_config = observer_of(
         observer, command_config, offline, bootstrap_controller, with_open_transaction
@@ -256,13 +268,13 @@ def diff_images(
         only_by_observer(offline, bootstrap_controller, with_open_transaction, what=what)
         with needing_grpc():
             from quorate.cli.observer_changes import diff_by_observer
-        diff_by_observer(observer, command_config, first=first, last=last, as_json=as_json)
+        diff_by_observer(observer, command_config, first=first, last=last, output=how)
         return
     source = source_of(offline, "--offline or --observer", bootstrap_controller, command_config)
     before, after = loaded_from(source, first, last, with_open_transaction=with_open_transaction)
     from quorate.cli.image_diff import show
 
-    show(before, after, as_json=as_json)
+    show(before, after, output=how)
 
 
 @app.command("history")
@@ -287,11 +299,13 @@ def tell_history(
         bool,
         typer.Option("--follow", help="With --observer: also what comes, until it is ended; without --from only that."),
     ] = False,
+    output: Form = Output.TEXT,
     as_json: Json = False,
 ) -> None:
     """Tell what changed, record by record: offset, time, epoch, before and after, and the trace of the request."""
     from quorate.cli.history import Teller, read_subject
 
+    how = chosen_output(output, as_json=as_json)
     wanted = read_subject(subject)
     observer, command_config = observer_of(observer, command_config, offline, bootstrap_controller)
     if observer is not None:
@@ -300,13 +314,13 @@ def tell_history(
             from quorate.cli.observer_changes import tell_by_observer, watch_by_observer
         if follow:
             begin = offset_to_follow(since, until)
-            watch_by_observer(observer, command_config, subject, since=begin, as_json=as_json)
+            watch_by_observer(observer, command_config, subject, since=begin, output=how)
             return
-        tell_by_observer(observer, command_config, subject, since=since, until=until, as_json=as_json)
+        tell_by_observer(observer, command_config, subject, since=since, until=until, output=how)
         return
     if follow:
         raise Misused("--follow is for --observer: files end")
-    teller = Teller(wanted, 0 if since is None else since, as_json=as_json)
+    teller = Teller(wanted, 0 if since is None else since, output=how)
     source = source_of(offline, "--offline or --observer", bootstrap_controller, command_config)
     (found,) = loaded_from(source, until, with_open_transaction=False, watch=teller)
     teller.end(found)
@@ -324,13 +338,15 @@ def ask_what_if(
     observer: Observer = None,
     command_config: CommandConfig = None,
     as_of: AsOf = None,
+    output: Form = Output.TEXT,
     as_json: Json = False,
 ) -> None:
     """Say what becomes of the partitions if brokers, racks or log directories go. Nothing is written."""
     from quorate.cli.what_if import ask
 
     found = state_from(offline, bootstrap_controller, observer, command_config, as_of)
-    ask(found, brokers=brokers or (), racks=racks or (), directories=directories or (), as_json=as_json)
+    how = chosen_output(output, as_json=as_json)
+    ask(found, brokers=brokers or (), racks=racks or (), directories=directories or (), output=how)
 
 
 app.command("restart-safe")(ask_for_restarts)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
 from quorate.cli.contexts import NAME, chosen_name, read_contexts, use_context
-from quorate.cli.options import Json
+from quorate.cli.documents import Output, is_document, print_document
+from quorate.cli.options import Form, Json, chosen_output
 from quorate.cli.printable import printable
 
 __all__ = ["context"]
@@ -27,11 +27,12 @@ def use(name: Annotated[str, typer.Argument(metavar="NAME", help="One that the f
 
 
 @context.command("list")
-def list_contexts(as_json: Json = False) -> None:
+def list_contexts(output: Form = Output.TEXT, as_json: Json = False) -> None:
     """List the contexts with what they have; * marks the current one."""
-    contexts = read_contexts()
-    if as_json:
-        typer.echo(json.dumps({"file": str(contexts.path), "current": contexts.current, "contexts": contexts.by_name}))
+    contexts, how = read_contexts(), chosen_output(output, as_json=as_json)
+    if is_document(how):
+        document = {"file": str(contexts.path), "current": contexts.current, "contexts": contexts.by_name}
+        print_document(document, how)
         return
     for name, options in contexts.by_name.items():
         told = "  ".join(f"{key}={value}" for key, value in options.items())

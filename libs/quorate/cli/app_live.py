@@ -9,17 +9,20 @@ import typer
 from typer.core import TyperCommand
 
 from quorate.cli.app_nouns import DESCRIBE, LIST
-from quorate.cli.app_sql import Output, SqlOutput, chosen_output
+from quorate.cli.documents import Output, TableOutput
 from quorate.cli.failures import Misused
 from quorate.cli.options import (
     Bootstrap,
     CommandConfig,
     Controller,
+    Form,
     Json,
     Observer,
     Offline,
     PrintGrpcurl,
     SecondsMax,
+    TableForm,
+    chosen_output,
     named_or_chosen,
     needing_grpc,
     source_of,
@@ -44,11 +47,11 @@ def _describe_quorum(
     offline: Offline = None,
     command_config: CommandConfig = None,
     seconds_max: SecondsMax = SECONDS_MAX,
-    output: Output = SqlOutput.TEXT,
+    output: TableForm = TableOutput.TEXT,
     as_json: Json = False,
 ) -> None:
     """Describe the quorum: leader, epoch, voters, observers, and how far each is; of files, what they can tell."""
-    output = chosen_output(output, as_json=as_json)
+    how = chosen_output(output, as_json=as_json)
     if offline is None and bootstrap_controller is None:
         controller, command_config = named_or_chosen("controller", controller, command_config)
     if controller is not None:
@@ -66,7 +69,7 @@ def _describe_quorum(
         found = described_by_files(source) if isinstance(source, Path) else described_live(source)
     from quorate.cli.quorum import print_quorum
 
-    print_quorum(found, output)
+    print_quorum(found, how)
 
 
 @trace.command(LIST)
@@ -75,15 +78,15 @@ def list_traces(
     command_config: CommandConfig = None,
     span: Annotated[str, typer.Option("--span", metavar="NAME", help="Only those with a span of this name.")] = "",
     limit: Annotated[int, typer.Option("--limit", min=1, help="The highest number.")] = 20,
-    output: Output = SqlOutput.TEXT,
+    output: TableForm = TableOutput.TEXT,
     as_json: Json = False,
 ) -> None:
     """List the latest traces, newest first."""
-    output = chosen_output(output, as_json=as_json)
+    how = chosen_output(output, as_json=as_json)
     observers, command_config = _observers(observer, command_config)
     with needing_grpc():
         from quorate.cli.trace import list_traces as listed
-    listed(observers, command_config, span_name=span, limit=limit, output=output)
+    listed(observers, command_config, span_name=span, limit=limit, output=how)
 
 
 @trace.command("show")
@@ -92,6 +95,7 @@ def show_trace(
     observer: Observer = None,
     command_config: CommandConfig = None,
     width: Annotated[int, typer.Option("--width", min=40, help="Columns of a line.")] = WIDTH,
+    output: Form = Output.TEXT,
     as_json: Json = False,
 ) -> None:
     """Show a trace as a waterfall: which process did what, when and how long."""
@@ -100,7 +104,7 @@ def show_trace(
     observers, command_config = _observers(observer, command_config)
     with needing_grpc():
         from quorate.cli.trace import show_trace as shown
-    shown(observers, command_config, trace_id, width=width, as_json=as_json)
+    shown(observers, command_config, trace_id, width=width, output=chosen_output(output, as_json=as_json))
 
 
 def _observers(observer: str | None, command_config: Path | None) -> tuple[str, Path | None]:
@@ -140,9 +144,11 @@ def call_api(
     command_config: CommandConfig = None,
     print_grpcurl: PrintGrpcurl = False,
     seconds_max: SecondsMax = SECONDS_MAX,
+    output: Form = Output.TEXT,
     as_json: Json = False,
 ) -> None:
-    """Call any API of the gRPC services; each answer is a line of JSON, by the names of the protos."""
+    """Call any API of the gRPC services; each answer is a line of JSON, or YAML, by the names of the protos."""
+    how = chosen_output(output, as_json=as_json)
     given = {"--controller": controller, "--quorum": quorum, "--observer": observer}
     named = [(option, where) for option, where in given.items() if where is not None]
     if len(named) > 1:
@@ -155,7 +161,14 @@ def call_api(
     if where is None:
         raise Misused(f"give {option} HOST:PORT,…: {api} is there")
     servers = Servers(option=option, named=where, command_config=command_config)
-    call(servers, api, request, within_s=seconds_max, print_grpcurl=print_grpcurl)
+    call(
+        servers,
+        api,
+        request,
+        within_s=seconds_max,
+        print_grpcurl=print_grpcurl,
+        output=Output.JSON if how == Output.TEXT else how,
+    )
 
 
 def add_call(app: typer.Typer) -> None:

@@ -8,15 +8,18 @@ from typing import Annotated
 import typer
 
 from quorate.cli.as_of import reader_of
+from quorate.cli.documents import Output
 from quorate.cli.failures import Misused
 from quorate.cli.options import (
     AsOf,
     Bootstrap,
     BrokerIds,
     CommandConfig,
+    Form,
     Json,
     Observer,
     Offline,
+    chosen_output,
     loaded_from,
     named_or_chosen,
     source_of,
@@ -34,6 +37,7 @@ class PlanOutput(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+    YAML = "yaml"
     KAFKA = "kafka"
 
 
@@ -74,14 +78,13 @@ def plan_reassignment(
     Nothing is written: `--output kafka > plan.json`, then `kafka-reassign-partitions.sh --execute
     --reassignment-json-file plan.json`.
     """
-    if as_json and output is PlanOutput.KAFKA:
-        raise Misused("--json and --output kafka: give one of them")
+    how = chosen_output(output, as_json=as_json)
     from quorate.cli.reassign_plan import plan
     from quorate.what_if import Wish
 
     found = state_from(offline, bootstrap_controller, observer, command_config, as_of)
     wish = Wish(added=added or (), drained=drained or (), factor=factor, topics=topics or ())
-    plan(found, wish, output=PlanOutput.JSON if as_json else output)
+    plan(found, wish, output=how)
 
 
 @features.command("plan")
@@ -98,6 +101,7 @@ def plan_features(
     bootstrap_controller: Bootstrap = None,
     command_config: CommandConfig = None,
     as_of: AsOf = None,
+    output: Form = Output.TEXT,
     as_json: Json = False,
 ) -> None:
     """Say what stands against feature levels, up or down: which node, which range, what clears it; exit 1 if anything.
@@ -108,7 +112,7 @@ def plan_features(
 
     source = source_of(offline, "--offline", bootstrap_controller, command_config)
     (found,) = loaded_from(source, as_of, with_open_transaction=False)
-    if not plan(found, features=asked or (), release=release, as_json=as_json):
+    if not plan(found, features=asked or (), release=release, output=chosen_output(output, as_json=as_json)):
         raise typer.Exit(1)
 
 
@@ -129,12 +133,14 @@ def ask_for_restarts(
     observer: Observer = None,
     command_config: CommandConfig = None,
     as_of: AsOf = None,
+    output: Form = Output.TEXT,
     as_json: Json = False,
 ) -> None:
     """Say in which order brokers or controllers can be restarted, and which not yet; exit 1 if any.
 
     All if none is named; of a node that is both, ask twice.
     """
+    how = chosen_output(output, as_json=as_json)
     if controllers or controller_ids:
         bootstrap_controller, command_config = named_or_chosen(
             "bootstrap-controller", bootstrap_controller, command_config
@@ -154,12 +160,12 @@ def ask_for_restarts(
         from quorate.cli.restart_controllers import ask as ask_quorum
 
         live = LiveQuorum(bootstrap=bootstrap_controller, command_config=command_config)
-        is_safe = ask_quorum(live, controllers=controller_ids or (), as_json=as_json)
+        is_safe = ask_quorum(live, controllers=controller_ids or (), output=how)
     else:
         from quorate.cli.restart_safe import ask
 
         found = state_from(offline, bootstrap_controller, observer, command_config, as_of)
-        is_safe = ask(found, brokers=brokers or (), racks=racks or (), as_json=as_json)
+        is_safe = ask(found, brokers=brokers or (), racks=racks or (), output=how)
     if not is_safe:
         raise typer.Exit(1)
 
@@ -170,11 +176,12 @@ def ask_doctor(
     observer: Observer = None,
     command_config: CommandConfig = None,
     as_of: AsOf = None,
+    output: Form = Output.TEXT,
     as_json: Json = False,
 ) -> None:
     """Say what an operator should look at, the worst first, with advice; exit 1 if something does not work."""
     from quorate.cli.doctor import diagnose
 
     found = state_from(offline, bootstrap_controller, observer, command_config, as_of)
-    if not diagnose(found, as_json=as_json):
+    if not diagnose(found, output=chosen_output(output, as_json=as_json)):
         raise typer.Exit(1)

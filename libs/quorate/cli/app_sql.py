@@ -11,7 +11,7 @@ import typer
 
 from quorate.cli.app_nouns import LIST
 from quorate.cli.as_of import AsOf as AsOfValue
-from quorate.cli.failures import Misused
+from quorate.cli.documents import TableOutput
 from quorate.cli.options import (
     AsOf,
     Bootstrap,
@@ -19,7 +19,9 @@ from quorate.cli.options import (
     Json,
     Observer,
     Offline,
+    TableForm,
     WithOpenTransaction,
+    chosen_output,
     loaded_from,
     needing_grpc,
     observer_of,
@@ -27,21 +29,13 @@ from quorate.cli.options import (
     source_of,
 )
 
-__all__ = ["Output", "SqlOutput", "add_listings", "ask_by_sql", "chosen_output"]
+__all__ = ["add_listings", "ask_by_sql"]
 
 ROWS_MAX = 1_000_000
 SECONDS_MAX = 60.0
 OFFLINE_OR_OBSERVER = "--offline or --observer"
 NOT_FOR_OBSERVER = "--offline, --bootstrap-controller, --as-of and --with-open-transaction"
 PAST = ", whose tables X_history have the past"
-
-
-class SqlOutput(StrEnum):
-    """How rows are printed."""
-
-    TEXT = "text"
-    JSON = "json"
-    CSV = "csv"
 
 
 class Only(StrEnum):
@@ -54,7 +48,6 @@ class Only(StrEnum):
     NOT_PREFERRED_LEADER = "not-preferred-leader"
 
 
-Output = Annotated[SqlOutput, typer.Option("--output", "-o", help="How the rows are printed.")]
 Name = Annotated[str | None, typer.Argument(help="Only what has this name, or begins so, with * at its end.")]
 OfTopic = Annotated[
     str | None, typer.Argument(help="Only of this topic, or of those that begin so, with * at its end.")
@@ -69,7 +62,7 @@ def ask_by_sql(
     command_config: CommandConfig = None,
     as_of: AsOf = None,
     with_open_transaction: WithOpenTransaction = False,
-    output: Output = SqlOutput.TEXT,
+    output: TableForm = TableOutput.TEXT,
     rows_max: Annotated[int, typer.Option("--rows-max", min=1, help="More rows are an error.")] = ROWS_MAX,
     seconds_max: Annotated[float, typer.Option("--seconds-max", min=0.1, help="A longer query is an error.")] = (
         SECONDS_MAX
@@ -112,14 +105,14 @@ def _listing(noun: str) -> Callable[..., None]:
         observer: Observer = None,
         command_config: CommandConfig = None,
         as_of: AsOf = None,
-        output: Output = SqlOutput.TEXT,
+        output: TableForm = TableOutput.TEXT,
         as_json: Json = False,
     ) -> None:
         from quorate.sql.listings import listing_query
 
         query = listing_query(noun, name=name)
-        output = chosen_output(output, as_json=as_json)
-        _ask(query, offline, bootstrap_controller, observer, command_config, as_of, output=output)
+        how = chosen_output(output, as_json=as_json)
+        _ask(query, offline, bootstrap_controller, observer, command_config, as_of, output=how)
 
     return list_all
 
@@ -134,14 +127,14 @@ def _list_partitions(
     observer: Observer = None,
     command_config: CommandConfig = None,
     as_of: AsOf = None,
-    output: Output = SqlOutput.TEXT,
+    output: TableForm = TableOutput.TEXT,
     as_json: Json = False,
 ) -> None:
     from quorate.sql.listings import PARTITIONS, listing_query
 
     query = listing_query(PARTITIONS, name=name, only=None if only is None else only.replace("-", "_"))
-    output = chosen_output(output, as_json=as_json)
-    _ask(query, offline, bootstrap_controller, observer, command_config, as_of, output=output)
+    how = chosen_output(output, as_json=as_json)
+    _ask(query, offline, bootstrap_controller, observer, command_config, as_of, output=how)
 
 
 def _ask(
@@ -152,7 +145,7 @@ def _ask(
     command_config: Path | None,
     as_of: AsOfValue | None,
     *,
-    output: SqlOutput,
+    output: str,
     with_open_transaction: bool = False,
     rows_max: int = ROWS_MAX,
     seconds_max: float = SECONDS_MAX,
@@ -170,10 +163,3 @@ def _ask(
 
     (found,) = loaded_from(source, as_of, with_open_transaction=with_open_transaction)
     ask(found, query, output=output, rows_max=rows_max, seconds_max=seconds_max)
-
-
-def chosen_output(output: SqlOutput, *, as_json: bool) -> SqlOutput:
-    """Returns how rows are printed. Raises Misused for two ways."""
-    if as_json and output is SqlOutput.CSV:
-        raise Misused("--json and --output csv: give one of them")
-    return SqlOutput.JSON if as_json else output

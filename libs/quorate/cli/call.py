@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from google.protobuf.json_format import MessageToDict
 
 from kraft.service import controller_pb2, observer_pb2, quorum_pb2
 from quorate.cli.controller_call import ask_servers
+from quorate.cli.documents import print_document
 from quorate.cli.failures import Failed, Misused
 from quorate.cli.given_json import given_json
 from quorate.cli.grpc_call import Servers
@@ -39,8 +39,8 @@ def api_lines() -> Iterator[str]:
         yield f"{option}: {', '.join(names)}"
 
 
-def call(servers: Servers, name: str, given: str, *, within_s: float, print_grpcurl: bool) -> None:
-    """Calls a method with what JSON says, and prints each answer as a line of JSON.
+def call(servers: Servers, name: str, given: str, *, within_s: float, print_grpcurl: bool, output: str) -> None:
+    """Calls a method with what JSON says, and prints each answer as a document.
 
     `given` is JSON, `-` for standard input, or `@FILE`. Of a stream of requests it is a list.
     Raises Misused, with the path of what is wrong in the JSON; Failed, Unreached, OSError.
@@ -60,7 +60,7 @@ def call(servers: Servers, name: str, given: str, *, within_s: float, print_grpc
     def ask(channel: Any, left_s: float) -> None:
         asked = iter(requests) if method.client_streaming else requests[0]
         answer = method_of(channel, method)(asked, timeout=left_s)
-        _print_all(servers, answer) if method.server_streaming else _print(answer)
+        _print_all(servers, answer, output) if method.server_streaming else _print(answer, output)
 
     ask_servers(servers, ask, within_s=within_s, may_repeat=False)
 
@@ -93,12 +93,12 @@ def _document(given: str) -> Any:
     return given_json("standard input", sys.stdin.buffer.read())
 
 
-def _print_all(servers: Servers, answers: Iterator[Any]) -> None:
+def _print_all(servers: Servers, answers: Iterator[Any], output: str) -> None:
     """Prints the parts of an answer. Once one is printed nothing is asked again: Failed is raised for what breaks."""
     has_begun = False
     try:
         for each in answers:
-            _print(each)
+            _print(each, output)
             has_begun = True
     except grpc.RpcError as failure:
         if not has_begun:
@@ -107,7 +107,7 @@ def _print_all(servers: Servers, answers: Iterator[Any]) -> None:
         raise Failed(f"{servers.named}: {broken.code().name}: {broken.details()}") from None
 
 
-def _print(answer: Any) -> None:
+def _print(answer: Any, output: str) -> None:
     document = MessageToDict(answer, preserving_proto_field_name=True)
-    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+    print_document(document, output, ensure_ascii=False)
     sys.stdout.flush()

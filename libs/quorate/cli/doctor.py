@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
+from quorate.cli.documents import is_document, print_document, print_lines
 from quorate.cli.offline import Offline
 from quorate.cli.printable import printable
 from quorate.doctor import HISTORY_CODES, Facts, Finding, Severity, examine
-from quorate.doubles import dumps
 
 __all__ = ["diagnose"]
 
@@ -21,7 +20,7 @@ NO_QUORUM: Final = (
 ASSUMED: Final = "the brokers' and controllers' own files are not known: Kafka's defaults are taken in their place"
 
 
-def diagnose(found: Offline, *, as_json: bool) -> bool:
+def diagnose(found: Offline, *, output: str) -> bool:
     """Prints the findings, the worst first; returns whether there is no error among them."""
     facts = Facts(
         state=found.state,
@@ -32,8 +31,10 @@ def diagnose(found: Offline, *, as_json: bool) -> bool:
     )
     findings = examine(facts)
     notes = [*found.notes, *(() if found.has_quorum else (NO_QUORUM,)), ASSUMED, PRESENT]
-    for line in _json(found, findings, notes) if as_json else _text(found, findings, notes):
-        sys.stdout.write(line + "\n")
+    if is_document(output):
+        print_document(_json(found, findings, notes), output)
+    else:
+        print_lines(_text(found, findings, notes))
     return not any(each.severity is Severity.ERROR for each in findings)
 
 
@@ -47,6 +48,6 @@ def _text(found: Offline, findings: Sequence[Finding], notes: Sequence[str]) -> 
         yield f"note: {printable(note)}"
 
 
-def _json(found: Offline, findings: Sequence[Finding], notes: Sequence[str]) -> Iterator[str]:
+def _json(found: Offline, findings: Sequence[Finding], notes: Sequence[str]) -> dict[str, Any]:
     rows = [{name: getattr(each, name) for name in FIELDS} for each in findings]
-    yield dumps({"asOfOffset": found.as_of_offset, "findings": rows, "notes": list(notes)})
+    return {"asOfOffset": found.as_of_offset, "findings": rows, "notes": list(notes)}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from quorate.cli.documents import is_document, print_document, print_lines
 from quorate.cli.failures import Failed, Misused, error_document
 from quorate.cli.index_entries import entries_of
 from quorate.cli.printable import printable
@@ -68,7 +69,7 @@ class Line(NamedTuple):
 
 
 def dump(
-    path: Path, *, as_json: bool, explain: bool, with_secrets: bool, from_offset: Offset, to_offset: Offset | None
+    path: Path, *, output: str, explain: bool, with_secrets: bool, from_offset: Offset, to_offset: Offset | None
 ) -> None:
     """Prints one metadata file, or all of a directory. Raises Failed after printing if anything is damaged."""
     if to_offset is not None and to_offset <= from_offset:
@@ -76,22 +77,24 @@ def dump(
     wanted = OffsetRange(start=from_offset, end=to_offset)
     problems: list[Corrupt] = []
     breaks: list[str] = []
-    write = sys.stdout.write
     for file in files_below(path):
         if explain:
             from quorate.cli.explain import explain_file
 
-            problems += explain_file(file, wanted, as_json=as_json)
+            problems += explain_file(file, wanted, output=output)
             continue
         order = Order()
         for line in _lines(file, wanted, order, problems.append, with_secrets=with_secrets):
-            write((dumps(line.document) if as_json else "\n".join(map(printable, line.text.split("\n")))) + "\n")
+            if is_document(output):
+                print_document(line.document, output)
+            else:
+                print_lines(map(printable, line.text.split("\n")))
         if order.pairs:
             problems.append(Corrupt(f"non-consecutive offsets: {'; '.join(order.lines())}", path=file))
             breaks += [f"Non-consecutive offsets in {file}", *(f"  {each}" for each in order.lines())]
     for problem in problems:
-        if as_json:
-            write(dumps(error_document(problem)) + "\n")
+        if is_document(output):
+            print_document(error_document(problem), output)
     if problems:
         sys.stdout.flush()
         for line_of_kafka in breaks:  # Kafka's wording, for scripts that look for it

@@ -6,10 +6,10 @@ itself, as it may have voted in the lower one; only an operator can know that it
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Final
 
+from quorate.cli.documents import is_document, print_document
 from quorate.cli.failures import Failed
 from quorate.cli.node_config import read_node_config
 from quorate.cli.reading import check_regular
@@ -27,7 +27,7 @@ __all__ = ["reset_epoch"]
 RULE: Final = "it must be above every epoch in which a voter of this cluster has ever voted"
 
 
-def reset_epoch(config: Path, epoch: Epoch, *, as_json: bool) -> None:
+def reset_epoch(config: Path, epoch: Epoch, *, output: str) -> None:
     """Sets the stored epoch of a stopped node to `epoch`, without leader and vote, and prints the change.
 
     Raises Failed or Corrupt; nothing is changed then.
@@ -41,9 +41,9 @@ def reset_epoch(config: Path, epoch: Epoch, *, as_json: bool) -> None:
             before = _reset(directory / PARTITION_DIRECTORY, epoch)
     except Locked as other:
         raise Failed(f"{other}: stop the node first") from None
-    if as_json:
+    if is_document(output):
         document = {"nodeId": meta.node_id, "clusterId": meta.cluster_id, "epochBefore": before, "epoch": epoch}
-        print(json.dumps(document))
+        print_document(document, output)
     else:
         print(f"Node {meta.node_id} of cluster {meta.cluster_id}: epoch {before} is now {epoch}, no leader, no vote.")
 

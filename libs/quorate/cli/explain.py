@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.text import Text
 
 from quorate.cli.anatomy import BytesPart, anatomy
+from quorate.cli.documents import is_document, print_document
 from quorate.cli.index_entries import INDEX_ENTRY, TIME_INDEX_ENTRY, entries_of
 from quorate.cli.reading import FileKind, OffsetRange, batches_of, first_offset_of, kind_of, map_file
-from quorate.doubles import dumps
 from quorate.errors import Corrupt
 
 __all__ = ["explain_file", "explained"]
@@ -25,19 +25,19 @@ TYPE_WIDTH: Final = 8
 _COLOURS: Final = {"position": "dim", "bytes": "cyan", "name": "", "type": "dim", "value": "green", "note": "yellow"}
 
 
-def explain_file(path: Path, wanted: OffsetRange, *, as_json: bool) -> list[Corrupt]:
+def explain_file(path: Path, wanted: OffsetRange, *, output: str) -> list[Corrupt]:
     """Prints every byte of one file's batches that overlap `wanted`, and returns the damage that was found."""
     problems: list[Corrupt] = []
     data = map_file(path)
     console = Console(soft_wrap=True, highlight=False)
-    if not as_json:
+    if not is_document(output):
         console.print(Text(f"Explaining {path}", "bold"))
     in_colours = console.is_terminal
     try:
         for parts in _explained_parts(path, data, wanted, problems):
             for part in parts:
-                if as_json:
-                    sys.stdout.write(dumps(_document(path, part, data)) + "\n")
+                if is_document(output):
+                    print_document(_document(path, part, data), output)
                 elif in_colours:
                     console.print(_coloured(part, data))
                 else:

@@ -1,10 +1,9 @@
-"""Errors of the `quorate` command: each ends in one line on stderr, one JSON document with --json, and an exit code."""
+"""Errors of the `quorate` command: each ends in one line on stderr, one document if asked for, an exit code."""
 
 from __future__ import annotations
 
 import errno
 import io
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import Any, Final, TextIO
 
 import typer
 
+from quorate.cli.documents import asked_document, document_text
 from quorate.cli.printable import printable
 from quorate.errors import ApiError, Corrupt
 
@@ -32,7 +32,7 @@ Json = dict[str, Any]  # Any: JSON values
 class Failed(Exception):
     """Raised when a command cannot be done; its message names the thing, the value and the rule. Exit code 1.
 
-    `printed` is True if the command's JSON output has the error already.
+    `printed` is True if the command's documents have the error already.
     """
 
     code = FAILED
@@ -133,8 +133,9 @@ def error_document(problem: Exception) -> Json:
 
 def _end(problem: Exception, arguments: Sequence[str]) -> int:
     document = error_document(problem)
-    if "--json" in arguments and not (isinstance(problem, Failed) and problem.printed):
-        _print(sys.stdout, json.dumps(document))
+    asked = asked_document(arguments)
+    if asked is not None and not (isinstance(problem, Failed) and problem.printed):
+        _print(sys.stdout, document_text(document, asked))
     _print(sys.stderr, f"quorate: {printable(' '.join(document['error']['message'].split()))}")
     code: int = document["error"]["exitCode"]
     return code

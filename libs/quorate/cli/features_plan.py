@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kraft import Message
+from quorate.cli.documents import is_document, print_document, print_lines
 from quorate.cli.failures import Failed, Misused
 from quorate.cli.offline import Offline
 from quorate.cli.printable import printable
@@ -26,7 +26,7 @@ LEVEL_MAX: Final = 32_767
 """The highest level that a request can have (int16)."""
 
 
-def plan(found: Offline, *, features: Sequence[str], release: str | None, as_json: bool) -> bool:
+def plan(found: Offline, *, features: Sequence[str], release: str | None, output: str) -> bool:
     """Prints what stands against the levels; returns whether nothing does. Without levels it is about the latest known.
 
     Raises Misused for what is no feature or level.
@@ -42,8 +42,10 @@ def plan(found: Offline, *, features: Sequence[str], release: str | None, as_jso
     except ApiError as refusal:
         raise Failed(f"{found.path}: {refusal.message}") from None
     notes = [*found.notes, *(() if voters else (NO_VOTERS,))]
-    for line in _json(found, plans, records, notes) if as_json else _text(found, plans, records, notes):
-        sys.stdout.write(line + "\n")
+    if is_document(output):
+        print_document(_json(found, plans, records, notes), output)
+    else:
+        print_lines(_text(found, plans, records, notes))
     return not any(each.blocked for each in plans)
 
 
@@ -92,24 +94,22 @@ def _named(plan: LevelPlan, level: int) -> str:
 
 def _json(
     found: Offline, plans: Sequence[LevelPlan], records: Sequence[Message], notes: Sequence[str]
-) -> Iterator[str]:
-    yield dumps(
-        {
-            "asOfOffset": found.as_of_offset,
-            "features": [
-                {
-                    "feature": each.feature,
-                    "present": each.present,
-                    "wanted": each.wanted,
-                    "blocked": list(map(_document, each.blocked)),
-                    "command": each.command,
-                }
-                for each in plans
-            ],
-            "records": [_record(found, each) for each in records],
-            "notes": list(notes),
-        }
-    )
+) -> dict[str, Any]:
+    return {
+        "asOfOffset": found.as_of_offset,
+        "features": [
+            {
+                "feature": each.feature,
+                "present": each.present,
+                "wanted": each.wanted,
+                "blocked": list(map(_document, each.blocked)),
+                "command": each.command,
+            }
+            for each in plans
+        ],
+        "records": [_record(found, each) for each in records],
+        "notes": list(notes),
+    }
 
 
 def _record(found: Offline, record: Message) -> dict[str, Any]:  # Any: JSON values

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from kraft import Message
 from quorate.cli.as_of import AsOf
+from quorate.cli.documents import is_document, print_document
 from quorate.cli.failures import Failed, Misused
 from quorate.cli.image import shown_time
 from quorate.cli.image_diff import CHANGE_WIDTH, row_in_json, words
 from quorate.cli.offline import Offline
 from quorate.cli.printable import printable
-from quorate.doubles import dumps
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Offset
 from quorate.records import VotersRecord
@@ -40,14 +40,14 @@ class Teller:
     What a transaction does counts, and is told, at its end; what it has not ended, nobody is told (KIP-868).
     """
 
-    def __init__(self, subject: Subject, since: AsOf, *, as_json: bool) -> None:
+    def __init__(self, subject: Subject, since: AsOf, *, output: str) -> None:
         self.since = since
         self.count = 0
         """How many rows were told."""
         self._base: Offset = 0
         """The offset of the state to which the first record is applied: before it there is no log."""
         self._subject = subject
-        self._as_json = as_json
+        self._output = output
         self._touched = Touched(Image(state=ClusterState()))
         self._voters: VotersRecord | None = None
         self._trace_id: str | None = None
@@ -79,13 +79,13 @@ class Teller:
         for each in filter(self._subject.has, rows_changed):
             self.count += 1
             place = Place(offset, header.epoch, header.max_timestamp, trace_id)
-            print_change(Changed(place, each), as_json=self._as_json)
+            print_change(Changed(place, each), output=self._output)
 
     def end(self, found: Offline) -> None:
         """Prints how many changes there were, and notes. Raises Failed if the log ends before `since`."""
         if found.as_of_offset < _offset(self.since):
             raise Failed(f"{found.path} ends at offset {found.as_of_offset}; {self.since} lies beyond it")
-        if self._as_json:
+        if is_document(self._output):
             return
         notes = list(found.notes)
         if self._base > _offset(self.since):
@@ -93,10 +93,10 @@ class Teller:
         print_end(self.count, begins=max(self._base, _offset(self.since)), ends=found.as_of_offset, notes=notes)
 
 
-def print_change(told: Changed, *, as_json: bool) -> None:
+def print_change(told: Changed, *, output: str) -> None:
     """Prints a row that a record has changed, on a line of its own."""
     (offset, epoch, timestamp_ms, trace_id), found = told
-    if as_json:
+    if is_document(output):
         document = {
             "offset": offset,
             "epoch": epoch,
@@ -104,7 +104,7 @@ def print_change(told: Changed, *, as_json: bool) -> None:
             "traceId": trace_id,
             **row_in_json(found),
         }
-        sys.stdout.write(dumps(document) + "\n")
+        print_document(document, output)
         return
     what = f"{found.change.value:{CHANGE_WIDTH}}  {found.noun.name} {' '.join(words(found))}"
     trace = f"  trace {printable(trace_id)}" if trace_id else ""

@@ -10,10 +10,10 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
+from quorate.cli.documents import is_document, print_document
 from quorate.cli.image_json import as_json as image_document
 from quorate.cli.offline import Offline
 from quorate.cli.printable import printable
-from quorate.doubles import dumps
 from quorate.nouns import uuid_text
 
 __all__ = ["columns", "document", "lines", "show", "shown_time"]
@@ -26,10 +26,10 @@ NOTHING: Final = "-"
 INDENT: Final = "  "
 
 
-def show(found: Offline, *, as_json: bool) -> None:
+def show(found: Offline, *, output: str) -> None:
     """Prints a state."""
-    if as_json:
-        sys.stdout.write(dumps(document(found)) + "\n")
+    if is_document(output):
+        print_document(document(found), output)
         return
     console = Console(soft_wrap=True, highlight=False)
     in_colours = console.is_terminal

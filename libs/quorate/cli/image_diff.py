@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from quorate.cli.documents import is_document, print_document
 from quorate.cli.failures import Failed
 from quorate.cli.offline import Offline
 from quorate.cli.printable import printable
-from quorate.doubles import Double, dumps
+from quorate.doubles import Double
 from quorate.nouns import Offset
 from quorate.sql.difference import Change, Difference, differences
 from quorate.sql.nouns import Image, Value
@@ -21,22 +22,22 @@ SHOWN_MAX = 80
 """Characters of one value in the text; JSON has all of it."""
 
 
-def show(before: Offline, after: Offline, *, as_json: bool) -> None:
+def show(before: Offline, after: Offline, *, output: str) -> None:
     """Prints what differs. Raises Failed if the second state is the older one."""
     if after.as_of_offset < before.as_of_offset:
         raise Failed(f"{before.as_of_offset}..{after.as_of_offset}: the second offset is below the first")
     found = differences(*(Image(state=each.state, voters=each.voters) for each in (before, after)))
     notes = list(dict.fromkeys([*before.notes, *after.notes]))
-    print_differences(found, begins=before.as_of_offset, ends=after.as_of_offset, notes=notes, as_json=as_json)
+    print_differences(found, begins=before.as_of_offset, ends=after.as_of_offset, notes=notes, output=output)
 
 
 def print_differences(
-    found: Iterable[Difference], *, begins: Offset, ends: Offset, notes: Sequence[str], as_json: bool
+    found: Iterable[Difference], *, begins: Offset, ends: Offset, notes: Sequence[str], output: str
 ) -> None:
     """Prints what differs between the states at two offsets; as JSON nothing of it if an error comes meanwhile."""
-    if as_json:
+    if is_document(output):
         rows = list(map(row_in_json, found))
-        sys.stdout.write(dumps({"fromOffset": begins, "toOffset": ends, "notes": notes, "rows": rows}) + "\n")
+        print_document({"fromOffset": begins, "toOffset": ends, "notes": notes, "rows": rows}, output)
         return
     count = 0
     for each in found:

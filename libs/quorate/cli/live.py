@@ -56,13 +56,13 @@ class LiveQuorum:
 
 
 def dump_live(
-    live: LiveQuorum, *, as_json: bool, explain: bool, with_secrets: bool, from_offset: Offset, to_offset: Offset | None
+    live: LiveQuorum, *, output: str, explain: bool, with_secrets: bool, from_offset: Offset, to_offset: Offset | None
 ) -> None:
     """Prints the batches and records up to the high watermark. Raises as `dump`, and Unreached."""
     with _fetched(live):
         dump(
             Path(PARTITION_DIRECTORY),
-            as_json=as_json,
+            output=output,
             explain=explain,
             with_secrets=with_secrets,
             from_offset=from_offset,

@@ -17,6 +17,7 @@ from kraft.service.observer_pb2 import (
     WatchImageRequest,
 )
 from quorate.cli.as_of import AsOf
+from quorate.cli.documents import is_document
 from quorate.cli.failures import Failed
 from quorate.cli.history import nothing_before, print_change, print_end
 from quorate.cli.image_diff import print_differences
@@ -42,7 +43,7 @@ def tell_by_observer(
     *,
     since: AsOf | None,
     until: AsOf | None,
-    as_json: bool,
+    output: str,
 ) -> None:
     """Prints what changed between two offsets or times. Raises as `ask_first`."""
     request = ListChangesRequest(subject=subject or "", to=_place(until))
@@ -53,9 +54,9 @@ def tell_by_observer(
         for page in _pages(address, stub, request):
             begins = page.from_offset if begins is None else begins
             gaps.update({gap.until_offset: gap.after_offset for gap in page.gaps if gap.after_offset >= 0})
-            count += _print(page.changes, as_json=as_json)
+            count += _print(page.changes, output=output)
         assert begins is not None, "there is at least one page"
-        if as_json:
+        if is_document(output):
             return
         notes = [nothing_before(begins)] if begins == page.begins_at_offset > _least(since) else []
         notes += [
@@ -68,7 +69,7 @@ def tell_by_observer(
 
 
 def watch_by_observer(
-    observers: str, command_config: Path | None, subject: str | None, *, since: Offset | None, as_json: bool
+    observers: str, command_config: Path | None, subject: str | None, *, since: Offset | None, output: str
 ) -> None:
     """Prints what changes from an offset on, until it is ended. Raises as `ask_first`, naming where to go on."""
     request = WatchImageRequest(subject=subject or "", from_offset=since)
@@ -78,7 +79,7 @@ def watch_by_observer(
         try:
             for part in parts_of(address, stub.WatchImage(request)):
                 following = part.next_offset
-                if _print(part.changes, as_json=as_json):
+                if _print(part.changes, output=output):
                     sys.stdout.flush()
         except Failed as failure:
             if following is None:
@@ -89,7 +90,7 @@ def watch_by_observer(
 
 
 def diff_by_observer(
-    observers: str, command_config: Path | None, *, first: AsOf, last: AsOf | None, as_json: bool
+    observers: str, command_config: Path | None, *, first: AsOf, last: AsOf | None, output: str
 ) -> None:
     """Prints what differs between two states. Raises as `ask_first`."""
     request = DiffImagesRequest(to=_place(last))
@@ -99,7 +100,7 @@ def diff_by_observer(
         parts = parts_of(address, stub.DiffImages(request, timeout=TIMEOUT_S))
         begun = next(parts)
         rows = (_difference(address, row) for part in _chained(begun, parts) for row in part.rows)
-        print_differences(rows, begins=begun.from_offset, ends=begun.to_offset, notes=(), as_json=as_json)
+        print_differences(rows, begins=begun.from_offset, ends=begun.to_offset, notes=(), output=output)
 
     ask_first(observers, command_config, ask)
 
@@ -119,12 +120,12 @@ def _chained(first: Any, others: Iterator[Any]) -> Iterator[Any]:
     yield from others
 
 
-def _print(changes: Iterable[LoggedChange], *, as_json: bool) -> int:
+def _print(changes: Iterable[LoggedChange], *, output: str) -> int:
     """Prints changes, and returns how many."""
     count = 0
     for each in changes:
         place = Place(each.offset, each.epoch, each.timestamp_ms, each.trace_id or None)
-        print_change(Changed(place, _difference("the observer", each.row)), as_json=as_json)
+        print_change(Changed(place, _difference("the observer", each.row)), output=output)
         count += 1
     return count
 

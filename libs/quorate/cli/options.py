@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ import typer
 
 from quorate.cli.as_of import AsOf as AsOfValue
 from quorate.cli.as_of import read_as_of, reader_of
+from quorate.cli.documents import Output, TableOutput
 from quorate.cli.failures import Misused
 
 if TYPE_CHECKING:
@@ -25,12 +27,15 @@ __all__ = [
     "CommandConfig",
     "Config",
     "Controller",
+    "Form",
     "Json",
     "Observer",
     "Offline",
     "PrintGrpcurl",
     "SecondsMax",
+    "TableForm",
     "WithOpenTransaction",
+    "chosen_output",
     "loaded_from",
     "named_or_chosen",
     "needing_grpc",
@@ -40,7 +45,11 @@ __all__ = [
     "state_from",
 ]
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of text; errors too.")]
+Json = Annotated[bool, typer.Option("--json", help="As --output json.")]
+Form = Annotated[Output, typer.Option("--output", "-o", help="Text, or documents for programs; errors too.")]
+TableForm = Annotated[
+    TableOutput, typer.Option("--output", "-o", help="How the rows are printed; errors too, as documents.")
+]
 Config = Annotated[Path, typer.Option("--config", "-c", help="The node's server.properties.")]
 Bootstrap = Annotated[
     str | None,
@@ -91,6 +100,17 @@ BrokerIds = Annotated[
         "--broker", parser=reader_of("--broker", "a broker id"), metavar="ID", help="A broker; may be repeated."
     ),
 ]
+
+
+def chosen_output(output: StrEnum, *, as_json: bool) -> str:
+    """Returns how it is printed. Raises Misused for two ways, and for Arrow where that cannot be."""
+    if as_json and output not in (Output.TEXT, Output.JSON):
+        raise Misused(f"--json and --output {output}: give one of them")
+    if output == TableOutput.ARROW:
+        from quorate.cli.tables import check_arrow
+
+        check_arrow()
+    return Output.JSON if as_json else output
 
 
 def source_of(path: Path | None, named: str, bootstrap: str | None, command_config: Path | None) -> Path | LiveQuorum:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from kraft.api.describe_quorum import DescribeQuorumResponse
+from quorate.cli.documents import TableOutput, is_document, print_document, print_lines
 from quorate.cli.failures import Failed, Unreached
 from quorate.cli.image import columns
 from quorate.cli.live import LiveQuorum
 from quorate.cli.offline import load
 from quorate.cli.printable import printable
 from quorate.cli.reading import metadata_directory
-from quorate.doubles import dumps
+from quorate.cli.tables import print_rows
 from quorate.errors import ApiError, ErrorCode, error_name
 from quorate.network.quorum_view import View, describe_quorum
 from quorate.nouns import ZERO_UUID, Epoch, NodeId, Offset, uuid_text
@@ -103,12 +102,13 @@ def described_by_files(path: Path) -> Described:
 
 
 def print_quorum(quorum: Described, output: str) -> None:
-    """Prints it as text, JSON or CSV."""
-    if output == "csv":
-        csv.writer(sys.stdout, lineterminator="\n").writerows([COLUMNS, *quorum.replicas])
-        return
-    for line in _json(quorum) if output == "json" else _text(quorum):
-        sys.stdout.write(line + "\n")
+    """Prints it as text, a document or rows."""
+    if is_document(output):
+        print_document(_json(quorum), output)
+    elif output == TableOutput.TEXT:
+        print_lines(_text(quorum))
+    else:
+        print_rows(COLUMNS, quorum.replicas, output)
 
 
 def _text(quorum: Described) -> Iterator[str]:
@@ -121,13 +121,11 @@ def _text(quorum: Described) -> Iterator[str]:
         yield f"note: {printable(note)}"
 
 
-def _json(quorum: Described) -> Iterator[str]:
-    yield dumps(
-        {
-            "leader": quorum.leader_id,
-            "epoch": quorum.epoch,
-            "highWatermark": quorum.high_watermark,
-            "replicas": [dict(zip(COLUMNS, row, strict=True)) for row in quorum.replicas],
-            "notes": list(quorum.notes),
-        }
-    )
+def _json(quorum: Described) -> dict[str, Any]:
+    return {
+        "leader": quorum.leader_id,
+        "epoch": quorum.epoch,
+        "highWatermark": quorum.high_watermark,
+        "replicas": [dict(zip(COLUMNS, row, strict=True)) for row in quorum.replicas],
+        "notes": list(quorum.notes),
+    }

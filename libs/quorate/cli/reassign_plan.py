@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from quorate.cli.documents import Output, is_document, print_document, print_lines
 from quorate.cli.failures import Failed, Misused
 from quorate.cli.image import columns
 from quorate.cli.offline import Offline
 from quorate.cli.printable import printable
 from quorate.controller.configs.settings import ControllerSettings
-from quorate.doubles import dumps
 from quorate.errors import ApiError
 from quorate.nouns import NodeId
 from quorate.what_if import Load, Plan, Wish, plan_reassignment
@@ -32,8 +31,13 @@ def plan(found: Offline, wish: Wish, *, output: str) -> None:
         planned = plan_reassignment(found.state, wish)
     except ApiError as refusal:
         raise Failed(f"{found.path}: {refusal.message}") from None
-    for line in _PRINTERS[output](found, planned, [*found.notes, *_notes(found, planned)]):
-        sys.stdout.write(line + "\n")
+    notes = [*found.notes, *_notes(found, planned)]
+    if output == "kafka":
+        print_document(_document(planned, is_after=True), Output.JSON)
+    elif is_document(output):
+        print_document(_json(found, planned, notes), output)
+    else:
+        print_lines(_text(found, planned, notes))
 
 
 def _notes(found: Offline, planned: Plan) -> Iterator[str]:
@@ -96,7 +100,7 @@ def _row(found: Offline, broker_id: NodeId, load: Load) -> list[Any]:
     ]
 
 
-def _json(found: Offline, planned: Plan, notes: Sequence[str]) -> Iterator[str]:
+def _json(found: Offline, planned: Plan, notes: Sequence[str]) -> dict[str, Any]:
     cost = {
         "partitions": len(planned.moves),
         "replicasCopied": planned.copied,
@@ -104,19 +108,13 @@ def _json(found: Offline, planned: Plan, notes: Sequence[str]) -> Iterator[str]:
         "bytes": None,
         "brokers": [{"broker": broker_id, **_camel(load)} for broker_id, load in planned.loads.items()],
     }
-    yield dumps(
-        {
-            "asOfOffset": found.as_of_offset,
-            "reassignment": _document(planned, is_after=True),
-            "previous": _document(planned, is_after=False),
-            "cost": cost,
-            "notes": list(notes),
-        }
-    )
-
-
-def _kafka(_: Offline, planned: Plan, __: Sequence[str]) -> Iterator[str]:
-    yield dumps(_document(planned, is_after=True))
+    return {
+        "asOfOffset": found.as_of_offset,
+        "reassignment": _document(planned, is_after=True),
+        "previous": _document(planned, is_after=False),
+        "cost": cost,
+        "notes": list(notes),
+    }
 
 
 def _document(planned: Plan, *, is_after: bool) -> dict[str, Any]:  # Any: JSON values
@@ -141,6 +139,3 @@ def _camel(load: Load) -> dict[str, int]:
 
 def _ids(ids: Sequence[NodeId]) -> str:
     return ",".join(map(str, ids)) or "none"
-
-
-_PRINTERS: Final = {"text": _text, "json": _json, "kafka": _kafka}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
+from quorate.cli.documents import is_document, print_document, print_lines
 from quorate.cli.failures import Failed, Unreached
 from quorate.cli.live import LiveQuorum
-from quorate.doubles import dumps
 from quorate.errors import ApiError
 from quorate.network.quorum_view import describe_quorum
 from quorate.nouns import NodeId
@@ -17,7 +17,7 @@ from quorate.what_if import Quorum, VoterRestart, plan_voter_restarts, quorum_of
 __all__ = ["ask"]
 
 
-def ask(live: LiveQuorum, *, controllers: Collection[NodeId], as_json: bool) -> bool:
+def ask(live: LiveQuorum, *, controllers: Collection[NodeId], output: str) -> bool:
     """Prints the order, and what stands against the others; returns whether all are safe.
 
     Raises Unreached if no leader answers, Failed for one that is no voter; Misused.
@@ -31,8 +31,10 @@ def ask(live: LiveQuorum, *, controllers: Collection[NodeId], as_json: bool) -> 
     except ApiError as problem:
         raise Failed(f"{live.bootstrap}: {problem}") from None
     behind = {each.id: why for each in quorum.voters if (why := quorum.trouble(each)) is not None}
-    for line in _json(quorum, plan, behind) if as_json else _text(quorum, plan, behind):
-        sys.stdout.write(line + "\n")
+    if is_document(output):
+        print_document(_json(quorum, plan, behind), output)
+    else:
+        print_lines(_text(quorum, plan, behind))
     return all(each.is_safe for each in plan)
 
 
@@ -50,21 +52,19 @@ def _text(quorum: Quorum, plan: Sequence[VoterRestart], behind: Mapping[NodeId, 
         yield f"controller {voter_id} {why}"
 
 
-def _json(quorum: Quorum, plan: Sequence[VoterRestart], behind: Mapping[NodeId, str]) -> Iterator[str]:
-    yield dumps(
-        {
-            "leader": quorum.leader_id,
-            "voters": [each.id for each in quorum.voters],
-            "majority": quorum.majority,
-            "restarts": [
-                {
-                    "controller": each.voter_id,
-                    "safe": each.is_safe,
-                    "leader": each.is_leader,
-                    "keepUpWithoutIt": list(each.others),
-                }
-                for each in plan
-            ],
-            "behind": [{"controller": voter_id, "why": why} for voter_id, why in sorted(behind.items())],
-        }
-    )
+def _json(quorum: Quorum, plan: Sequence[VoterRestart], behind: Mapping[NodeId, str]) -> dict[str, Any]:
+    return {
+        "leader": quorum.leader_id,
+        "voters": [each.id for each in quorum.voters],
+        "majority": quorum.majority,
+        "restarts": [
+            {
+                "controller": each.voter_id,
+                "safe": each.is_safe,
+                "leader": each.is_leader,
+                "keepUpWithoutIt": list(each.others),
+            }
+            for each in plan
+        ],
+        "behind": [{"controller": voter_id, "why": why} for voter_id, why in sorted(behind.items())],
+    }

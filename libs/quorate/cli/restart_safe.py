@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from quorate.cli.documents import is_document, print_document, print_lines
 from quorate.cli.failures import Failed
 from quorate.cli.offline import Offline
 from quorate.cli.printable import printable
 from quorate.cli.what_if import ASSUMED, gone_of, own_state
 from quorate.controller.configs.settings import ControllerSettings
-from quorate.doubles import dumps
 from quorate.errors import ApiError
 from quorate.nouns import NodeId
 from quorate.what_if import Harm, Harmed, Restart, plan_restarts
@@ -30,7 +29,7 @@ WORDS: Final = {
 }
 
 
-def ask(found: Offline, *, brokers: Sequence[NodeId], racks: Sequence[str], as_json: bool) -> bool:
+def ask(found: Offline, *, brokers: Sequence[NodeId], racks: Sequence[str], output: str) -> bool:
     """Prints the order, and what stands against the others; returns whether all are safe.
 
     Without brokers or racks it is about all brokers that are registered. Raises Failed for one that is not there.
@@ -42,8 +41,10 @@ def ask(found: Offline, *, brokers: Sequence[NodeId], racks: Sequence[str], as_j
     except ApiError as refusal:
         raise Failed(f"{found.path}: {refusal.message}") from None
     notes = [*found.notes, ASSUMED, VOTERS]
-    for line in _json(found, plan, notes) if as_json else _text(found, plan, notes):
-        sys.stdout.write(line + "\n")
+    if is_document(output):
+        print_document(_json(found, plan, notes), output)
+    else:
+        print_lines(_text(found, plan, notes))
     return not any(each.harmed for each in plan)
 
 
@@ -78,8 +79,8 @@ def _ids(ids: Sequence[NodeId]) -> str:
     return ",".join(map(str, ids)) or "empty"
 
 
-def _json(found: Offline, plan: Sequence[Restart], notes: Sequence[str]) -> Iterator[str]:
-    yield dumps({"asOfOffset": found.as_of_offset, "restarts": list(map(_document, plan)), "notes": list(notes)})
+def _json(found: Offline, plan: Sequence[Restart], notes: Sequence[str]) -> dict[str, Any]:
+    return {"asOfOffset": found.as_of_offset, "restarts": list(map(_document, plan)), "notes": list(notes)}
 
 
 def _document(restart: Restart) -> dict[str, Any]:  # Any: JSON values

@@ -1,18 +1,19 @@
-"""`quorate sql`: one query on the state that files or a live quorum amount to, as text, JSON or CSV."""
+"""`quorate sql`: one query on the state that files or a live quorum amount to, as text, documents or rows."""
 
 from __future__ import annotations
 
-import csv
 import sys
 import time
 from collections.abc import Sequence
 from typing import Any, Final  # Any: what SQLite has as values
 
+from quorate.cli.documents import TableOutput, is_document, print_document
 from quorate.cli.failures import Failed
 from quorate.cli.image import columns
 from quorate.cli.offline import Offline
 from quorate.cli.printable import printable
-from quorate.doubles import Double, dumps
+from quorate.cli.tables import plain, print_rows
+from quorate.doubles import Double
 from quorate.nouns import Offset
 from quorate.sql.database import Database
 from quorate.sql.guarded import Answer, Caps, QueryRefused
@@ -39,11 +40,16 @@ def ask(found: Offline, query: str, *, output: str, rows_max: int, seconds_max: 
 
 def print_answer(answer: Answer, output: str, *, as_of_offset: Offset, notes: Sequence[str]) -> None:
     """Prints the rows of an answer. Raises QueryRefused, and what comes while rows are read."""
-    _PRINTERS[output](answer, as_of_offset, notes)
+    if is_document(output):
+        _print_document(answer, output, as_of_offset, notes)
+    elif output == TableOutput.TEXT:
+        _print_text(answer, as_of_offset, notes)
+    else:
+        print_rows(answer.columns, answer.rows, output, as_of_offset=as_of_offset)
 
 
 def _print_text(answer: Answer, as_of_offset: Offset, notes: Sequence[str]) -> None:
-    rows = [[NULL if value is None else _plain(value) for value in row] for row in answer.rows]
+    rows = [[NULL if value is None else plain(value) for value in row] for row in answer.rows]
     for line in columns([answer.columns, *rows]):
         sys.stdout.write(line + "\n")
     sys.stdout.write(f"{len(rows)} row{'s' * (len(rows) != 1)}, as of offset {as_of_offset}\n")
@@ -51,31 +57,14 @@ def _print_text(answer: Answer, as_of_offset: Offset, notes: Sequence[str]) -> N
         sys.stdout.write(f"note: {printable(note)}\n")
 
 
-def _print_json(answer: Answer, as_of_offset: Offset, notes: Sequence[str]) -> None:
+def _print_document(answer: Answer, output: str, as_of_offset: Offset, notes: Sequence[str]) -> None:
     """Prints one document; nothing of it if an error comes while rows are read."""
     if twice := [name for name in answer.columns if answer.columns.count(name) > 1]:
         raise QueryRefused(f"two columns are called {twice[0]}, of which a JSON object has one: AS names them apart")
     rows = [dict(zip(answer.columns, map(_in_json, row), strict=True)) for row in answer.rows]
     document = {"asOfOffset": as_of_offset, "notes": notes, "columns": answer.columns, "rows": rows}
-    sys.stdout.write(dumps(document) + "\n")
+    print_document(document, output)
 
 
 def _in_json(value: Any) -> Any:
-    return Double(value) if isinstance(value, float) else _plain(value)
-
-
-def _plain(value: Any) -> Any:
-    """Returns bytes in hex, all else as it is."""
-    return value.hex() if isinstance(value, bytes) else value
-
-
-def _print_csv(answer: Answer, _: Offset, __: Sequence[str]) -> None:
-    """Prints rows while they are read (RFC 4180, with LF); null is an empty cell. On a terminal nothing controls it."""
-    shown = printable if sys.stdout.isatty() else str
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(answer.columns)
-    for row in answer.rows:
-        writer.writerow("" if value is None else shown(str(_plain(value))) for value in row)
-
-
-_PRINTERS: Final = {"text": _print_text, "json": _print_json, "csv": _print_csv}
+    return Double(value) if isinstance(value, float) else plain(value)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from quorate.cli.documents import is_document, print_document, print_lines
 from quorate.cli.failures import Failed
 from quorate.cli.formatting import DirectoryPlan, FormatOptions, FormatPlan, plan, write
 from quorate.cli.node_config import NodeConfig, read_node_config
@@ -26,34 +25,39 @@ __all__ = ["format_node", "print_random_uuid", "show_info"]
 Json = dict[str, Any]  # Any: JSON values
 
 
-def format_node(config: Path, asked: FormatOptions, *, as_json: bool) -> None:
+def format_node(config: Path, asked: FormatOptions, *, output: str) -> None:
     """Formats a node's directories that are not formatted yet, and prints what was done. Raises as `plan`, `write`."""
     found = plan(asked, read_node_config(config))
     write(found, timestamp_ms=time.time_ns() // 1_000_000)
-    lines = [json.dumps(_document(found))] if as_json else _lines(found)
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    if is_document(output):
+        print_document(_document(found), output)
+    else:
+        print_lines(_lines(found))
 
 
-def show_info(config: Path, *, as_json: bool) -> None:
+def show_info(config: Path, *, output: str) -> None:
     """Prints a node's meta.properties and its directories' problems. Raises Failed at the end if there are any."""
     node = read_node_config(config)
     problems: list[str] = []
     found = {path: meta for path in node.directories if (meta := _look(path, node, problems)) is not None}
     _compare(found, problems)
     directories = [path for path in node.directories if path.is_dir()]
-    if as_json:
+    if is_document(output):
         shown = [{"path": str(path), **(_meta(found[path]) if path in found else {})} for path in directories]
-        print(json.dumps({"directories": shown, "problems": problems}))
+        print_document({"directories": shown, "problems": problems}, output)
     else:
-        sys.stdout.write("".join(f"{line}\n" for line in _info_lines(directories, list(found.values()), problems)))
+        print_lines(_info_lines(directories, list(found.values()), problems))
     if problems:
         raise Failed(f"{len(problems)} of the directories' problems: {'; '.join(problems)}", printed=True)
 
 
-def print_random_uuid(*, as_json: bool) -> None:
+def print_random_uuid(*, output: str) -> None:
     """Prints a new random id, as text or JSON."""
     text = uuid_text(random_uuid())
-    print(json.dumps({"uuid": text}) if as_json else text)
+    if is_document(output):
+        print_document({"uuid": text}, output)
+    else:
+        print(text)
 
 
 def _lines(found: FormatPlan) -> list[str]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from kraft.service.observer_pb2 import GetTraceRequest, ListTracesRequest, Span
+from quorate.cli.documents import TableOutput, is_document, print_document, print_lines
 from quorate.cli.failures import Failed
 from quorate.cli.image import columns
 from quorate.cli.observer_call import answer_of, ask_first
+from quorate.cli.tables import print_rows
 from quorate.cli.waterfall import waterfall_lines
-from quorate.doubles import dumps
 from quorate.traces import SpanData
 
 __all__ = ["list_traces", "show_trace", "span_of"]
@@ -34,10 +33,15 @@ def list_traces(observers: str, command_config: Path | None, *, span_name: str, 
         (each.trace_id, each.root, _time(each.start_unix_nano), each.duration_nano / NS_PER_MS, each.span_count)
         for each in ask_first(observers, command_config, ask)
     ]
-    _LISTS[output](rows)
+    if is_document(output):
+        print_document({"traces": [dict(zip(COLUMNS, each, strict=True)) for each in rows]}, output)
+    elif output == TableOutput.TEXT:
+        _print_text(rows)
+    else:
+        print_rows(COLUMNS, rows, output)
 
 
-def show_trace(observers: str, command_config: Path | None, trace_id: str, *, width: int, as_json: bool) -> None:
+def show_trace(observers: str, command_config: Path | None, trace_id: str, *, width: int, output: str) -> None:
     """Prints one trace. Raises Failed if the observer has none of it; Misused, Unreached, OSError."""
 
     def ask(address: str, stub: Any) -> list[Span]:
@@ -52,8 +56,10 @@ def show_trace(observers: str, command_config: Path | None, trace_id: str, *, wi
     spans = [span_of(trace_id, each) for each in ask_first(observers, command_config, ask)]
     if not spans:
         raise Failed(f"the observer has no trace {trace_id}: the oldest ones make room for others")
-    for line in _trace_json(trace_id, spans) if as_json else waterfall_lines(spans, width):
-        sys.stdout.write(line + "\n")
+    if is_document(output):
+        print_document(_trace_document(trace_id, spans), output)
+    else:
+        print_lines(waterfall_lines(spans, width))
 
 
 def span_of(trace_id: str, span: Span) -> SpanData:
@@ -72,12 +78,12 @@ def span_of(trace_id: str, span: Span) -> SpanData:
     )
 
 
-def _trace_json(trace_id: str, spans: Sequence[SpanData]) -> Iterator[str]:
+def _trace_document(trace_id: str, spans: Sequence[SpanData]) -> dict[str, Any]:
     names = {"span_id": "spanId", "parent_span_id": "parentSpanId", "start_ns": "startNs", "end_ns": "endNs"}
     told = [
         {names.get(name, name): value for name, value in asdict(each).items() if name != "trace_id"} for each in spans
     ]
-    yield dumps({"traceId": trace_id, "spans": told})
+    return {"traceId": trace_id, "spans": told}
 
 
 def _time(unix_ns: int) -> str:
@@ -85,21 +91,4 @@ def _time(unix_ns: int) -> str:
 
 
 def _print_text(rows: Sequence[Sequence[Any]]) -> None:
-    told = [[*each[:3], f"{each[3]:.1f}", each[4]] for each in rows]
-    for line in columns([COLUMNS, *told]):
-        sys.stdout.write(line + "\n")
-
-
-def _print_json(rows: Sequence[Sequence[Any]]) -> None:
-    sys.stdout.write(dumps({"traces": [dict(zip(COLUMNS, each, strict=True)) for each in rows]}) + "\n")
-
-
-def _print_csv(rows: Sequence[Sequence[Any]]) -> None:
-    csv.writer(sys.stdout, lineterminator="\n").writerows([COLUMNS, *rows])
-
-
-_LISTS: Final[dict[str, Callable[[Sequence[Sequence[Any]]], None]]] = {
-    "text": _print_text,
-    "json": _print_json,
-    "csv": _print_csv,
-}
+    print_lines(columns([COLUMNS, *([*each[:3], f"{each[3]:.1f}", each[4]] for each in rows)]))

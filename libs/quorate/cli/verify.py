@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kraft import Uuid
+from quorate.cli.documents import is_document, print_document, print_lines
 from quorate.cli.failures import Failed
 from quorate.cli.printable import printable
 from quorate.cli.reading import (
@@ -86,13 +85,13 @@ class Report:
         self.findings.append(found)
 
 
-def verify(path: Path, *, cluster_id: str | None, as_json: bool) -> None:
+def verify(path: Path, *, cluster_id: str | None, output: str) -> None:
     """Checks a file or directory and prints the findings. Raises Failed after printing if it is not sound."""
     report = verify_path(path, cluster_id=cluster_id)
-    if as_json:
-        print(json.dumps(_document(report)))
+    if is_document(output):
+        print_document(_document(report), output)
     else:
-        sys.stdout.write("".join(f"{printable(line)}\n" for line in _lines(report)))
+        print_lines(map(printable, _lines(report)))
     if not report.is_sound:
         failing = [finding for finding in report.findings if finding.fails]
         count = "1 finding" if len(failing) == 1 else f"{len(failing)} findings"

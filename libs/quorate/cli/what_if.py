@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from quorate.cli.documents import is_document, print_document, print_lines
 from quorate.cli.failures import Failed, Misused
 from quorate.cli.image_diff import in_json, words
 from quorate.cli.offline import Offline
 from quorate.cli.printable import printable
 from quorate.controller.configs.settings import ControllerSettings
-from quorate.doubles import dumps
 from quorate.errors import ApiError
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST
@@ -38,7 +37,7 @@ SHOWN_MAX: Final = 100
 
 
 def ask(
-    found: Offline, *, brokers: Sequence[NodeId], racks: Sequence[str], directories: Sequence[str], as_json: bool
+    found: Offline, *, brokers: Sequence[NodeId], racks: Sequence[str], directories: Sequence[str], output: str
 ) -> None:
     """Prints what changes. Raises Misused if nothing goes, or for an id that is none; Failed for what is not there."""
     if not (brokers or racks or directories):
@@ -59,11 +58,10 @@ def ask(
     except ApiError as refusal:
         raise Failed(f"{found.path}: {refusal.message}") from None
     notes = [*found.notes, ASSUMED]
-    lines = (
-        _json(found, gone, directories, outcome, notes) if as_json else _text(found, gone, directories, outcome, notes)
-    )
-    for line in lines:
-        sys.stdout.write(line + "\n")
+    if is_document(output):
+        print_document(_json(found, gone, directories, outcome, notes), output)
+    else:
+        print_lines(_text(found, gone, directories, outcome, notes))
 
 
 def gone_of(state: ClusterState, brokers: Sequence[NodeId], racks: Sequence[str]) -> list[NodeId]:
@@ -107,8 +105,8 @@ def _text(
 
 def _json(
     found: Offline, gone: Sequence[NodeId], directories: Sequence[str], outcome: Outcome, notes: Sequence[str]
-) -> Iterator[str]:
-    document = {
+) -> dict[str, Any]:
+    return {
         "asOfOffset": found.as_of_offset,
         "brokers": list(gone),
         "directories": list(directories),
@@ -117,7 +115,6 @@ def _json(
         "partitions": list(map(_document, outcome.changed)),
         "notes": list(notes),
     }
-    yield dumps(document)
 
 
 def _document(changed: Changed) -> dict[str, Any]:  # Any: JSON values

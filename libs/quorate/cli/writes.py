@@ -9,7 +9,18 @@ from typing import Annotated, Any, Final, get_type_hints
 import typer
 
 from quorate.cli import write_acls, write_cluster, write_topics, write_users
-from quorate.cli.options import CommandConfig, Controller, Json, PrintGrpcurl, SecondsMax, named_or_chosen, needing_grpc
+from quorate.cli.documents import Output
+from quorate.cli.options import (
+    CommandConfig,
+    Controller,
+    Form,
+    Json,
+    PrintGrpcurl,
+    SecondsMax,
+    chosen_output,
+    named_or_chosen,
+    needing_grpc,
+)
 from quorate.cli.write import Write
 
 __all__ = ["WRITES", "add_writes"]
@@ -41,6 +52,7 @@ def _command(write: Write) -> Callable[..., None]:
         how = {name: given.pop(name) for name in common}
         where = named_or_chosen("controller", how["controller"], how["command_config"])
         how["controller"], how["command_config"] = where
+        how["output"] = chosen_output(how["output"], as_json=how.pop("as_json"))
         with needing_grpc("--controller"):
             from quorate.cli.writing import Asked, do
         if not do(write, write.request(**given), Asked(**how)):
@@ -59,6 +71,7 @@ def _common(
     dry_run: DryRun = False,
     print_grpcurl: PrintGrpcurl = False,
     seconds_max: SecondsMax = SECONDS_MAX,
+    output: Form = Output.TEXT,
     as_json: Json = False,
 ) -> None:
     """The options of each write."""

@@ -16,6 +16,7 @@ from kraft.service.admin_pb2 import AdminRequest, AdminResponse, ProposedRecord
 from kraft.service.controller_pb2 import DESCRIPTOR
 from quorate import records
 from quorate.cli.controller_call import ask_servers
+from quorate.cli.documents import is_document, print_document, print_lines
 from quorate.cli.failures import Failed, Misused
 from quorate.cli.grpc_call import Servers
 from quorate.cli.grpcurl import grpcurl_line
@@ -47,7 +48,7 @@ class Asked:
     dry_run: bool
     print_grpcurl: bool
     seconds_max: float
-    as_json: bool
+    output: str
 
     def servers(self) -> Servers:
         """Raises Misused."""
@@ -98,9 +99,10 @@ def do(write: Write, asked: Json, how: Asked) -> bool:
     if not results:
         results = [Result(", ".join(write.subjects(asked)), 0, "", {}, is_none=True)]
     documents = [_record_json(each) for each in proposed]
-    lines = _json(write, how, results, documents) if how.as_json else _text(write, how, results, documents)
-    for line in lines:
-        sys.stdout.write(line + "\n")
+    if is_document(how.output):
+        print_document(_json(write, how, results, documents), how.output)
+    else:
+        print_lines(_text(write, how, results, documents))
     return all(_is_fine(write, each) for each in results)
 
 
@@ -211,24 +213,22 @@ def _verdict(write: Write, how: Asked, result: Result) -> str:
     return "  ".join([done, *(f"{name}={value}" for name, value in result.shown.items())])
 
 
-def _json(write: Write, how: Asked, results: Sequence[Result], documents: Sequence[Json]) -> Iterator[str]:
-    yield dumps(
-        {
-            "api": write.api,
-            "dryRun": how.dry_run,
-            "results": [
-                {
-                    "name": each.name,
-                    "error": error_name(each.code) if each.code else None,
-                    "message": each.message or None,
-                    "done": each.code == 0 and not each.is_none and not how.dry_run,
-                    **each.shown,
-                }
-                for each in results
-            ],
-            **({"records": list(documents)} if how.dry_run else {}),
-        }
-    )
+def _json(write: Write, how: Asked, results: Sequence[Result], documents: Sequence[Json]) -> dict[str, Any]:
+    return {
+        "api": write.api,
+        "dryRun": how.dry_run,
+        "results": [
+            {
+                "name": each.name,
+                "error": error_name(each.code) if each.code else None,
+                "message": each.message or None,
+                "done": each.code == 0 and not each.is_none and not how.dry_run,
+                **each.shown,
+            }
+            for each in results
+        ],
+        **({"records": list(documents)} if how.dry_run else {}),
+    }
 
 
 def _record_json(proposed: ProposedRecord) -> Json:

@@ -183,7 +183,7 @@ def _formatted(directory: Path, node_id: int, ports: dict[int, int]) -> dict[str
     }
     own = {"process.roles": "controller", "log.dirs": str(log_dir), "controller.listener.names": "PLAINTEXT"}
     config.write_text("".join(f"{key}={value}\n" for key, value in {**settings, **own}.items()))
-    format_node(config, FormatOptions(cluster_id=CLUSTER_ID), as_json=False)
+    format_node(config, FormatOptions(cluster_id=CLUSTER_ID), output="text")
     return {**settings, "metadata.log.dir": str(log_dir), **GRACEFUL}
 
 

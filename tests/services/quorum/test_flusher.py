@@ -59,7 +59,7 @@ def node(directory: Path, port: int, hangs_at: str) -> subprocess.Popen[str]:
         "controller.quorum.voters": f"1@127.0.0.1:{port}",
     }
     config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    format_node(config, FormatOptions(cluster_id="MkU3OEVBNTcwNTJENDM2Qk"), as_json=False)
+    format_node(config, FormatOptions(cluster_id="MkU3OEVBNTcwNTJENDM2Qk"), output="text")
     own = ("node.id", "listeners", "controller.quorum.voters")
     arguments = [part for key in own for part in ("--set", f"{key}={settings[key]}")]
     arguments += ["--set", f"metadata.log.dir={log_dir}"]
