@@ -34,6 +34,7 @@ offsets         ListOffsets, OffsetForLeaderEpoch
 cluster         Metadata, and who leads what where
 grpc_service    records by gRPC
 tracing         the spans of a produced record
+metrics         the metrics, each with its Kafka name; traffic: what has come and gone
 topic_settings  a topic's configs, for its logs
 upkeep          what is done by the clock
 config          the settings; listener_config: those of the listeners

@@ -37,6 +37,7 @@ from services.broker.forwarding import Forwarding
 from services.broker.grpc_service import NAME, OPEN, BrokerService
 from services.broker.lifecycle import Lifecycle
 from services.broker.logins import BrokerLogins
+from services.broker.metrics import Watched, watch
 from services.broker.news import News
 from services.broker.peers import Peers
 from services.broker.reads import Reads
@@ -85,6 +86,7 @@ async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirect
     news = News()
     replica = Replica(reader, SystemClock(), telemetry, news.hear)
     replicas = Replicas(config.node_id, config.replication, SystemClock(), life.fail)
+    watch(Watched(replicas=replicas, state=lambda: replica.state))
     cluster = Cluster(
         config.node_id, directories.cluster_id, config.inter_broker, lambda: replica.state, replicas.table
     )

@@ -162,6 +162,7 @@ class Fetch:
             size = len(data.records or b"")
             left -= size
             has_records = has_records or size > 0
+            self._count(request, size)
             if context.is_told(part.of, data):
                 topics.setdefault((part.of.topic_id, part.of.topic), []).append(data)
         responses = yield from each_in_steps(_of_topic, topics.items(), Items())
@@ -170,6 +171,13 @@ class Fetch:
             responses=responses,
             node_endpoints=tuple(self._leaders(topics, to.listener)) if to.version >= NAMES_LEADERS else (),
         )
+
+    def _count(self, request: FetchRequest, size: int) -> None:
+        traffic = self._replicas.traffic
+        if _sender(request) == CONSUMER:
+            traffic.bytes_consumed += size
+        else:
+            traffic.bytes_replicated_out += size
 
     def _read(self, part: _Part, left: int, version: int, *, may_exceed: bool) -> _Data:
         if part.refusal is not None:

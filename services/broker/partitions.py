@@ -158,6 +158,7 @@ class Partitions:
             brokers=self._replicas.brokers,
             settings=self._replicas.settings,
             min_insync_replicas=min_insync_replicas(state, name.topic),
+            counts=self._replicas.isr_counts,
         )
         hosted = Hosted(key=key, name=name, partition=partition, log=opened.log, directory=opened.directory)
         opened.log.commit(partition.local.high_watermark)

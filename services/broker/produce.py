@@ -196,6 +196,8 @@ class Produce:
                 checked=checked,
             )
         if not appended.was_there:
+            self._replicas.traffic.records_produced += checked.count
+            self._replicas.traffic.bytes_produced += checked.size
             self._replicas.appended(hosted, role)
         answer = _Partition(
             index=index,

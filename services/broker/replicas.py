@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from typing import Protocol, cast
 
 from quorate.errors import Corrupt, ErrorCode
 from quorate.nouns import NodeId, Offset
@@ -20,6 +20,7 @@ from quorate.replication import (
     EndWaits,
     FetchWait,
     HighWatermarkRaised,
+    IsrCounts,
     Leading,
     LowWatermarkMoved,
     Partition,
@@ -36,7 +37,9 @@ from quorate.replication import (
 from quorate.replication.waits import Done
 from quorate.runtime.clock import Clock
 from quorate.runtime.logs import logger
+from quorate.wire.batch import Buffer
 from services.broker.table import Hosted, Key, Table
+from services.broker.traffic import Traffic
 
 __all__ = ["Fetchers", "Replicas"]
 
@@ -69,6 +72,8 @@ class Replicas:
         """Set when there is something to ask the controller for."""
         self.recovery_point_fell = asyncio.Event()
         """Set when a log has lost records that were flushed: what a start is told of it is not true any more."""
+        self.isr_counts = IsrCounts()
+        self.traffic = Traffic()
         self.fetchers: Fetchers
         self.fail = fail
         self._clock = clock
@@ -180,6 +185,8 @@ class Replicas:
             raise
         if hosted.log.recovery_point < flushed:
             self.recovery_point_fell.set()
+        if isinstance(effect, Append):
+            self.traffic.bytes_replicated_in += sum(len(cast("Buffer", batch.data)) for batch in effect.batches)
         if hosted.future is not None:
             hosted.future.follow(effect)
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from quorate.runtime import metric_rows
 from quorate.runtime.metric_rows import Row, declare, one
 from quorate.runtime.metrics import histogram
 from services.quorum import readings
@@ -245,11 +246,7 @@ COMMIT, ELECTION, FLUSH = (histogram(row.name, row.unit, row.help) for row in RO
 
 def markdown() -> list[str]:
     """Returns the metrics table of the README as lines of Markdown."""
-    lines = ["| ours | kind, unit | Kafka's | what it is |", "|---|---|---|---|"]
-    for row in ROWS:
-        theirs = "<br>".join(f"`{name}`" for name in map(_short, row.kafka)) or "–"
-        lines.append(f"| `{row.name}` | {row.kind}, {row.unit} | {theirs} | {row.help} |")
-    return [*lines, *(f"| – | | `{name}` | {why} |" for name, why in ABSENT.items())]
+    return metric_rows.markdown(ROWS, ABSENT, _short)
 
 
 def _short(name: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from deploy.kafka.release import jars, version
 from quorate.runtime import cluster_metrics
+from services.broker import metrics as broker_metrics
 from services.controller import metrics as controller_metrics
 from services.heartbeat import metrics as heartbeat_metrics
 from services.quorum.metrics import CONTROLLER, RAFT, ROWS, SNAPSHOT
@@ -101,3 +102,24 @@ def test_metrics_of_brokers_that_are_of_the_cluster_here() -> None:
 
     assert {"UnderReplicatedPartitions", "UnderMinIsrPartitionCount"} <= named <= texts
     assert {name for name in texts if re.fullmatch(r"(Failed)?Isr[A-Z][A-Za-z]+PerSec", name)} <= named
+
+
+def in_a_broker(prefix: str) -> set[str]:
+    return {name.removeprefix(prefix) for row in broker_metrics.ROWS for name in row.kafka if name.startswith(prefix)}
+
+
+def test_metrics_of_a_broker() -> None:
+    """Of replicas, fetchers and log directories all, there or absent with a reason; of records those that are there."""
+    texts = {
+        text
+        for name in ("server/ReplicaManager$", "server/AbstractFetcherManager", "log/LogManager")
+        for text in constants("kafka_2.13", f"kafka/{name}.class")
+    }
+    endings = "Count|PerSec|Partitions|Lag|Rate"
+    theirs = {text for text in texts if re.fullmatch(rf"[A-Z][a-z]+[A-Za-z]*({endings})", text)}
+    named = in_a_broker(broker_metrics.REPLICAS) | in_a_broker(broker_metrics.FETCHERS)
+
+    assert theirs - named == broker_metrics.ABSENT.keys()
+    assert named <= theirs
+    of_records = set(constants("kafka-storage", "org/apache/kafka/storage/log/metrics/BrokerTopicMetrics.class"))
+    assert set() < in_a_broker(broker_metrics.TOPICS) <= of_records

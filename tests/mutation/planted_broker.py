@@ -13,8 +13,25 @@ TURNS: Final = "tests/services/broker/test_turns.py"
 ACCESS: Final = "tests/services/broker/test_access_reads.py"
 MOVES: Final = "tests/services/broker/test_moves.py"
 LOG: Final = "tests/partition_log/test_transactions.py"
+METRICS: Final = "tests/services/broker/test_metrics.py"
 
 BROKER_BUGS: Final = (
+    Planted(
+        number="B63",
+        what="what a broker has counted of its ISRs falls to nothing with each leader epoch",
+        file="libs/quorate/replication/partition.py",
+        right="            counts=self._counts,\n",
+        wrong="",
+        test=f"{METRICS}::test_changes_of_isrs_are_counted_over_the_epochs_of_a_leader",
+    ),
+    Planted(
+        number="B64",
+        what="a partition to which a reassignment adds a replica counts as under-replicated",
+        file="services/broker/metrics.py",
+        right="len(partition.replicas) - len(partition.adding_replicas)",
+        wrong="len(partition.replicas)",
+        test=f"{METRICS}::test_partitions_are_counted_as_kafka_counts_them",
+    ),
     Planted(
         number="B51",
         what="a full disk to which a replica moves ends the broker, and each start of it goes on with that",

@@ -56,8 +56,15 @@ from quorate.replication.effects import (
     Truncate,
 )
 from quorate.replication.following import AskRange, Diverged, FetchAt, Fetched, Following, Phase, Range, Refused
-from quorate.replication.isr_state import Committed, PendingExpand, PendingRecovery, PendingShrink, maximal_isr
-from quorate.replication.leading import Leading
+from quorate.replication.isr_state import (
+    Committed,
+    PendingExpand,
+    PendingRecovery,
+    PendingShrink,
+    committed_of,
+    maximal_isr,
+)
+from quorate.replication.leading import IsrCounts, Leading
 from quorate.replication.log import NO_EPOCH, Isolation, Log, new_epochs
 from quorate.replication.partition import Partition
 from quorate.replication.proposals import Altered, Proposal
@@ -91,6 +98,7 @@ __all__ = [
     "Grant",
     "HighWatermarkRaised",
     "Isolation",
+    "IsrCounts",
     "Leading",
     "Log",
     "LowWatermarkMoved",
@@ -117,6 +125,7 @@ __all__ = [
     "admit_consumer",
     "admit_follower",
     "admit_produce",
+    "committed_of",
     "deleted_outcome",
     "end_of_epoch",
     "maximal_isr",

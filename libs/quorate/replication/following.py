@@ -101,6 +101,8 @@ class Following:
     """Nothing is asked for before this time."""
     failure: str = ""
     """Why it is FAILED."""
+    lag: Offset = 0
+    """How far its log end was behind the leader's high watermark, as the last answer had it (R68)."""
 
     def next_request(self, now_ms: int) -> FollowerRequest | None:
         """Returns what to ask the leader for; None while it backs off or has failed."""
@@ -147,6 +149,7 @@ class Following:
         if batches:
             effects.append(Append(batches))
             leo = batches[-1].end_offset
+        self.lag = max(answer.high_watermark - leo, 0)
         return [*effects, *self._take_bounds(answer, start=start, leo=leo)]
 
     def _take_bounds(self, answer: Fetched, *, start: Offset, leo: Offset) -> list[Effect]:

@@ -18,7 +18,7 @@ from quorate.replication.effects import (
     StopFetching,
 )
 from quorate.replication.following import Following
-from quorate.replication.leading import Leading, committed_in
+from quorate.replication.leading import IsrCounts, Leading, committed_in
 from quorate.replication.local_replica import LocalReplica
 from quorate.replication.log import Log
 from quorate.replication.progress import Progress
@@ -43,7 +43,9 @@ class Partition:
         brokers: Brokers,
         settings: ReplicationSettings,
         min_insync_replicas: int = 1,
+        counts: IsrCounts | None = None,
     ) -> None:
+        """`counts` are those of all the broker's partitions, which outlive each epoch (R68)."""
         self.local = LocalReplica(broker_id=broker_id, log=log, checkpoint=checkpoint)
         self.brokers = brokers
         self.settings = settings
@@ -51,6 +53,7 @@ class Partition:
         self.leader_epoch: Epoch = NO_EPOCH_YET
         self._partition_epoch = NO_EPOCH_YET
         self._min_insync_replicas = min_insync_replicas
+        self._counts = IsrCounts() if counts is None else counts
 
     @property
     def partition_epoch(self) -> int:
@@ -107,6 +110,7 @@ class Partition:
                 for replica in registration.replicas
                 if replica != self.local.broker_id
             },
+            counts=self._counts,
         )
         self.role = role
         # Even without a record of it, the epoch is above any that a follower asks about (R13; KIP-101).

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 from quorate.runtime.metrics import Observed, Value, observed
 
-__all__ = ["Row", "declare", "one"]
+__all__ = ["Row", "declare", "markdown", "one"]
 
 N = TypeVar("N")
 
@@ -52,3 +52,14 @@ def declare(rows: Sequence[Row[N]]) -> Callable[[N], None]:
             metric.read_by(lambda read=read: read(node))  # type: ignore[misc]  # mypy does not infer a default's type
 
     return watch
+
+
+def markdown(
+    rows: Sequence[Row[N]], absent: Mapping[str, str], named: Callable[[str], str] = lambda name: name
+) -> list[str]:
+    """Returns metrics, and Kafka's that are absent with the reasons, as a table in Markdown; `named` shortens names."""
+    lines = ["| ours | kind, unit | Kafka's | what it is |", "|---|---|---|---|"]
+    for row in rows:
+        theirs = "<br>".join(f"`{name}`" for name in map(named, row.kafka)) or "–"
+        lines.append(f"| `{row.name}` | {row.kind}, {row.unit} | {theirs} | {row.help} |")
+    return [*lines, *(f"| – | | `{name}` | {why} |" for name, why in absent.items())]

@@ -107,6 +107,20 @@ class Leader:
         answer = await self._fetch.answer(request, 17, self.caller)
         return answer.responses[0].partitions[0]
 
+    async def follow(self) -> bytes:
+        """What the other replica of partition 0 is answered, which has nothing yet."""
+        asked = FetchRequest.FetchTopic.FetchPartition(partition=0, current_leader_epoch=0, partition_max_bytes=1 << 20)
+        request = FetchRequest(
+            replica_state=FetchRequest.ReplicaState(OTHER, 5),
+            max_wait_ms=0,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            session_epoch=-1,
+            topics=(FetchRequest.FetchTopic(topic_id=TOPIC, partitions=(asked,)),),
+        )
+        answer = await self._fetch.answer(request, 17, self.caller)
+        return bytes(answer.responses[0].partitions[0].records or b"")
+
     async def has_written(self, *ends: int) -> None:
         """Waits until the logs end there."""
         async with asyncio.timeout(60):
