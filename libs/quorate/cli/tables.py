@@ -30,9 +30,7 @@ def check_arrow() -> None:
         raise Misused("--output arrow is bytes, for a file or a pipe, and standard output is a terminal")
 
 
-def print_rows(
-    columns: Sequence[str], rows: Iterable[Row], output: str, *, as_of_offset: Offset | None = None
-) -> None:
+def print_rows(columns: Sequence[str], rows: Iterable[Row], output: str, *, as_of_offset: Offset | None = None) -> None:
     """Prints rows as CSV or Arrow, whose schema has the offset as metadata. Raises what comes while rows are taken."""
     if output == TableOutput.CSV:
         _print_csv(columns, rows)

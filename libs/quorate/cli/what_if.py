@@ -92,8 +92,8 @@ def _text(
     for becomes, meaning in WORDS.items():
         if counted[becomes]:
             yield f"{counted[becomes]} {meaning}:"
-            found = (each for each in outcome.changed if of_fate[each.fate] is becomes)
-            for each in islice(found, SHOWN_MAX):
+            shown = (each for each in outcome.changed if of_fate[each.fate] is becomes)
+            for each in islice(shown, SHOWN_MAX):
                 yield f"  {' '.join(words(each.difference))}"
             if counted[becomes] > SHOWN_MAX:
                 yield f"  … and {counted[becomes] - SHOWN_MAX} more: --json has them all"
