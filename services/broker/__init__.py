@@ -1,6 +1,8 @@
 """The broker service: stores, replicates and serves the partitions that the metadata log gives it.
 
 driver          from registration to the stop
+first_start     formats new log directories
+in_sync         whether a rollout may go on: all replicas here are in their ISRs
 lifecycle       registration, heartbeats, controlled shutdown (KIP-631)
 news            what the metadata log may have changed
 partitions      partitions are made, given up, and told their roles

@@ -35,6 +35,7 @@ from services.broker.directories import LogDirectories
 from services.broker.driver import BrokerDriver, Parts
 from services.broker.forwarding import Forwarding
 from services.broker.grpc_service import NAME, OPEN, BrokerService
+from services.broker.in_sync import InSync
 from services.broker.lifecycle import Lifecycle
 from services.broker.logins import BrokerLogins
 from services.broker.metrics import Watched, watch
@@ -79,9 +80,7 @@ class _Wired(NamedTuple):
 async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirectories, wired: _Wired) -> None:
     process = ServiceProcess(life, "broker", config, config.transport())
     telemetry, transport = process.telemetry, process.transport
-    health = Server(telemetry=telemetry, on_fatal=life.fail, graceful_s=config.graceful_s)
-    life.at_end(health.abort)
-    health.listen_for_probes(config.health_listeners)
+    health = _health(process, life, config)
     reader = _reader(config, directories, transport)
     news = News()
     replica = Replica(reader, SystemClock(), telemetry, news.hear)
@@ -90,6 +89,7 @@ async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirect
     cluster = Cluster(
         config.node_id, directories.cluster_id, config.inter_broker, lambda: replica.state, replicas.table
     )
+    in_sync = InSync(config.node_id, lambda: replica.state, replicas.table, health)
     controllers = Client([*map(str, config.controllers)], ControllerStub, telemetry=telemetry, transport=transport)
     heartbeats = Client([*map(str, config.heartbeats)], HeartbeatStub, transport=transport)
     forwarding = Forwarding(config.gateways, wired.to_gateways)
@@ -122,15 +122,16 @@ async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirect
                 heartbeats,
                 interval_ms=config.heartbeat_interval_ms,
                 published=lambda: replica.applied,
-                tell_ready=health.set_ready,
+                tell_ready=in_sync.set_ready,
             )
             driver = BrokerDriver(parts, lifecycle, timeout_ms=config.registration_timeout_ms)
             await health.start()
             running = tasks.create_task(driver.run())
-            watching = tasks.create_task(watch_files(wired.of_files))
+            beside = [tasks.create_task(each) for each in (in_sync.run(), watch_files(wired.of_files))]
             await life.stopping()
             await driver.leave(within_s=config.graceful_s)
-        watching.cancel()
+        for each in beside:
+            each.cancel()
         running.cancel()
         await asyncio.wait([running])
         if running.cancelled():  # what else has ended it is told by the group
@@ -156,6 +157,14 @@ async def _grpc(process: ServiceProcess, life: ServiceLife, config: BrokerConfig
     await server.set_ready(True)
     yield
     await server.stop(grace_s=0.0)
+
+
+def _health(process: ServiceProcess, life: ServiceLife, config: BrokerConfig) -> Server:
+    """Returns what probes ask, not started yet. Raises CannotListen."""
+    health = Server(telemetry=process.telemetry, on_fatal=life.fail, graceful_s=config.graceful_s)
+    life.at_end(health.abort)
+    health.listen_for_probes(config.health_listeners)
+    return health
 
 
 def _reader(config: BrokerConfig, directories: LogDirectories, transport: Transport) -> LogReader:

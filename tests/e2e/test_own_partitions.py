@@ -28,6 +28,7 @@ from quorate.errors import ErrorCode
 from quorate.network.client import Connection, Disconnected, connect
 from quorate.nouns import NodeId
 from quorate.records import PartitionChangeRecord
+from quorate.runtime.health import IN_SYNC
 from quorate.runtime.loop import ExitCode
 from quorate.storage.meta_properties import read_meta_properties
 from quorate.wire.batch import batches
@@ -137,6 +138,8 @@ async def test_what_was_acknowledged_outlives_the_kills_of_its_leaders(cluster: 
             await partition(cluster, "kept")
             await writer.more(MANY)
     end = max(offset for offset, _ in writer.acknowledged[0]) + 1
+    for each in brokers.ids:  # what a rollout waits for
+        assert await eventually(lambda of=each: cluster.health(brokers[of], IN_SYNC))
     seen = (await asyncio.to_thread(consumed, servers(brokers), "kept", {0: end}))[0]
 
     assert [] == lost(writer.acknowledged[0], seen)

@@ -15,6 +15,8 @@ MOVES: Final = "tests/services/broker/test_moves.py"
 LOG: Final = "tests/partition_log/test_transactions.py"
 METRICS: Final = "tests/services/broker/test_metrics.py"
 
+PARTITIONS: Final = "tests/services/broker/test_partitions.py"
+
 BROKER_BUGS: Final = (
     Planted(
         number="B63",
@@ -31,6 +33,22 @@ BROKER_BUGS: Final = (
         right="len(partition.replicas) - len(partition.adding_replicas)",
         wrong="len(partition.replicas)",
         test=f"{METRICS}::test_partitions_are_counted_as_kafka_counts_them",
+    ),
+    Planted(
+        number="B73",
+        what="a rollout takes the next broker while this one's partitions are still opened",
+        file="services/broker/in_sync.py",
+        right="holds = self._is_ready and count == len(self._table)",
+        wrong="holds = self._is_ready and count >= len(self._table)",
+        test=f"{PARTITIONS}::test_a_partition_that_is_not_open_yet_is_not_in_sync",
+    ),
+    Planted(
+        number="B74",
+        what="a rollout takes the next broker while this one is out of an ISR",
+        file="services/broker/in_sync.py",
+        right="holds = self._is_ready and count == len(self._table)",
+        wrong="holds = self._is_ready",
+        test=f"{PARTITIONS}::test_a_rollout_may_go_on_once_the_broker_takes_part_and_is_in_every_isr",
     ),
     Planted(
         number="B51",

@@ -30,6 +30,7 @@ from kraft.service.placer_pb2_grpc import PlacerServicer, PlacerStub, add_Placer
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.runtime.admission import CallLimits
 from quorate.runtime.client import open_channel
+from quorate.runtime.health import IN_SYNC
 from quorate.runtime.logs import start_logs
 from quorate.runtime.loop import CannotListen
 from quorate.runtime.server import Server, ServerLimits
@@ -379,17 +380,22 @@ async def test_the_port_for_probes_serves_health_and_nothing_else() -> None:
 async def test_a_server_that_drains_is_alive_and_never_ready_again() -> None:
     async with serving(probed=True) as (server, _), open_channel(f"127.0.0.1:{server.probe_port}") as probing:
         await server.set_ready(True)
+        await server.tell_health(IN_SYNC, True)
+        before = await health(probing, IN_SYNC)
         watch = HealthStub(probing).Watch(HealthCheckRequest(service="readiness"), timeout=60)
         seen = [(await anext(aiter(watch))).status]
         stopping = asyncio.ensure_future(server.stop(drain_s=60, grace_s=0))
         seen.append((await anext(aiter(watch))).status)
         await server.set_ready(True)  # by a task that does not know yet
-        told = await health(probing, "startup", "liveness", "", "readiness", PLACER)
+        told = await health(probing, "startup", "liveness", "", "readiness", PLACER, IN_SYNC)
+        await server.tell_health(IN_SYNC, True)
+        told += await health(probing, IN_SYNC)
         watch.cancel()
         stopping.cancel()
 
     assert [HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING] == seen
-    assert ["SERVING"] * 2 + ["NOT_SERVING"] * 3 == told
+    assert ["SERVING"] == before
+    assert ["SERVING"] * 2 + ["NOT_SERVING"] * 5 == told
 
 
 @pytest.mark.parametrize("address", [":0", "0.0.0.0:0", "[::]:0"])

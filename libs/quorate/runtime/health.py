@@ -16,6 +16,8 @@ LIVENESS: Final = "liveness"
 """The service name for liveness: the event loop runs, also while it drains. It never depends on the quorum."""
 READINESS: Final = "readiness"
 """The service name for readiness: calls should be sent here. `""` and every API have the same status."""
+IN_SYNC: Final = "in-sync"
+"""The service name that a broker has besides: every replica there is in its ISR. A rollout waits for it."""
 
 SERVING: Final = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -27,6 +29,7 @@ class HealthServicer(health.aio.HealthServicer):  # type: ignore[misc]  # grpcio
     def __init__(self) -> None:
         super().__init__()
         self._of_readiness: tuple[str, ...] = ("", READINESS)
+        self._others: set[str] = set()
         self._is_draining = False
 
     async def begin(self, services: Sequence[str]) -> None:
@@ -41,10 +44,17 @@ class HealthServicer(health.aio.HealthServicer):  # type: ignore[misc]  # grpcio
         for name in self._of_readiness:
             await self.set(name, SERVING if is_ready and not self._is_draining else NOT_SERVING)
 
+    async def tell(self, name: str, holds: bool) -> None:
+        """Sets the status of one more name. After `drain` it is not SERVING any more."""
+        self._others.add(name)
+        await self.set(name, SERVING if holds and not self._is_draining else NOT_SERVING)
+
     async def drain(self) -> None:
         """Says that no more calls should be sent here, for good: the process lives, and is about to end."""
         self._is_draining = True
         await self.set_ready(False)
+        for name in self._others:
+            await self.set(name, NOT_SERVING)
 
     async def List(self, request: health_pb2.HealthListRequest, context: Any) -> health_pb2.HealthListResponse:  # noqa: N802
         """Returns the health status of every registered service."""

@@ -189,6 +189,10 @@ class Server:
         """Sets the readiness status: whether calls should be sent to this server. Without effect once it stops."""
         await self._health.set_ready(is_ready)
 
+    async def tell_health(self, name: str, holds: bool) -> None:
+        """Sets the status that a health check of one more name has. Without effect once the server stops."""
+        await self._health.tell(name, holds)
+
     async def abort(self) -> None:
         """Refuses new calls and ends the others at once. Does nothing after `stop`."""
         self._multiplexed.stop()

@@ -29,11 +29,13 @@ from quorate.records import (
 )
 from quorate.replication import ReplicationSettings
 from quorate.runtime.clock import SystemClock
+from quorate.runtime.health import IN_SYNC
 from quorate.runtime.log_reader import CommittedBatch
 from quorate.runtime.replica import Replica
 from quorate.runtime.telemetry import OFF
 from quorate.wire.batch import data_batch, read_header
 from services.broker.directories import LogDirectories
+from services.broker.in_sync import InSync
 from services.broker.news import News
 from services.broker.partitions import Partitions
 from services.broker.replicas import Replicas
@@ -218,6 +220,68 @@ async def test_a_state_is_applied_only_with_what_was_replayed_while_logs_were_op
             await waiting
 
         assert ["orders-0", "orders-1"] == scene.names
+
+
+class Health:
+    """What probes would be told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, bool]] = []
+
+    async def set_ready(self, is_ready: bool) -> None:
+        """Readiness, which another test asks for."""
+
+    async def tell_health(self, name: str, holds: bool) -> None:
+        self.told.append((name, holds))
+
+
+async def test_a_rollout_may_go_on_once_the_broker_takes_part_and_is_in_every_isr(disks: list[Path]) -> None:
+    """Of a partition that it has and does not lead, too; and not again once it has left one ISR."""
+    health = Health()
+
+    async def has_now(isr: tuple[NodeId, ...]) -> None:
+        scene.log.append(PartitionChangeRecord(partition_id=1, topic_id=TOPIC, isr=isr))
+        await scene.replayed()
+        await in_sync.look()
+
+    async with running(disks) as scene:
+        in_sync = InSync(ME, lambda: scene.replica.state, scene.replicas.table, health)
+        scene.log.append(LEVELS, *BROKERS, ORDERS, partition(0), partition(1, leader=OTHER))
+        await scene.applied(lambda: len(scene.names) == 2)
+        await in_sync.look()
+        before = list(health.told)
+        await in_sync.set_ready(True)
+        ready = list(health.told)
+        await has_now((OTHER,))
+        left = list(health.told)
+        await has_now((OTHER, ME))
+        await in_sync.set_ready(False)
+
+    assert [] == before
+    assert [(IN_SYNC, True)] == ready
+    assert [(IN_SYNC, True), (IN_SYNC, False)] == left
+    assert [True, False, True, False] == [holds for _, holds in health.told]
+
+
+async def test_a_partition_that_is_not_open_yet_is_not_in_sync(disks: list[Path]) -> None:
+    """Its ISR may have the broker from the time before: what is open here counts."""
+    health = Health()
+    async with running(disks, SlowStore) as scene:
+        assert isinstance(scene.store, SlowStore)
+        in_sync = InSync(ME, lambda: scene.replica.state, scene.replicas.table, health)
+        scene.log.append(LEVELS, *BROKERS)
+        waiting = asyncio.ensure_future(scene.partitions.applied(lambda state: bool(len(state.topics))))
+        await scene.replayed()
+        scene.log.append(ORDERS, partition(0))
+        await scene.replayed()
+        await in_sync.set_ready(True)
+        before = list(health.told)
+        scene.store.may_go_on.set()
+        await waiting
+        await in_sync.look()
+
+    assert [] == before
+    assert [(IN_SYNC, True)] == health.told
 
 
 async def test_what_a_metadata_transaction_makes_is_there_at_its_end(disks: list[Path]) -> None:

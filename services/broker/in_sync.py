@@ -1,0 +1,66 @@
+"""Whether a broker could be done without: every replica here is in the ISR of its partition.
+
+A rollout that restarts the next broker before that takes a second replica from the same ISR. So this is what a probe
+asks for that a rollout waits for: the health service `in-sync`. Readiness, whether clients may ask, comes earlier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from quorate.metadata.state import ClusterState
+from quorate.nouns import NodeId
+from quorate.runtime.health import IN_SYNC
+from quorate.runtime.logs import logger
+from services.broker.table import Table
+
+__all__ = ["InSync"]
+
+log = logger(__name__)
+
+LOOK_S: Final = 0.5
+
+
+class Health(Protocol):
+    """What is told: the server that probes ask."""
+
+    async def set_ready(self, is_ready: bool) -> None: ...
+
+    async def tell_health(self, name: str, holds: bool) -> None: ...
+
+
+class InSync:
+    """Tells the health service."""
+
+    def __init__(self, broker_id: NodeId, state: Callable[[], ClusterState], table: Table, health: Health) -> None:
+        """`state` is the metadata that is applied here, `table` has the replicas that are open here."""
+        self._broker_id = broker_id
+        self._state = state
+        self._table = table
+        self._health = health
+        self._is_ready = False
+        self._told = False
+
+    async def set_ready(self, is_ready: bool) -> None:
+        """Hears, and tells, whether the broker is unfenced and does not leave; else it is in no ISR for long."""
+        self._is_ready = is_ready
+        await self._health.set_ready(is_ready)
+        await self.look()
+
+    async def look(self) -> None:
+        """Tells what has changed. Counting costs nothing: the state keeps how many ISRs have the broker."""
+        count = self._state().topics.isr_count(self._broker_id)
+        holds = self._is_ready and count == len(self._table)
+        if holds is not self._told:
+            self._told = holds
+            log.info("is in all its ISRs" if holds else "is not in all its ISRs", isrs=count, replicas=len(self._table))
+            await self._health.tell_health(IN_SYNC, holds)
+
+    async def run(self) -> None:
+        """Looks until cancelled."""
+        await self._health.tell_health(IN_SYNC, self._told)
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await self.look()
