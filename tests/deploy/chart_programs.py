@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from quorate.runtime.config import load
+from services.broker.config import FOR_FORMAT, BrokerConfig
+from services.broker.first_start import BrokerFirstStartConfig
 from services.controller.config import ControllerConfig
 from services.gateway.config import GatewayConfig
 from services.heartbeat.config import HeartbeatConfig
@@ -33,6 +35,8 @@ CONFIGS: Final[dict[str, type]] = {
     "services.placer": PlacerConfig,
     "services.observer": ObserverConfig,
     "services.observer.check": CheckConfig,
+    "services.broker": BrokerConfig,
+    "services.broker.first_start": BrokerFirstStartConfig,
 }
 BY_ARGUMENTS: Final = "services.pipeline"
 """It has a command line in place of properties."""
@@ -78,4 +82,5 @@ def loaded(objects: list[Json], spec: Json, container: Json, directory: Path) ->
             arguments[arguments.index(mount["mountPath"])] = str(file)
     module = program(container)
     assert importlib.util.find_spec(module) is not None, module
-    return load(CONFIGS[module], arguments, environment(container))
+    others = FOR_FORMAT if issubclass(CONFIGS[module], BrokerConfig) else ()
+    return load(CONFIGS[module], arguments, environment(container), others=others)

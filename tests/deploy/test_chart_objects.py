@@ -30,6 +30,7 @@ from tests.deploy.chart_programs import BY_ARGUMENTS, CONFIGS, environment, load
 
 FULL: Final[Json] = {
     "gateway": {"enabled": True},
+    "brokers": {"enabled": True},
     "pipeline": {"enabled": True},
     "observer": {"page": {"enabled": True}},
     "quorum": {"settings": {"metadata.max.retention.ms": 86400000}, "releaseVersion": "4.3"},
@@ -65,7 +66,8 @@ def test_every_program_takes_its_settings(values: Json, tmp_path: Path) -> None:
             if "livenessProbe" in container:
                 assert config.health_listeners.endpoint.port == container["livenessProbe"]["grpc"]["port"]
 
-    wanted = {*CONFIGS} - (set() if values.get("gateway") else {"services.gateway"})
+    without = {"services.gateway", "services.broker", "services.broker.first_start"}
+    wanted = {*CONFIGS} - (set() if values.get("gateway") else without)
     assert wanted == programs
 
 
@@ -242,7 +244,7 @@ def test_a_certificate_of_another_release_is_not_taken_for_one_of_this(
 
 def test_every_pod_is_as_restricted_as_kubernetes_can_say(whole: list[Json]) -> None:
     pods = list(pod_specs(whole))
-    assert 9 == len(pods)
+    assert 10 == len(pods)
     for name, _, spec in pods:
         assert spec["automountServiceAccountToken"] is False, name
         assert spec["enableServiceLinks"] is False, name
@@ -273,7 +275,9 @@ def test_probes_have_three_meanings_and_a_port_in_the_clear(objects: list[Json])
             asked = {
                 kind: container[f"{kind}Probe"]["grpc"]["service"] for kind in ("startup", "readiness", "liveness")
             }
-            assert {"startup": "startup", "readiness": "readiness", "liveness": "liveness"} == asked, name
+            # A rollout takes the next broker when this one's replicas are in their ISRs: asked of a port of its own.
+            ready_when = "in-sync" if container["name"] == "broker" else "readiness"
+            assert {"startup": "startup", "readiness": ready_when, "liveness": "liveness"} == asked, name
             ports = {container[f"{kind}Probe"]["grpc"]["port"] for kind in asked}
             assert ports <= {port["containerPort"] for port in container["ports"]}, name
 
@@ -378,6 +382,35 @@ def test_an_eviction_never_takes_the_majority(replicas: int, away: int) -> None:
 
     assert away == budget["maxUnavailable"]
     assert "IfHealthyBudget" == budget["unhealthyPodEvictionPolicy"]
+
+
+def test_brokers_keep_their_names_and_volumes_and_one_alone_is_evicted(tmp_path: Path) -> None:
+    """What a broker tells its clients is a name of its own certificate, and of the headless Service."""
+    objects = render({**FULL, "brokers": {"enabled": True, "firstNodeId": 1_000_001}, "tls": {"source": "certManager"}},
+                     apis=(CERT_MANAGER,))  # fmt: skip
+    workload = named(objects, "StatefulSet", "q-quorate-broker")["spec"]
+    service = named(objects, "Service", workload["serviceName"])["spec"]
+    budget = named(objects, "PodDisruptionBudget", "q-quorate-broker")["spec"]
+    (container,) = workload["template"]["spec"]["containers"]
+    config = loaded(objects, workload["template"]["spec"], container, tmp_path)
+    names = {
+        each["spec"]["commonName"]: each["spec"]["dnsNames"]
+        for each in of_kind(objects, "Certificate")
+        if each["spec"].get("commonName", "").startswith("broker-")
+    }
+    host = "q-quorate-broker.kraft.svc"
+    first = f"q-quorate-broker-1000001.{host}"
+
+    assert 1_000_001 == workload["ordinals"]["start"]
+    assert {"whenDeleted": "Retain", "whenScaled": "Retain"} == workload["persistentVolumeClaimRetentionPolicy"]
+    assert ("None", True) == (service["clusterIP"], service["publishNotReadyAddresses"])
+    assert (1, "IfHealthyBudget") == (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"])
+    assert [f"KAFKA://q-quorate-quorum-1.{host}:9092"] == [str(each) for each in config.advertises]
+    assert {"broker-1000001", "broker-1000002", "broker-1000003"} == names.keys()
+    assert {first, host, "q-quorate-bootstrap.kraft.svc"} < {*names["broker-1000001"]}
+    assert not any(first in each for name, each in names.items() if name != "broker-1000001")
+    assert {f"User:{name}" for name in (*names, "admin")} == config.super_users
+    assert workload["template"]["spec"]["terminationGracePeriodSeconds"] > config.graceful_s + STOP_TIMEOUT_S
 
 
 def test_a_chart_of_another_version_can_be_upgraded_to() -> None:

@@ -85,6 +85,13 @@ SHAPES: Final[dict[str, Json]] = {
             ],
             "settings": {"max.connections": 1000},
         },
+        "brokers": {
+            **EVERYWHERE,
+            "enabled": True,
+            "settings": {"broker.rack": "a", "replica.lag.time.max.ms": 10000},
+            "storage": {"className": "fast", "annotations": {"c": "d"}},
+            "spreadHosts": False,
+        },
         "heartbeat": {**EVERYWHERE, "settings": {"broker.session.timeout.ms": 12000}},
         "placer": EVERYWHERE,
         "observer": {
@@ -197,6 +204,16 @@ REFUSED: Final[list[tuple[Json, str]]] = [
     ({"quorum": {"settings": {"node.id": 7}}}, "quorum.settings: the chart sets node.id itself, for each pod another"),
     ({"quorum": {"controllerSettings": {"advertised.listeners": "X://a:1"}}}, "the chart sets advertised.listeners it"),
     ({"gateway": {"enabled": True, "settings": {"node.id": 7}}}, "gateway.settings: the chart sets node.id itself"),
+    ({"brokers": {"enabled": True, "settings": {"node.id": 7}}}, "brokers.settings: the chart sets node.id itself"),
+    (
+        {"brokers": {"enabled": True, "firstNodeId": 0}},
+        "brokers.firstNodeId = 0: broker 0 would have the id of",
+    ),
+    ({"brokers": {"enabled": True, "firstNodeId": 998}}, "brokers.firstNodeId = 998: broker 1000 would have the id"),
+    (
+        {"brokers": {"enabled": True, "controlledShutdownSeconds": 90}},
+        "terminationGracePeriodSeconds = 95: with con",
+    ),
     ({"observer": {"settings": {"super.users": "User:me"}}}, "observer.settings: the chart sets super.users = "),
     ({"pipeline": {"enabled": True, "runner": "airflow"}}, "/pipeline/runner'"),
     ({"pipeline": {"enabled": True, "runner": "sparkOperator"}}, "does not have sparkoperator.k8s.io/v1beta2"),

@@ -18,11 +18,13 @@ from tests.services.rpcs import services
 
 VALUES: Final = {
     "gateway": {"enabled": True},
+    "brokers": {"enabled": True},
     "pipeline": {"enabled": True},
     "collector": {"enabled": True},
     "principals": {"brokers": ["User:CN=b/1.x,O=y"], "readers": ["User:ann"], "superUsers": ["User:root"]},
 }
 PEOPLE: Final = frozenset({"User:admin", "User:root"})
+BROKERS: Final = frozenset(f"User:broker-{broker_id}" for broker_id in (100, 101, 102))
 SERVED: Final = {
     "quorum": ("Quorum", "RaftClient"),
     "controller": ("Controller",),
@@ -37,10 +39,21 @@ CALLERS: Final = {
         "gateway": ("gateway",),
         "heartbeat": ("heartbeat",),
         "observer": ("observer",),
+        "broker-101": ("broker",),
     },
-    "controller": {"quorum-1": ("quorum", "controller"), "gateway": ("gateway",), "heartbeat": ("heartbeat",)},
+    "controller": {
+        "quorum-1": ("quorum", "controller"),
+        "gateway": ("gateway",),
+        "heartbeat": ("heartbeat",),
+        "broker-101": ("broker",),
+    },
     "placer": {"quorum-1": ("quorum", "controller")},
-    "heartbeat": {"quorum-1": ("quorum", "controller"), "gateway": ("gateway",), "CN=b/1.x,O=y": ("broker",)},
+    "heartbeat": {
+        "quorum-1": ("quorum", "controller"),
+        "gateway": ("gateway",),
+        "CN=b/1.x,O=y": ("broker",),
+        "broker-101": ("broker",),
+    },
     "observer": {
         "quorum-1": ("quorum", "controller"),
         "gateway": ("gateway",),
@@ -49,6 +62,7 @@ CALLERS: Final = {
         "observer": ("observer",),
         "pipeline": ("pipeline",),
         "collector": ("collector",),
+        "broker-101": ("broker",),
         "ann": ("reader",),
     },
 }
@@ -66,9 +80,10 @@ WITH_THE_ADMINS: Final = {
 """Pods that show the certificate of the admin, and which containers, by their pods, they call."""
 COMPONENT: Final = "app.kubernetes.io/component"
 PODS: Final = ("quorum", "heartbeat", "placer", "observer", "pipeline", "collector")
-IN_PODS: Final = {"quorum-1": "quorum", "gateway": "quorum", **{each: each for each in PODS[1:]}}
+OWN: Final = {each: each for each in PODS[1:]}
+IN_PODS: Final = {"quorum-1": "quorum", "gateway": "quorum", "broker-101": "broker", **OWN}
 """The pod in which a certificate is shown, by its common name."""
-NAMES: Final = (*IN_PODS, "ann", "CN=b/1.x,O=y", "mallory", "quorum", "quorum-", "quorum-1x")
+NAMES: Final = (*IN_PODS, "ann", "CN=b/1.x,O=y", "mallory", "quorum", "quorum-", "quorum-1x", "broker")
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +98,7 @@ def configs(objects: list[Json], tmp_path_factory: pytest.TempPathFactory) -> di
         each["name"]: loaded(objects, spec, each, directory)
         for _, _, spec in pod_specs(objects)
         for each in spec["containers"]
-        if each["name"] in (*SERVED, "gateway")
+        if each["name"] in (*SERVED, "gateway", "broker")
     }
 
 
@@ -137,9 +152,12 @@ def test_observer_and_heartbeat_are_no_administrators_at_the_doors_without_entri
         assert expected == let_in, name
 
 
-def test_people_alone_are_super_users(configs: dict[str, Any]) -> None:
-    assert {"gateway", *SERVED} == configs.keys()
-    assert dict.fromkeys(configs, PEOPLE) == {name: config.super_users for name, config in configs.items()}
+def test_people_alone_are_super_users_and_brokers_where_kafkas_wire_is_spoken(configs: dict[str, Any]) -> None:
+    """There a broker asks as Kafka's do: CLUSTER_ACTION at other brokers, and for envelopes at gateways."""
+    among_brokers = {"gateway": PEOPLE | BROKERS, "broker": PEOPLE | BROKERS}
+    assert {*among_brokers, *SERVED} == configs.keys()
+    expected = dict.fromkeys(SERVED, PEOPLE) | among_brokers
+    assert expected == {name: config.super_users for name, config in configs.items()}
     assert {"org.apache.kafka.metadata.authorizer.StandardAuthorizer"} == {each.authorizer for each in configs.values()}
 
 
@@ -185,6 +203,7 @@ def test_the_network_lets_through_what_some_process_of_a_pod_calls_and_nothing_e
         if name in IN_PODS and any(called(container, process) for process in processes)
     }
     expected |= {(pod, *where) for pod, called_there in WITH_THE_ADMINS.items() for where in called_there}
-    expected |= {(name, "collector", "collector") for name in ("quorum", "heartbeat", "placer", "observer")}  # spans
+    expected |= {(name, "collector", "collector") for name in (*PODS[:4], "broker")}  # spans
+    expected |= {("broker", "broker", "broker"), ("broker", "quorum", "gateway")}  # by Kafka's wire
 
     assert expected == edges(objects, direction, peers)

@@ -12,13 +12,14 @@ from quorate.tls.key_stores import read_stores
 from tests.deploy.chart import CERT_MANAGER, PROMETHEUS, SPARK_OPERATOR, Json, helm, merged, render, schema, values_file
 from tests.deploy.chart_values import README, TABLES, leaves, listener_keys, parts, unset
 
-IDENTITIES: Final = ("quorum", "gateway", "heartbeat", "placer", "observer", "admin", "pipeline", "collector")
+IDENTITIES: Final = ("quorum", "gateway", "broker", "heartbeat", "placer", "observer", "admin", "pipeline", "collector")
 OWN_CERTIFICATES: Final[Json] = {
     "tls": {
         "source": "existingSecret",
         "existingSecrets": {name: f"{name}-pem" for name in IDENTITIES},
     },
     "gateway": {"enabled": True},
+    "brokers": {"enabled": True},
     "pipeline": {"enabled": True},
     "collector": {"enabled": True},
 }
@@ -37,6 +38,8 @@ WHERE: Final[dict[str, Json]] = {
     "tls.existingSecrets": OWN_CERTIFICATES,
     "principals": OWN_CERTIFICATES,
     "gateway": {"gateway": {"enabled": True}},
+    "brokers.enabled": {},
+    "brokers": {"brokers": {"enabled": True}},
     "observer.autoscaling": {"observer": {"autoscaling": {"enabled": True}}},
     "pipeline.logs": {"pipeline": {"enabled": True}},
     "pipeline.sparkOperator": BY_OPERATOR,
@@ -78,6 +81,7 @@ OTHERS: Final[dict[str, Any]] = {
     "pipeline.sparkOperator.executorMemory": "3g",
     "pipeline.sparkOperator.executorMemoryOverhead": "2g",
     "quorum.maxUnavailable": 0,
+    "brokers.controlledShutdownSeconds": 50,
     "tracing.endpoint": "https://collector.example:4317",
     "metrics.podMonitor.interval": "10s",
     "networkPolicy.extraEgress": [{"ports": [{"port": 5432}]}],

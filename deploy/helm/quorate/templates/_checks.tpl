@@ -54,6 +54,9 @@
 {{- fail (printf "%s.terminationGracePeriodSeconds = %d: a process ends by itself %d s after preStopSeconds = %d, so it must be at least %d" $component $grace $ends (int $.Values.preStopSeconds) $needed) -}}
 {{- end -}}
 {{- end -}}
+{{- if .Values.brokers.enabled -}}
+{{- include "quorate.checkBrokers" . -}}
+{{- end -}}
 {{- if include "quorate.hasTwoHeartbeats" . -}}
 {{- /* quorate.liveness.claim has why. */ -}}
 {{- $session := index .Values.heartbeat.settings "broker.session.timeout.ms" | default 9000 -}}
@@ -95,6 +98,28 @@ pod that shows what those before it do not let in would never be ready, and the 
 {{- if or (gt $wanted (add $at 1 | int)) (gt $at (add $wanted 1 | int)) -}}
 {{- $next := index $steps (ternary (add $at 1) (sub $at 1) (gt $wanted $at) | int) -}}
 {{- fail (printf "tls.nodeCertificates = %s: the running nodes have %s; a node that is restarted would be refused by the others. Upgrade with %s first" $to (.from | default "one certificate for all, by a chart before this value") $next) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What the schema cannot say of brokers of ours. */}}
+{{- define "quorate.checkBrokers" -}}
+{{- $first := int .Values.brokers.firstNodeId -}}
+{{- $found := lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-broker" (include "quorate.fullname" .)) -}}
+{{- $begun := dig "spec" "ordinals" "start" $first $found | int -}}
+{{- if ne $first $begun -}}
+{{- fail (printf "brokers.firstNodeId = %d: the brokers were installed with %d, and they keep their ids" $first $begun) -}}
+{{- end -}}
+{{- $ids := splitList "," (include "quorate.brokerIds" .) -}}
+{{- $others := concat (splitList "," (include "quorate.nodeIds" .)) (list (.Values.observer.nodeId | int64 | toString) (.Values.helmTest.brokerId | int64 | toString)) -}}
+{{- range $id := $ids -}}
+{{- if has $id $others -}}
+{{- fail (printf "brokers.firstNodeId = %d: broker %s would have the id of another node; quorum.firstNodeId, observer.nodeId and helmTest.brokerId say which there are" $first $id) -}}
+{{- end -}}
+{{- end -}}
+{{- $ends := add 30 (max 0 (sub (int .Values.brokers.controlledShutdownSeconds) 5)) -}}
+{{- $needed := add .Values.preStopSeconds $ends 6 -}}
+{{- if lt (int .Values.brokers.terminationGracePeriodSeconds) (int $needed) -}}
+{{- fail (printf "brokers.terminationGracePeriodSeconds = %d: with controlledShutdownSeconds = %d a broker ends by itself %d s after preStopSeconds = %d, so it must be at least %d" (int .Values.brokers.terminationGracePeriodSeconds) (int .Values.brokers.controlledShutdownSeconds) $ends (int .Values.preStopSeconds) $needed) -}}
 {{- end -}}
 {{- end -}}
 

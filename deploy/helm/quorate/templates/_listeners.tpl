@@ -201,6 +201,12 @@ by it, and takes one without it for Kafka's own, so another name would end forwa
 {{- join "," $addresses -}}
 {{- end -}}
 
+{{/* A dict with root: where clients and other brokers reach the broker of one pod. */}}
+{{- define "quorate.brokerAdvertised" -}}
+{{- $port := index (include "quorate.ports" .root | fromYaml) "broker" -}}
+{{- printf "KAFKA://%s:%v" (include "quorate.brokerHost" (dict "root" .root "pod" "$(POD_NAME)")) $port -}}
+{{- end -}}
+
 {{/* What is spoken at the gateways' listeners, as a property of the quorum nodes that announce them; empty without any. */}}
 {{- define "quorate.kafkaProtocols" -}}
 {{- $protocols := list -}}

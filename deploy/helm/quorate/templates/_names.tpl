@@ -88,6 +88,35 @@ them, which may stand by, for as long as its connection lasts.
 {{- join "," $ids -}}
 {{- end -}}
 
+{{/* The brokers' ids, with commas; empty without brokers of ours. */}}
+{{- define "quorate.brokerIds" -}}
+{{- $first := int .Values.brokers.firstNodeId -}}
+{{- $ids := list -}}
+{{- range $each := untilStep $first (int (add $first (ternary .Values.brokers.replicas 0 .Values.brokers.enabled))) 1 -}}
+{{- $ids = append $ids (toString $each) -}}
+{{- end -}}
+{{- join "," $ids -}}
+{{- end -}}
+
+{{/* A dict with root and pod, an ordinal's pod or a reference to one. */}}
+{{- define "quorate.brokerHost" -}}
+{{- printf "%s.%s" .pod (include "quorate.host" (dict "root" .root "component" "broker")) -}}
+{{- end -}}
+
+{{/*
+host:port of every gateway at the first listener where a broker can show its own certificate, with commas; empty if
+there is none, or there are no gateways.
+*/}}
+{{- define "quorate.brokerGateways" -}}
+{{- $found := "" -}}
+{{- range include "quorate.listeners" . | fromJsonArray -}}
+{{- if and (not $found) (eq .protocol "SSL") (not .existingSecret) -}}
+{{- $found = include "quorate.nodes" (dict "root" $ "port" .port "named" false) -}}
+{{- end -}}
+{{- end -}}
+{{- $found -}}
+{{- end -}}
+
 {{/*
 A dict with root and port, named (whether an id comes before each), and listener (a name before each, or empty):
 host:port of every node, with commas.
@@ -114,6 +143,7 @@ heartbeat: 9095
 placer: 9096
 observer: 9097
 collector: 4317
+broker: 9092
 {{- end -}}
 
 {{/* Where browsers get the page, if there is one: its listener speaks HTTP. */}}
@@ -128,6 +158,7 @@ gateway: 9192
 heartbeat: 9195
 placer: 9196
 observer: 9197
+broker: 9198
 {{- end -}}
 
 {{- define "quorate.metricsPorts" -}}
@@ -137,6 +168,7 @@ gateway: 9292
 heartbeat: 9295
 placer: 9296
 observer: 9297
+broker: 9298
 {{- end -}}
 
 {{- define "quorate.tlsSecret" -}}
@@ -167,6 +199,10 @@ observer: 9297
 {{- else if hasPrefix "quorum-" .identity -}}
 {{- $pod := printf "%s-%s" (include "quorate.fullname" .root) .identity -}}
 {{- $names = list $quorum "localhost" (include "quorate.nodeHost" (dict "root" .root "pod" $pod)) $controller -}}
+{{- else if hasPrefix "broker-" .identity -}}
+{{- $pod := printf "%s-%s" (include "quorate.fullname" .root) .identity -}}
+{{- $hosts := list (include "quorate.host" (dict "root" .root "component" "bootstrap")) (include "quorate.host" (dict "root" .root "component" "broker")) -}}
+{{- $names = concat (list (first $hosts) "localhost" (include "quorate.brokerHost" (dict "root" .root "pod" $pod))) (rest $hosts) -}}
 {{- end -}}
 {{- if include "quorate.isClient" .identity -}}
 {{- $names = list .identity -}}
@@ -186,14 +222,14 @@ observer: 9297
 {{- if ne .Values.tls.nodeCertificates "perNode" -}}true{{- end -}}
 {{- end -}}
 
-{{/* An identity as the values have it: of a node, quorum-1, it is quorum. */}}
+{{/* An identity as the values have it: of a node, quorum-1, it is quorum, of a broker, broker-100, broker. */}}
 {{- define "quorate.identityKey" -}}
-{{- regexReplaceAll "^quorum-[0-9]+$" . "quorum" -}}
+{{- regexReplaceAll "^(quorum|broker)-[0-9]+$" . "${1}" -}}
 {{- end -}}
 
 {{/* Who shows a certificate. While nodes move to their own, those that have not yet been restarted have the shared one. */}}
 {{- define "quorate.identities" -}}
-{{ if include "quorate.takesShared" . }}quorum,{{ end }}{{ if include "quorate.showsOwn" . }}{{ range splitList "," (include "quorate.nodeIds" .) }}quorum-{{ . }},{{ end }}{{ if .Values.gateway.enabled }}gateway,{{ end }}{{ end }}heartbeat,placer,observer,admin{{ if .Values.collector.enabled }},collector{{ end }}{{ if include "quorate.pipeline.isLive" . }},pipeline{{ end }}
+{{ if include "quorate.takesShared" . }}quorum,{{ end }}{{ if include "quorate.showsOwn" . }}{{ range splitList "," (include "quorate.nodeIds" .) }}quorum-{{ . }},{{ end }}{{ if .Values.gateway.enabled }}gateway,{{ end }}{{ end }}{{ if .Values.brokers.enabled }}{{ range splitList "," (include "quorate.brokerIds" .) }}broker-{{ . }},{{ end }}{{ end }}heartbeat,placer,observer,admin{{ if .Values.collector.enabled }},collector{{ end }}{{ if include "quorate.pipeline.isLive" . }},pipeline{{ end }}
 {{- end -}}
 
 {{/* "true" for an identity that calls and is not called. */}}

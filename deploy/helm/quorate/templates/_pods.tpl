@@ -63,16 +63,16 @@ topologySpreadConstraints:
     labelSelector:
       matchLabels:
         {{- include "quorate.selector" . | nindent 8 }}
-    {{- if ne .component "quorum" }}
+    {{- if not (has .component (list "quorum" "broker")) }}
     matchLabelKeys: [pod-template-hash]
     {{- end }}
   - maxSkew: 1
     topologyKey: kubernetes.io/hostname
-    whenUnsatisfiable: {{ ternary "DoNotSchedule" "ScheduleAnyway" (and (eq .component "quorum") .root.Values.quorum.spreadHosts) }}
+    whenUnsatisfiable: {{ ternary "DoNotSchedule" "ScheduleAnyway" (and (has .component (list "quorum" "broker")) .values.spreadHosts) }}
     labelSelector:
       matchLabels:
         {{- include "quorate.selector" . | nindent 8 }}
-    {{- if ne .component "quorum" }}
+    {{- if not (has .component (list "quorum" "broker")) }}
     matchLabelKeys: [pod-template-hash]
     {{- end }}
 {{- end -}}
@@ -137,7 +137,7 @@ annotations:
     fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}
 {{- if ne .service "gateway" }}
 - name: QUORATE_ADVERTISED_LISTENERS
-  value: {{ include "quorate.advertised" . }}
+  value: {{ include (ternary "quorate.brokerAdvertised" "quorate.advertised" (eq .service "broker")) . }}
 {{- end }}
 {{- end -}}
 
@@ -238,8 +238,9 @@ The others are started once it has.
       mountPath: /tmp
 {{- end -}}
 
-{{/* The volumes of a node's certificate, and of the gateways'. */}}
+{{/* A dict with root, and identity, quorum or broker: the volumes of a node's certificate, and of the gateways'. */}}
 {{- define "quorate.ownCertificateVolumes" -}}
+{{- $ids := include (ternary "quorate.brokerIds" "quorate.nodeIds" (eq .identity "broker")) .root -}}
 - name: tls
   emptyDir:
     medium: Memory
@@ -248,17 +249,17 @@ The others are started once it has.
   projected:
     defaultMode: 0440
     sources:
-      {{- range $id := splitList "," (include "quorate.nodeIds" .) }}
+      {{- range $id := splitList "," $ids }}
       - secret:
-          name: {{ include "quorate.tlsSecret" (dict "root" $ "identity" (printf "quorum-%s" $id)) }}
+          name: {{ include "quorate.tlsSecret" (dict "root" $.root "identity" (printf "%s-%s" $.identity $id)) }}
           items:
             - {key: tls-combined.pem, path: {{ $id }}/tls-combined.pem}
             - {key: ca.crt, path: {{ $id }}/ca.crt}
       {{- end }}
-{{- if .Values.gateway.enabled }}
+{{- if and (eq .identity "quorum") .root.Values.gateway.enabled }}
 - name: gateway-tls
   secret:
-    secretName: {{ include "quorate.tlsSecret" (dict "root" . "identity" "gateway") }}
+    secretName: {{ include "quorate.tlsSecret" (dict "root" .root "identity" "gateway") }}
     defaultMode: 0440
 {{- end }}
 {{- end -}}
@@ -281,8 +282,8 @@ The others are started once it has.
 - name: config
   configMap:
     name: {{ include "quorate.fullname" .root }}-{{ .component }}
-{{- if and (eq .identity "quorum") (include "quorate.showsOwn" .root) }}
-{{ include "quorate.ownCertificateVolumes" .root }}
+{{- if or (eq .identity "broker") (and (eq .identity "quorum") (include "quorate.showsOwn" .root)) }}
+{{ include "quorate.ownCertificateVolumes" . }}
 {{- else }}
 - name: tls
   secret:

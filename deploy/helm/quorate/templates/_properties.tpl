@@ -37,9 +37,18 @@ RULE:^CN=([^,]+)$/$1/,DEFAULT
 {{- printf "%s.%s" .Release.Namespace (include "quorate.fullname" .) -}}
 {{- end -}}
 
-{{/* Who may call everything: people. The release's own processes may call what their code calls. */}}
+{{/*
+A dict with root and component. Who may call everything: people. The release's own processes may call what their code
+calls, but Kafka's wire has no such rules: there brokers are super users at each other, and at gateways.
+*/}}
 {{- define "quorate.superUsers" -}}
-{{- concat (list .Values.principals.admin) .Values.principals.superUsers | uniq | join ";" -}}
+{{- $users := concat (list .root.Values.principals.admin) .root.Values.principals.superUsers -}}
+{{- if and .root.Values.brokers.enabled (has .component (list "broker" "gateway")) -}}
+{{- range $id := splitList "," (include "quorate.brokerIds" .root) -}}
+{{- $users = append $users (printf "%s-%s" $.root.Values.principals.broker $id) -}}
+{{- end -}}
+{{- end -}}
+{{- $users | uniq | join ";" -}}
 {{- end -}}
 
 {{/* A dict with root and component: principal.process.mapping.rules of those that call it; empty for a gateway. */}}
@@ -58,6 +67,9 @@ RULE:^CN=([^,]+)$/$1/,DEFAULT
 {{- $processes = append $processes (dict "names" (list $who.placer) "process" "placer" "calls" (list "observer")) -}}
 {{- $processes = append $processes (dict "names" (list $who.observer) "process" "observer" "calls" (list "quorum" "observer")) -}}
 {{- $processes = append $processes (dict "names" $who.brokers "process" "broker" "calls" (list "quorum" "heartbeat")) -}}
+{{- if .root.Values.brokers.enabled -}}
+{{- $processes = append $processes (dict "names" (list $who.broker) "suffix" "-[0-9]+" "process" "broker" "calls" (list "quorum" "controller" "heartbeat" "observer")) -}}
+{{- end -}}
 {{- $processes = append $processes (dict "names" $who.readers "process" "reader" "calls" (list "observer")) -}}
 {{- if include "quorate.pipeline.isLive" .root -}}
 {{- $processes = append $processes (dict "names" (list $who.pipeline) "process" "pipeline" "calls" (list "observer")) -}}
@@ -135,7 +147,7 @@ node of the quorum is that node only for the nodes' own certificates.
   "ssl.client.auth" "required"
   "ssl.principal.mapping.rules" (include "quorate.principalMappingRules" .root)
   "authorizer.class.name" "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-  "super.users" (include "quorate.superUsers" .root)
+  "super.users" (include "quorate.superUsers" .)
   "shutdown.graceful.timeout.ms" (mul 1000 (int .root.Values.gracefulShutdownSeconds) | toString)
 -}}
 {{- with include "quorate.processRules" . -}}
@@ -179,6 +191,23 @@ node of the quorum is that node only for the nodes' own certificates.
 {{- $_ := set $given "grpc.ssl.keystore.location" "/etc/quorate/tls/tls-combined.pem" -}}
 {{- $_ := set $given "grpc.ssl.truststore.location" "/etc/quorate/tls/ca.crt" -}}
 {{- include "quorate.properties" (dict "given" $given "settings" .Values.gateway.settings "where" "gateway.settings" "ofPod" (list "node.id")) -}}
+{{- end -}}
+
+{{- define "quorate.broker.properties" -}}
+{{- $given := include "quorate.common" (dict "root" . "component" "broker" "listener" "KAFKA") | fromJson -}}
+{{- $_ := set $given "process.roles" "broker" -}}
+{{- $_ := set $given "log.dirs" "/var/lib/quorate/logs" -}}
+{{- $_ := set $given "controller.quorum.bootstrap.servers" (include "quorate.nodes" (dict "root" . "port" 9093 "named" false)) -}}
+{{- $_ := set $given "controller.endpoints" (include "quorate.nodes" (dict "root" . "port" 9094 "named" false)) -}}
+{{- $_ := set $given "heartbeat.endpoint" (include "quorate.heartbeats" .) -}}
+{{- $_ := set $given "grpc.ssl.keystore.location" "/etc/quorate/tls/tls-combined.pem" -}}
+{{- $_ := set $given "grpc.ssl.truststore.location" "/etc/quorate/tls/ca.crt" -}}
+{{- $_ := set $given "shutdown.graceful.timeout.ms" (mul 1000 (int .Values.brokers.controlledShutdownSeconds) | toString) -}}
+{{- with include "quorate.brokerGateways" . -}}
+{{- $_ := set $given "gateway.endpoints" . -}}
+{{- $_ := set $given "gateway.client.config" "/etc/quorate/gateway-client.properties" -}}
+{{- end -}}
+{{- include "quorate.properties" (dict "given" $given "settings" .Values.brokers.settings "where" "brokers.settings" "ofPod" (list "node.id" "advertised.listeners")) -}}
 {{- end -}}
 
 {{- define "quorate.heartbeat.properties" -}}
