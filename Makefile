@@ -149,12 +149,13 @@ whole: setup interop-setup spark-formats hdfs-setup chart-setup ## make test, in
 	@$(RUN) pytest $(PARALLEL) tests -m "not netns and not mutants and not kube"
 
 clients: setup interop-setup ## what clients of other makes are told by brokers of our controllers and of Kafka's (ONLY=; some need Go, npm)
-	@$(UV) pip install --quiet --target build/clients/python aiokafka==0.14.0
-	@! command -v go >/dev/null || (cd tests/clients/go && go build -o $(CURDIR)/build/clients/go/ ./franz ./sarama ./segmentio)
+	@$(UV) pip install --quiet --target build/clients/python aiokafka==0.14.0 cramjam==2.14.0 python-snappy==0.7.3 lz4==4.4.5 zstandard==0.25.0 # the codecs of two of them
+	@! command -v go >/dev/null || (cd tests/clients/go && go build -o $(CURDIR)/build/clients/go/ ./franz ./sarama ./segmentio ./franzrecords ./saramarecords)
 	@mvn -q -B -f tests/clients/java/pom.xml org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DoutputDirectory=$(CURDIR)/build/clients/jvm -DincludeScope=runtime
 	@javac -nowarn -cp "build/clients/jvm/*" -d build/clients/java tests/clients/java/*.java
 	@! command -v npm >/dev/null || (mkdir -p build/clients && cp -r tests/clients/node build/clients/ && npm --prefix build/clients/node install --silent --no-fund)
 	@$(RUN) python -m tests.clients --only "$(ONLY)"
+	@$(RUN) python -m tests.clients.records --only "$(ONLY)"
 
 fixtures: setup ## run clusters of a Kafka release again and keep their directories as fixtures
 	@$(RUN) python -m tests.interop.make_fixtures

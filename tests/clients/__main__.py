@@ -62,7 +62,7 @@ async def lines_of(side: str, names: Sequence[str], *, are_new: bool) -> dict[st
     with tempfile.TemporaryDirectory() as directory:
         async with SIDES[side](Path(directory), *(NEWEST if are_new else ())) as brokers:
             servers = ",".join(f"127.0.0.1:{port}" for port in brokers.tool_ports.values())
-            return {name: await asyncio.to_thread(_said, CLIENTS[name].command, servers) for name in names}
+            return {name: await asyncio.to_thread(said_by, (*CLIENTS[name].command, servers)) for name in names}
 
 
 def differences(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
@@ -86,7 +86,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="the clients whose names have this in them")
     parser.add_argument("--lines", action="store_true", help="print every line, too")
     asked = parser.parse_args()
-    names = [name for name, client in CLIENTS.items() if asked.only in name and _is_there(name, client)]
+    names = [name for name, client in CLIENTS.items() if asked.only in name and is_there(name, client)]
     print("| client | calls | differences |\n|---|--:|---|")
     differ = False
     for are_new in (False, True):
@@ -103,19 +103,19 @@ def main() -> int:
     return 1 if differ else 0
 
 
-def _is_there(name: str, client: Client) -> bool:
+def is_there(name: str, client: Client) -> bool:
+    """Whether the client can run here; if not, a line says what it needs."""
     there = shutil.which(client.command[0]) is not None
     if not there:
         print(f"{name}: left out; it needs {client.needs}", file=sys.stderr)
     return there
 
 
-def _said(command: Sequence[str], servers: str) -> list[str]:
+def said_by(command: Sequence[str]) -> list[str]:
+    """The lines of a client's program; the last says why, if it has not ended well."""
     environment = {**os.environ, "PYTHONPATH": f"{HERE.parents[1]}:{MADE / 'python'}"}
     try:
-        ran = subprocess.run(
-            [*command, servers], capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=environment
-        )
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=environment)
     except subprocess.TimeoutExpired as late:
         said = late.stdout or b""
         return [*(said if isinstance(said, str) else said.decode()).splitlines(), f"{ENDED}: not within {PATIENCE_S} s"]
