@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from quorate.nouns import ZERO_UUID, OffsetAndEpoch, ReplicaKey
+from quorate.raft.voters import is_same
 from quorate.storage.election_file import StoredElection
 from quorate.storage.last_known import LastKnown, LastKnownFile, claim_partition
 from quorate.storage.meta_properties import read_meta_properties
@@ -120,4 +121,7 @@ def _is_later(known: StoredElection, stored: StoredElection | None, owner: Repli
     if stored is None or known.epoch != stored.epoch:
         return known.epoch > (0 if stored is None else stored.epoch)
     has_led = known.leader_id == owner.id != stored.leader_id
-    return has_led or (known.voted is not None and known.voted != stored.voted)
+    if known.voted is None or has_led:
+        return has_led
+    # Below kraft.version 1 quorum-state has no directory ids: a vote is then for a node, as in Kafka (KIP-853).
+    return stored.voted is None or not is_same(stored.voted, known.voted)

@@ -143,6 +143,17 @@ def test_a_sole_voter_goes_on_with_what_it_has_and_says_so(left: Path) -> None:
     disk.close()
 
 
+def test_a_vote_is_the_same_where_quorum_state_has_no_directory_ids(tmp_path: Path) -> None:
+    directory = formatted(tmp_path / "node")
+    disk = opened(directory)
+    disk.persist(ElectionState(epoch=1, voted=ReplicaKey(2, Uuid(bytes([8]) * 16))))
+    disk.close()
+    again = opened(directory)
+
+    assert ((), ElectionState(epoch=1, voted=ReplicaKey(2))) == (again.doubts, again.election())
+    again.close()
+
+
 def test_an_operator_may_go_on_without_what_nobody_has(left: Path) -> None:
     older_copy(left)
     opened(left).close()

@@ -1,0 +1,28 @@
+"""Bugs that show only if things come in a rare order: each names the test that kills it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutation.planted import Planted
+
+ORDER_BUGS: Final = (
+    Planted(
+        number="C120",
+        what="a vote that quorum-state has without its directory id is taken for another one",
+        file="services/quorum/last_known.py",
+        right="not is_same(stored.voted, known.voted)",
+        wrong="stored.voted != known.voted",
+        test="tests/services/quorum/test_last_known.py"
+        "::test_a_vote_is_the_same_where_quorum_state_has_no_directory_ids",
+    ),
+    Planted(
+        number="C121",
+        what="an observer that starts again ends where the leader changed in a metadata transaction",
+        file="services/observer/state_log.py",
+        right="following.changes.clear()",
+        wrong="following.take()",
+        test="tests/services/observer/test_state_keeper.py"
+        "::test_a_restart_passes_a_metadata_transaction_in_which_the_leader_changed",
+    ),
+)
