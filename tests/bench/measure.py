@@ -20,7 +20,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-REPEATS: Final = 5
+REPEATS: Final = int(os.environ.get("BENCH_REPEATS", "5"))
 CALIBRATION_STEPS: Final = 200_000
 
 

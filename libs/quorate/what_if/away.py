@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from kraft import Message, Uuid
 from kraft.api.elect_leaders import ElectLeadersRequest
 from quorate.controller.commands.change_broker_state import change_broker_state, change_in_turns
@@ -100,7 +102,7 @@ class Fate:
         return Counts(*(now - was for was, now in zip(before, after, strict=True)))
 
 
-class Changed(NamedTuple):
+class Changed(msgspec.Struct, frozen=True, gc=False):
     """A partition that changes, as it is before."""
 
     topic: Topic
@@ -111,7 +113,7 @@ class Changed(NamedTuple):
     @property
     def difference(self) -> Difference:
         """What changes, as the row of a table."""
-        topic, partition_id, partition, fate = self
+        topic, partition_id, partition, fate = self.topic, self.partition_id, self.partition, self.fate
         rows = [
             [*rows_of(NOUNS["partitions"], [((topic.name,), as_record(each, topic.id, partition_id)[0])])]
             for each in (partition, moved(partition, fate.of, fate.became))

@@ -67,11 +67,11 @@ class Kinds(Generic[T]):
         mark_of = self._marks.__getitem__
 
         def found(partition_id: int, partition: Partition) -> T:
-            replicas, isr, leader = partition.replicas, partition.isr, partition.leader
             kind: Kind
             if _is_odd(partition):
                 kind = partition.shape
             else:
+                replicas, isr, leader = partition.replicas, partition.isr, partition.leader
                 kind = (
                     tuple(map(mark_of, zip(replicas, partition.directories, strict=True))),
                     None if isr == replicas else tuple(map(replicas.index, isr)),
@@ -130,11 +130,12 @@ def _there(brokers: Collection[NodeId], there: dict[NodeId, NodeId]) -> tuple[No
 def _is_odd(partition: Partition) -> bool:
     """Whether a partition is only of a kind with those that have the same brokers: few are not plain."""
     replicas, isr, leader = partition.replicas, partition.isr, partition.leader
-    count = len(replicas)
+    if partition.elr or partition.last_known_elr or partition.adding_replicas or partition.removing_replicas:
+        return True
+    count = len({*replicas})
     return (
-        len(set(replicas)) != count
-        or len(partition.directories) != count
-        or not (isr == replicas or set(isr).issubset(replicas))
-        or not (leader in replicas or leader == NO_LEADER)
-        or bool(partition.elr or partition.last_known_elr or partition.adding_replicas or partition.removing_replicas)
+        count != len(replicas)
+        or count != len(partition.directories)
+        or (leader not in replicas and leader != NO_LEADER)
+        or (isr != replicas and not {*replicas}.issuperset(isr))
     )
