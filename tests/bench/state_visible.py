@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -29,7 +29,7 @@ from quorate.metadata.versions import LATEST, METADATA_VERSION, record_version
 from quorate.records import FeatureLevelRecord, PartitionChangeRecord, PartitionRecord, TopicRecord, encode_record
 from quorate.sql.kept_tables import APPLIED, KEPT
 from services.observer.engines import reading_engine_of
-from tests.bench.measure import Table, cpu_seconds, ms, percentile
+from tests.bench.measure import Table, cpu_seconds, ms, percentile, us
 from tests.bench.quorum_nodes import QUIET, Writer, quorum
 from tests.bench.synthetic import uuid
 from tests.pipeline.postgres import absent, postgres
@@ -57,25 +57,28 @@ def run() -> list[Table]:
 
 
 async def _lateness() -> Table:
-    data: list[Mapping[str, object]] = []
+    data: list[Mapping[str, Any]] = []  # Any: numbers, and lists of them
     for name, place in DATABASES.items():
         if name != SQLITE and absent() is not None:
             continue
         late: list[float] = []
         rates: list[float] = []
+        cpu: list[float] = []
         for _ in range(ROUNDS):
             with place() as url:
-                found, rate = await _late(url)
+                found, rate, used = await _late(url)
             late += found
             rates.append(rate)
-        data.append({"database": name, "rate": statistics.median(rates), "late_s": late})
-    columns = ("database", "changes/s", "p50", "p99", "most", "target")
+            cpu.append(used)
+        data.append({"database": name, "rate": statistics.median(rates), "late_s": late, "cpu_s": cpu})
+    columns = ("database", "changes/s", "p50", "p99", "most", "target", "the observer's CPU of a change")
     rows = [
         (
             str(each["database"]),
             f"{each['rate']:,.0f}",
             *(ms(found) for found in _ranks(each["late_s"])),
             "p99 ≤ 100 ms",
+            us(statistics.median(each["cpu_s"])),
         )
         for each in data
     ]
@@ -83,20 +86,21 @@ async def _lateness() -> Table:
     return Table(title=title, columns=columns, rows=rows, data=data)
 
 
-def _ranks(late: object) -> tuple[float, float, float]:
-    assert isinstance(late, list), late
+def _ranks(late: Sequence[float]) -> tuple[float, float, float]:
     return statistics.median(late), percentile(late, 99), max(late)
 
 
-async def _late(url: str) -> tuple[list[float], float]:
-    """Seconds from each commit to its row, and how many changes a second were written."""
-    async with _observed([url]) as (writer, _, _):
+async def _late(url: str) -> tuple[list[float], float, float]:
+    """Seconds from each commit to its row, how many changes a second were written, the observer's CPU (s) of each."""
+    async with _observed([url]) as (writer, running, (process,)):
+        before = cpu_seconds(running.pid(process))
         seen, told = Seen(), Seen()
         reading = asyncio.create_task(asyncio.to_thread(_read, url, seen, writer.next_offset, count := _count()))
         writer.heard = lambda committed: told.append((committed, time.monotonic()))
         rate = await _write(writer, count)
         await reading
-    return list(_lags(told, seen)), rate
+        used = cpu_seconds(running.pid(process)) - before
+    return list(_lags(told, seen)), rate, used / count
 
 
 def _count() -> int:

@@ -6,13 +6,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from typing import Final
 
 from kraft import Message
 from quorate.controller.secrets import redacted
 from quorate.sql.nouns import NOUNS, Image, Noun, Row, Value, column_names, rows, rows_of
 
-__all__ = ["Change", "Difference", "compared", "differences", "secrets"]
+__all__ = ["Change", "Difference", "compared", "compared_row", "differences", "secrets"]
 
 
 _WITH_SECRETS: Final[Mapping[str, Callable[[Image], Iterable[Message]]]] = defaultdict(
@@ -83,6 +84,31 @@ def compared(
             was, now = ({name: each[name] for name in each if name not in same} for each in (was, now))
         named = dict(zip(noun.identity, key, strict=False))
         yield Difference(noun=noun, key=named, change=change, before=was, after=now, same=same)
+
+
+def compared_row(noun: Noun, before: Row, after: Row) -> Iterator[Difference]:
+    """Yields what `compared` does of one row on each side with the same key, as most records change one row."""
+    if before == after:
+        return
+    key: dict[str, Value] = {}
+    was: dict[str, Value] = {}
+    now: dict[str, Value] = {}
+    same: dict[str, Value] = {}
+    for name, is_of_key, old, new in zip(*_columns(noun.name), before, after, strict=True):
+        if is_of_key:
+            key[name] = new
+        elif old == new:
+            same[name] = new
+        else:
+            was[name], now[name] = old, new
+    yield Difference(noun=noun, key=key, change=Change.CHANGED, before=was, after=now, same=same)
+
+
+@cache
+def _columns(table: str) -> tuple[tuple[str, ...], tuple[bool, ...]]:
+    """Returns a table's columns, and whether each is one of its rows' key."""
+    names = column_names(table)
+    return names, tuple(name in NOUNS[table].identity for name in names)
 
 
 Key = tuple[Value, ...]

@@ -39,7 +39,7 @@ from quorate.records import (
     UnregisterControllerRecord,
     UserScramCredentialRecord,
 )
-from quorate.sql.difference import Difference, compared, secrets
+from quorate.sql.difference import Difference, compared, compared_row, secrets
 from quorate.sql.nouns import NOUNS, Image, Row, Value, rows_of
 
 __all__ = ["SCOPES", "Touched"]
@@ -48,6 +48,10 @@ Found = Iterable[tuple[Sequence[Value], Message]]
 
 
 _ORDER: Final = {name: place for place, name in enumerate(NOUNS)}
+
+
+ONE_KEY: Final = frozenset({"partitions", "brokers"})
+"""Tables without secrets of which a scope has at most one row, and that always with one key."""
 
 
 class Scope(NamedTuple):
@@ -77,6 +81,12 @@ class Touched:
         """Yields what has changed since the last time, in the order of the tables and of their keys."""
         before, self._before = self._before, {}
         hidden, self._secrets = self._secrets, {}
+        if len(before) == 1:
+            ((scope, rows),) = before.items()
+            now = self._rows(scope)
+            if scope.table in ONE_KEY and len(rows) == len(now) == 1:
+                yield from compared_row(NOUNS[scope.table], rows[0], now[0])
+                return
         tables = {scope.table for scope in before}
         for noun in (NOUNS[name] for name in sorted(tables, key=_ORDER.__getitem__)):
             scopes = [scope for scope in before if scope.table == noun.name]
