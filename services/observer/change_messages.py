@@ -10,6 +10,7 @@ from quorate.sql.difference import Change, Difference
 from quorate.sql.following import Changed
 from quorate.sql.kept_reads import Gap
 from quorate.sql.nouns import Value
+from quorate.sql.sentences import sentence
 
 __all__ = ["PART_BYTES", "gap_message", "in_parts", "logged", "row_message"]
 
@@ -41,7 +42,12 @@ def logged(changes: Iterable[Changed]) -> list[LoggedChange]:
     found, size = list[LoggedChange](), 0
     for (offset, epoch, timestamp_ms, trace_id), row in changes:
         message = LoggedChange(
-            offset=offset, epoch=epoch, timestamp_ms=timestamp_ms, trace_id=trace_id or "", row=row_message(row)
+            offset=offset,
+            epoch=epoch,
+            timestamp_ms=timestamp_ms,
+            trace_id=trace_id or "",
+            row=row_message(row),
+            sentence=str(sentence(row)),
         )
         size += message.ByteSize()
         if found and size > PART_BYTES:

@@ -61,9 +61,12 @@ def test_a_line_has_offset_time_epoch_change_and_the_trace_of_the_request(tmp_pa
     assert (0, "") == (ran.code, ran.err)
     lines = ran.out.splitlines()
     assert ["6", "8", "9"] == [line.split()[0] for line in lines[:-1]], ran.out
-    assert "       6  2023-11-14T22:13:20.005+00:00  epoch 1  created  partitions foo.bar" in lines[0]
-    assert lines[1].endswith(f" 0 (leader_epoch 0 → 1, partition_epoch 0 → 1)  trace {trace_id}")
-    assert lines[2].endswith("  epoch 2  created  configs TOPIC foo.bar retention.ms (value=1000)")
+    assert (
+        "       6  2023-11-14T22:13:20.005+00:00  epoch 1  partition foo.bar-0 is created: replicas 2, ISR 2, leader 2"
+        == lines[0]
+    )
+    assert lines[1].endswith(f"  partition foo.bar-0 leader epoch 0 → 1  trace {trace_id}")
+    assert lines[2].endswith("  epoch 2  topic foo.bar retention.ms: not set → 1000")
     assert "3 changes between offset 6 and offset 11" == lines[-1]
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from typing import Final
 
 from kraft import Message
 from quorate.cli.as_of import AsOf
 from quorate.cli.documents import is_document, print_document
 from quorate.cli.failures import Failed, Misused
 from quorate.cli.image import shown_time
-from quorate.cli.image_diff import CHANGE_WIDTH, row_in_json, words
+from quorate.cli.image_diff import row_in_json
 from quorate.cli.offline import Offline
 from quorate.cli.printable import printable
 from quorate.metadata.state import ClusterState
@@ -19,11 +20,15 @@ from quorate.records import VotersRecord
 from quorate.sql.difference import compared
 from quorate.sql.following import Changed, Place, trace_id_of
 from quorate.sql.nouns import NOUNS, Image, rows
+from quorate.sql.sentences import sentence
 from quorate.sql.subjects import Subject, subject_of
 from quorate.sql.touched import Touched
 from quorate.wire.batch import BatchHeader
 
 __all__ = ["Teller", "nothing_before", "print_change", "print_end", "read_subject"]
+
+SHOWN_MAX: Final = 500
+"""Characters of a sentence in the text; a document has all of it."""
 
 
 def read_subject(text: str | None) -> Subject:
@@ -79,7 +84,7 @@ class Teller:
         for each in filter(self._subject.has, rows_changed):
             self.count += 1
             place = Place(offset, header.epoch, header.max_timestamp, trace_id)
-            print_change(Changed(place, each), output=self._output)
+            print_change(Changed(place, each), str(sentence(each)), output=self._output)
 
     def end(self, found: Offline) -> None:
         """Prints how many changes there were, and notes. Raises Failed if the log ends before `since`."""
@@ -93,8 +98,8 @@ class Teller:
         print_end(self.count, begins=max(self._base, _offset(self.since)), ends=found.as_of_offset, notes=notes)
 
 
-def print_change(told: Changed, *, output: str) -> None:
-    """Prints a row that a record has changed, on a line of its own."""
+def print_change(told: Changed, said: str, *, output: str) -> None:
+    """Prints a row that a record has changed, and what is `said` of it, on a line of its own."""
     (offset, epoch, timestamp_ms, trace_id), found = told
     if is_document(output):
         document = {
@@ -102,11 +107,12 @@ def print_change(told: Changed, *, output: str) -> None:
             "epoch": epoch,
             "timestamp": timestamp_ms,
             "traceId": trace_id,
+            "sentence": said,
             **row_in_json(found),
         }
         print_document(document, output)
         return
-    what = f"{found.change.value:{CHANGE_WIDTH}}  {found.noun.name} {' '.join(words(found))}"
+    what = printable(said if len(said) <= SHOWN_MAX else f"{said[:SHOWN_MAX]}…")
     trace = f"  trace {printable(trace_id)}" if trace_id else ""
     sys.stdout.write(f"{offset:>8}  {shown_time(timestamp_ms)}  epoch {epoch}  {what}{trace}\n")
 

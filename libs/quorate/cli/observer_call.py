@@ -9,12 +9,13 @@ from typing import Any, Final, TypeVar
 
 import grpc
 
-from kraft.service.observer_pb2 import QueryResponse
+from kraft.service.observer_pb2 import LogPlace, QueryResponse
 from kraft.service.observer_pb2_grpc import ObserverStub
+from quorate.cli.as_of import AsOf
 from quorate.cli.failures import Failed, Unreached
 from quorate.cli.grpc_call import Servers
 
-__all__ = ["TIMEOUT_S", "answer_of", "ask_first", "parts_of", "value_of"]
+__all__ = ["TIMEOUT_S", "answer_of", "ask_first", "parts_of", "place_of", "value_of"]
 
 TIMEOUT_S: Final = 60.0
 """Longer than an observer lets a query and its answer take."""
@@ -53,6 +54,13 @@ def parts_of(address: str, answer: Iterator[T]) -> Iterator[T]:
             yield part
     except grpc.RpcError as failure:
         raise _failed(address, failure, has_begun=has_begun) from None
+
+
+def place_of(at: AsOf | None) -> LogPlace:
+    """Returns a place of the log as an observer is asked for it; an empty one for None."""
+    if at is None:
+        return LogPlace()
+    return LogPlace(offset=at) if isinstance(at, int) else LogPlace(timestamp_ms=at.ms)
 
 
 def value_of(value: QueryResponse.Value) -> Any:  # Any: int, float, str, bytes, bool, None

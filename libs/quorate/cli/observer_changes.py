@@ -12,7 +12,6 @@ from kraft.service.observer_pb2 import (
     ListChangesRequest,
     ListChangesResponse,
     LoggedChange,
-    LogPlace,
     RowChange,
     WatchImageRequest,
 )
@@ -21,7 +20,7 @@ from quorate.cli.documents import is_document
 from quorate.cli.failures import Failed
 from quorate.cli.history import nothing_before, print_change, print_end
 from quorate.cli.image_diff import print_differences
-from quorate.cli.observer_call import TIMEOUT_S, ask_first, parts_of, value_of
+from quorate.cli.observer_call import TIMEOUT_S, ask_first, parts_of, place_of, value_of
 from quorate.nouns import Offset
 from quorate.sql.difference import Change, Difference
 from quorate.sql.following import Changed, Place
@@ -46,8 +45,8 @@ def tell_by_observer(
     output: str,
 ) -> None:
     """Prints what changed between two offsets or times. Raises as `ask_first`."""
-    request = ListChangesRequest(subject=subject or "", to=_place(until))
-    getattr(request, "from").CopyFrom(_place(since))
+    request = ListChangesRequest(subject=subject or "", to=place_of(until))
+    getattr(request, "from").CopyFrom(place_of(since))
 
     def ask(address: str, stub: Any) -> None:  # Any: the generated types are those of asyncio's stub
         count, begins, gaps = 0, None, dict[Offset, Offset]()
@@ -93,8 +92,8 @@ def diff_by_observer(
     observers: str, command_config: Path | None, *, first: AsOf, last: AsOf | None, output: str
 ) -> None:
     """Prints what differs between two states. Raises as `ask_first`."""
-    request = DiffImagesRequest(to=_place(last))
-    getattr(request, "from").CopyFrom(_place(first))
+    request = DiffImagesRequest(to=place_of(last))
+    getattr(request, "from").CopyFrom(place_of(first))
 
     def ask(address: str, stub: Any) -> None:
         parts = parts_of(address, stub.DiffImages(request, timeout=TIMEOUT_S))
@@ -125,7 +124,7 @@ def _print(changes: Iterable[LoggedChange], *, output: str) -> int:
     count = 0
     for each in changes:
         place = Place(each.offset, each.epoch, each.timestamp_ms, each.trace_id or None)
-        print_change(Changed(place, _difference("the observer", each.row)), output=output)
+        print_change(Changed(place, _difference("the observer", each.row)), each.sentence, output=output)
         count += 1
     return count
 
@@ -140,12 +139,6 @@ def _difference(source: str, row: RowChange) -> Difference:
 def _value(column: RowChange.Column) -> Value:
     found: Value = value_of(column.value)
     return found
-
-
-def _place(at: AsOf | None) -> LogPlace:
-    if at is None:
-        return LogPlace()
-    return LogPlace(offset=at) if isinstance(at, int) else LogPlace(timestamp_ms=at.ms)
 
 
 def _least(since: AsOf | None) -> Offset:

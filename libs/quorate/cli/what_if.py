@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from quorate.cli.documents import is_document, print_document, print_lines
 from quorate.cli.failures import Failed, Misused
-from quorate.cli.image_diff import in_json, words
+from quorate.cli.image_diff import in_json
 from quorate.cli.offline import Offline
 from quorate.cli.printable import printable
 from quorate.controller.configs.settings import ControllerSettings
@@ -17,6 +17,7 @@ from quorate.errors import ApiError
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST
 from quorate.nouns import NodeId, parse_uuid
+from quorate.sql.sentences import sentence
 from quorate.what_if import Becomes, Changed, Counts, Outcome, brokers_of_rack, take_away
 
 __all__ = ["ASSUMED", "ask", "gone_of", "own_state"]
@@ -94,7 +95,7 @@ def _text(
             yield f"{counted[becomes]} {meaning}:"
             shown = (each for each in outcome.changed if of_fate[each.fate] is becomes)
             for each in islice(shown, SHOWN_MAX):
-                yield f"  {' '.join(words(each.difference))}"
+                yield f"  {printable(str(sentence(each.difference)))}"
             if counted[becomes] > SHOWN_MAX:
                 yield f"  … and {counted[becomes] - SHOWN_MAX} more: --json has them all"
     if not outcome.changed:

@@ -3,6 +3,8 @@
 comments           what each field is, from the comments of the protos
 nouns              the tables: from which records their columns come, and which rows a state has
 difference         what differs between two states, row by row
+sentences          what a change is called, in one sentence: the only place that words changes
+as_of              a query about the state at an offset, of a database that keeps the past
 subjects           what a history is asked of: a topic, a broker, a user, a table
 touched            the rows that a record may change, so that a log can be followed
 tables             the same as SQLAlchemy's tables

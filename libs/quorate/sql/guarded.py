@@ -73,6 +73,8 @@ class GuardedConnection:
         self._now_s = now_s
         self._caps = caps
         connection.execute("PRAGMA temp_store = MEMORY")  # so that what is sorted counts as memory, and fills no disk
+        # SQLite declares the table of a function of rows when it meets one first, which the authorizer would refuse.
+        connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')").close()
         if caps.memory_bytes is not None:
             connection.execute(f"PRAGMA hard_heap_limit = {caps.memory_bytes}")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)

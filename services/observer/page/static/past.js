@@ -30,7 +30,7 @@ function changeOf(change, isNew) {
   return el('li', { class: isNew && 'new' },
     el('div', {}, el('b', {}, `offset ${change.offset ?? 0}`), el('br'), el('span', { class: 'soft' }, time(change.timestampMs)), el('br'),
       el('span', { class: 'soft' }, `epoch ${change.epoch ?? 0} `), change.traceId ? link('trace', place('traces', { trace: change.traceId })) : null),
-    el('div', {}, rowOf(change.row)));
+    el('div', {}, el('b', {}, change.sentence), rowOf(change.row)));
 }
 
 const isTime = (text) => !/^\d+$/.test(text);

@@ -1,0 +1,34 @@
+"""A question about the state at an offset, as one of a database that keeps the past: its tables and views are shadowed.
+
+Each table of the query is what `X_history` had at the offset, and each view stands on these.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from quorate.nouns import Offset
+from quorate.sql.nouns import NOUNS, column_names
+from quorate.sql.views import VIEWS
+
+__all__ = ["query_as_of"]
+
+WITH: Final = re.compile(r"\s*WITH\s+(RECURSIVE\s+)?", re.IGNORECASE)
+
+
+def query_as_of(query: str, offset: Offset) -> str:
+    """Returns the query, asked of the state with all records below the offset; in SQLite's SQL.
+
+    >>> query_as_of("SELECT name FROM topics", 7).endswith("SELECT name FROM topics")
+    True
+    """
+    held = f"valid_from_offset < {offset} AND (valid_to_offset IS NULL OR valid_to_offset >= {offset})"
+    tables = (
+        f"{name} AS (SELECT {', '.join(column_names(name))} FROM main.{name}_history WHERE {held})" for name in NOUNS
+    )
+    views = (f"{name} AS ({view.query})" for name, view in VIEWS.items())
+    shadows = ", ".join([*tables, *views])
+    if (own := WITH.match(query)) is not None:
+        return f"WITH RECURSIVE {shadows}, {query[own.end() :]}"
+    return f"WITH {shadows} {query}"

@@ -1,0 +1,411 @@
+"""What a change of a row is called: one sentence with what was and what is. The only place that words changes.
+
+The command, and with it what an observer lists, says them of rows; the pipeline says them of the records of its
+histories, and of partitions, of which there are most, over arrays, with the words of this table. No sentence has a
+secret: the tables have none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from quorate.doubles import double_text
+from quorate.metadata.acls import WILDCARD
+from quorate.metadata.partitions import NO_LEADER
+from quorate.nouns import (
+    LOST_DIRECTORY,
+    MIGRATING_DIRECTORY,
+    UNASSIGNED_DIRECTORY,
+    Epoch,
+    NodeId,
+    uuid_text,
+)
+from quorate.sql.difference import Change, Difference
+from quorate.sql.nouns import Value
+
+__all__ = [
+    "AGAIN",
+    "CREATED",
+    "DIRECTORIES",
+    "EPOCH",
+    "LEADER",
+    "LISTS",
+    "NONE_THERE",
+    "RECOVERED_WORDS",
+    "RESERVED",
+    "UNCLEAN",
+    "Sentence",
+    "elected",
+    "sentence",
+    "sentence_of",
+    "voters",
+]
+
+Values = Mapping[str, Value]
+"""A row by its columns. Of one that has changed, those may be missing that are as they were."""
+
+
+class Sentence(NamedTuple):
+    """`text` is what is said of the subject, and does not begin with its name."""
+
+    subject: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.subject} {self.text}"
+
+
+NONE_THERE: Final = "none"
+NOT_SET: Final = "not set"
+DEFAULT: Final = "(default)"
+WHOLE_MAX: Final = 1e15
+"""A double that is a whole number below this is written as an integer."""
+
+LEADER: Final = "leader"
+LISTS: Final = {
+    "isr": "ISR",
+    "replicas": "replicas",
+    "adding_replicas": "adding",
+    "removing_replicas": "removing",
+    "eligible_leader_replicas": "ELR",
+    "last_known_elr": "last known ELR",
+}
+"""The words for a partition's lists of brokers, by column, in the order of a sentence."""
+DIRECTORIES: Final = "directories"
+RESERVED: Final = {
+    uuid_text(UNASSIGNED_DIRECTORY): "unassigned",
+    uuid_text(LOST_DIRECTORY): "lost",
+    uuid_text(MIGRATING_DIRECTORY): "migrating",
+}
+"""What the directories are called whose ids mean something (KIP-858)."""
+UNCLEAN: Final = "unclean election"
+RECOVERED_WORDS: Final = "has recovered"
+EPOCH: Final = "leader epoch"
+AGAIN: Final = "is written again, unchanged"
+CREATED: Final = ("is created: replicas ", ", ISR ", ", leader ")
+"""The words before a new partition's replicas, ISR and leader."""
+
+
+def sentence(found: Difference) -> Sentence:
+    """Returns what is said of a row that is not as it was."""
+    same = {**found.key, **found.same}
+    before = None if found.change is Change.CREATED else {**same, **found.before}
+    after = None if found.change is Change.DELETED else {**same, **found.after}
+    return sentence_of(found.noun.name, before, after)
+
+
+def sentence_of(table: str, before: Values | None, after: Values | None) -> Sentence:
+    """Returns what is said of a row of a table that was `before` and is `after`; None for a row that is not there.
+
+    Both may be equal: then its record was written again.
+    """
+    wording = _WORDINGS[table]
+    of = after if after is not None else before
+    assert of is not None, table
+    if before is None:
+        return Sentence(wording.subject(of), wording.first(of))
+    if after is None:
+        return Sentence(wording.subject(of), wording.gone(before))
+    return Sentence(wording.subject(of), wording.changed(before, after))
+
+
+def elected(leader_id: NodeId, epoch: Epoch) -> Sentence:
+    """Returns what is said of the beginning of a leader's epoch."""
+    return Sentence(f"controller {leader_id}", f"becomes the active controller in epoch {epoch}")
+
+
+def voters(before: Sequence[NodeId] | None, after: Sequence[NodeId]) -> Sentence:
+    """Returns what is said of a set of voters as a whole; one record has all of it (KIP-853)."""
+    now = _ids(after)
+    if before is None or list(before) == list(after):
+        return Sentence("quorum", f"voters are written again: {now}")
+    return Sentence("quorum", f"voters {_ids(before)} → {now}")
+
+
+class _Wording(NamedTuple):
+    """The words of a table: of a row, of what it is at first, of what becomes of it, and of its end."""
+
+    subject: Callable[[Values], str]
+    first: Callable[[Values], str]
+    changed: Callable[[Values, Values], str]
+    gone: Callable[[Values], str]
+
+
+def _is_unregistered(_: Values) -> str:
+    return "is unregistered"
+
+
+def _is_removed(_: Values) -> str:
+    return "is removed"
+
+
+def _partition_changed(was: Values, now: Values) -> str:
+    told = [_arrow(LEADER, was, now, "leader", _leader)]
+    told += [_arrow(words, was, now, name, _listed) for name, words in LISTS.items()]
+    told.append(_arrow(DIRECTORIES, was, now, "directories", _directories))
+    told.append(UNCLEAN if _is_unclean(was, now) else "")
+    state = "leader_recovery_state"
+    told.append(RECOVERED_WORDS if (was.get(state), now.get(state)) == ("RECOVERING", "RECOVERED") else "")
+    plain = _arrow(EPOCH, was, now, "leader_epoch", str) or AGAIN
+    return "; ".join(filter(None, told)) or plain
+
+
+def _is_unclean(was: Values, now: Values) -> bool:
+    """Returns whether the new leader may lack committed records (KIP-704, KIP-966).
+
+    Since 3.2 the log records the RECOVERING state, but it does not change if the leader before was RECOVERING too. So a
+    leader that was not in the ISR or ELR counts as well, except at the end of a reassignment, where one record makes
+    the new replica a member of the ISR and the leader (KIP-455).
+    """
+    state = "leader_recovery_state"
+    if (was.get(state), now.get(state)) == ("RECOVERED", "RECOVERING"):
+        return True
+    leader = now.get("leader")
+    if leader in (None, NO_LEADER, was.get("leader")) or "isr" not in was:
+        return False
+    eligible = [*_list(was["isr"]), *_list(was.get("eligible_leader_replicas"))]
+    return leader not in eligible and set(_list(was.get("replicas"))) == set(_list(now.get("replicas")))
+
+
+def _partition_created(now: Values) -> str:
+    shown = (_listed(now["replicas"]), _listed(now["isr"]), _leader(now["leader"]))
+    return "".join(word + value for word, value in zip(CREATED, shown, strict=True))
+
+
+def _registers(now: Values) -> str:
+    return f"registers in epoch {now['broker_epoch']}{', fenced' if now.get('fenced') else ''}"
+
+
+def _broker_changed(was: Values, now: Values) -> str:
+    if was.get("broker_epoch") != now.get("broker_epoch"):
+        # A broker that restarts within its session timeout is fenced by its new registration, and by no record before.
+        unseen = f"; was unfenced in epoch {was['broker_epoch']}" if not was.get("fenced", True) else ""
+        return _registers(now) + unseen
+    fenced = bool(was.get("fenced")), bool(now.get("fenced"))
+    shuts = bool(now.get("in_controlled_shutdown")) and not was.get("in_controlled_shutdown")
+    told = [
+        {(False, True): "is fenced", (True, False): "is unfenced"}.get(fenced, ""),
+        "enters controlled shutdown" if shuts else "",
+        _arrow("directories", was, now, "log_dirs", _listed),
+        _arrow("cordoned directories", was, now, "cordoned_log_dirs", _known),
+    ]
+    return "; ".join(filter(None, told)) or AGAIN
+
+
+def _controller_changed(was: Values, now: Values) -> str:
+    before, after = was.get("incarnation_id"), now.get("incarnation_id")
+    if before == after:
+        return "registers again" + (f" as incarnation {after}" if after is not None else "")
+    return f"registers anew: incarnation {before} → {after}"
+
+
+def _voter_changed(was: Values, now: Values) -> str:
+    told = [
+        _arrow("endpoints", was, now, "endpoints", str),
+        _arrow("versions of kraft.version", was, now, "k_raft_version_feature", str),
+    ]
+    return "; ".join(filter(None, told)) or AGAIN
+
+
+def _level_changed(was: Values, now: Values) -> str:
+    before, after = was["feature_level"], now["feature_level"]
+    return f"is written again: {after}" if before == after else f"{before} → {after}"
+
+
+def _config(of: Values) -> str:
+    kind = str(of["resource_type"])
+    kind = f"resource of type {kind}" if kind.isdecimal() else kind.lower().replace("_", " ")
+    return f"{kind} {of['resource_name'] or DEFAULT}"
+
+
+def _config_changed(was: Values, now: Values) -> str:
+    secret = "another secret, which is not shown"
+    value = now.get("value")
+    return f"{now['name']}: {was.get('value')} → {value}" if value is not None else f"{now['name']}: {secret}"
+
+
+def _quota(of: Values) -> str:
+    """Names the entity and the key; a part without a name is its type's default (KIP-546)."""
+    parts = sorted(json.loads(str(of["entity"])), key=lambda each: each["entity_type"])
+    named = (f"{each['entity_type']} {DEFAULT if (n := each['entity_name']) is None else n}" for each in parts)
+    return f"quota of {', '.join(named)}: {of['key']}"
+
+
+def _number(value: Value) -> str:
+    assert isinstance(value, int | float), value
+    return str(int(value)) if value == value // 1 and abs(value) < WHOLE_MAX else double_text(float(value))
+
+
+def _quota_changed(was: Values, now: Values) -> str:
+    before, after = (_number(each["value"]) for each in (was, now))
+    return f"is written again: {after}" if before == after else f"{before} → {after}"
+
+
+def _acl(of: Values) -> str:
+    """Names the resource: literal, `*` for all, or a prefix (KIP-290)."""
+    kind, name = str(of["resource_type"]), of["resource_name"]
+    kind = f"resource type {kind}" if kind.isdecimal() else kind.lower().replace("_", " ")
+    if of["pattern_type"] == "PREFIXED":
+        return f"ACL of {kind} prefix {name}"
+    is_all = of["pattern_type"] == "LITERAL" and name == WILDCARD
+    return f"ACL of every {kind}" if is_all else f"ACL of {kind} {name}"
+
+
+def _rule(of: Values) -> str:
+    operation = str(of["operation"])
+    operation = f"operation {operation}" if operation.isdecimal() else operation
+    may = "may" if of["permission_type"] == "ALLOW" else "may not"
+    host = "any host" if of["host"] == WILDCARD else of["host"]
+    return f"{of['principal']} {may} {operation} from {host}"
+
+
+def _acl_changed(was: Values, now: Values) -> str:
+    before, after = _rule(was), _rule(now)
+    return f"is written again: {after}" if before == after else f"{before} → {after}"
+
+
+def _credential(of: Values) -> str:
+    mechanism = str(of["mechanism"])
+    mechanism = f"mechanism {mechanism}" if mechanism.isdecimal() else mechanism
+    return f"{mechanism} credential of user {of['name']}"
+
+
+def _credential_changed(was: Values, now: Values) -> str:
+    before, after = was.get("iterations"), now.get("iterations")
+    if before != after:
+        return f"is replaced: {before} iterations → {after} iterations"
+    return "is replaced" + (f", with {after} iterations" if after is not None else "")
+
+
+def _token(of: Values) -> str:
+    return f"delegation token {of['token_id']}" + (f" of {of['owner']}" if "owner" in of else "")
+
+
+def _until(of: Values) -> str:
+    at_ms = of["expiration_timestamp"]
+    assert isinstance(at_ms, int), at_ms
+    try:
+        return datetime.fromtimestamp(at_ms // 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
+    except (ValueError, OverflowError, OSError):  # outside of the years 1 to 9999
+        return f"{at_ms} ms since 1970"
+
+
+def _token_changed(was: Values, now: Values) -> str:
+    if "expiration_timestamp" not in now:
+        return AGAIN
+    before, after = _until(was), _until(now)
+    return f"is written again, until {after}" if before == after else f"is renewed: until {before} → {after}"
+
+
+BLOCK: Final = "the next block begins at "
+
+_WORDINGS: Final[Mapping[str, _Wording]] = {
+    "topics": _Wording(
+        subject=lambda of: f"topic {of['name']}",
+        first=lambda now: f"is created with id {now['topic_id']}",
+        changed=lambda was, now: AGAIN,
+        gone=_is_removed,
+    ),
+    "partitions": _Wording(
+        subject=lambda of: f"partition {of['topic']}-{of['partition_id']}",
+        first=_partition_created,
+        changed=_partition_changed,
+        gone=_is_removed,
+    ),
+    "brokers": _Wording(
+        subject=lambda of: f"broker {of['broker_id']}",
+        first=_registers,
+        changed=_broker_changed,
+        gone=_is_unregistered,
+    ),
+    "controllers": _Wording(
+        subject=lambda of: f"controller {of['controller_id']}",
+        first=lambda now: f"registers as incarnation {now['incarnation_id']}",
+        changed=_controller_changed,
+        gone=_is_unregistered,
+    ),
+    "voters": _Wording(
+        subject=lambda of: f"voter {of['voter_id']}",
+        first=lambda now: f"is added, with directory {now['voter_directory_id']}",
+        changed=_voter_changed,
+        gone=lambda was: f"is removed, with directory {was['voter_directory_id']}",
+    ),
+    "features": _Wording(
+        subject=lambda of: f"feature {of['name']}",
+        first=lambda now: f"0 → {now['feature_level']}",
+        changed=_level_changed,
+        gone=lambda was: f"{was['feature_level']} → 0",
+    ),
+    "configs": _Wording(
+        subject=_config,
+        first=lambda now: f"{now['name']}: {NOT_SET} → {now['value']}",
+        changed=_config_changed,
+        gone=lambda was: f"{was['name']}: {was['value']} → {NOT_SET}",
+    ),
+    "client_quotas": _Wording(
+        subject=_quota,
+        first=lambda now: f"{NOT_SET} → {_number(now['value'])}",
+        changed=_quota_changed,
+        gone=lambda was: f"{_number(was['value'])} → {NOT_SET}",
+    ),
+    "acls": _Wording(
+        subject=_acl,
+        first=lambda now: f"is added: {_rule(now)}",
+        changed=_acl_changed,
+        gone=lambda was: f"is removed: {_rule(was)}",
+    ),
+    "scram_users": _Wording(
+        subject=_credential,
+        first=lambda now: f"is set, with {now['iterations']} iterations",
+        changed=_credential_changed,
+        gone=_is_removed,
+    ),
+    "delegation_tokens": _Wording(
+        subject=_token,
+        first=lambda now: f"is issued, until {_until(now)}",
+        changed=_token_changed,
+        gone=lambda was: f"is removed; it was good until {_until(was)}",
+    ),
+    "producer_ids": _Wording(
+        subject=lambda _: "producer ids",
+        first=lambda now: f"{BLOCK}{now['next_producer_id']}",
+        changed=lambda was, now: f"{BLOCK}{was['next_producer_id']} → {now['next_producer_id']}",
+        gone=lambda was: f"are no longer kept; the next block began at {was['next_producer_id']}",
+    ),
+}
+
+
+def _arrow(words: str, was: Values, now: Values, name: str, shown: Callable[[Value], str]) -> str:
+    """Returns `words before → after`; empty if they look alike."""
+    if name not in was or name not in now:
+        return ""
+    before, after = shown(was[name]), shown(now[name])
+    return f"{words} {before} → {after}" if before != after else ""
+
+
+def _list(value: Value) -> list[Value]:
+    found: list[Value] = json.loads(str(value)) if value else []
+    return found
+
+
+def _ids(ids: Sequence[Value]) -> str:
+    return ",".join(map(str, ids)) or NONE_THERE
+
+
+def _listed(value: Value) -> str:
+    return _ids(_list(value))
+
+
+def _known(value: Value) -> str:
+    return "unknown" if value is None else _listed(value)
+
+
+def _directories(value: Value) -> str:
+    return _ids([RESERVED.get(str(each), each) for each in _list(value)])
+
+
+def _leader(value: Value) -> str:
+    return NONE_THERE if value == NO_LEADER else str(value)
