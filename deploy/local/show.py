@@ -82,7 +82,10 @@ def lines_to_paste(plan: ClusterPlan) -> list[str]:
             for words in (
                 f"quorum --controller {controller}",
                 f"topics create invoices --partitions 2 --controller {controller} --dry-run",
-                f"trace list --observer {observer}",
+                f"history topic/orders --observer {observer}",
+                f"what-if --rack b --observer {observer}",
+                f'sql "SELECT * FROM under_replicated" --observer {observer}',
+                f"trace list --span 'create a topic' --observer {observer}",
                 f"doctor --observer {observer}",
             )
         ),

@@ -81,7 +81,7 @@ def test_its_version_names_the_levels_that_it_knows() -> None:
         (["log", "dump"], "give a file or directory or --bootstrap-controller, one of them"),
         (
             ["image", "show", "--offline", "x", "--bootstrap-controller", "h:1"],
-            "give --offline or --bootstrap-controller",
+            "give --offline or --observer or --bootstrap-controller",
         ),
         (
             ["image", "show", "--offline", "x", "--command-config", "y"],

@@ -143,9 +143,10 @@ def test_a_broker_is_named_by_its_id() -> None:
     assert (5, "b") == (row["broker_id"], row["rack"])
 
 
-def test_of_an_observer_the_present_alone_is_listed() -> None:
-    ran = run("topics", "--observer", "localhost:1", "--as-of", "7")
+def test_an_observer_is_asked_of_the_past_but_not_of_what_a_transaction_says_so_far() -> None:
+    of = ("--observer", "localhost:1")
+    past, open_transaction = run("topics", *of, "--as-of", "7"), run("sql", "SELECT 1", *of, "--with-open-transaction")
 
-    assert (2, "") == (ran.code, ran.out)
-    assert "--as-of" in ran.err
-    assert "not for --observer" in ran.err
+    assert (3, "") == (past.code, past.out)
+    assert (2, "") == (open_transaction.code, open_transaction.out)
+    assert "--with-open-transaction are not for --observer" in open_transaction.err

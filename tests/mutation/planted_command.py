@@ -10,6 +10,10 @@ WRITES: Final = "tests/cli/test_writes.py"
 CALL: Final = "libs/quorate/cli/controller_call.py"
 WRITING: Final = "libs/quorate/cli/writing.py"
 
+OBSERVED: Final = (
+    "tests/services/observer/test_changes.py"
+    "::test_by_an_observers_process_the_commands_print_what_they_print_of_the_log"
+)
 DOCUMENTS: Final = "libs/quorate/cli/documents.py"
 
 COMMAND_BUGS: Final = (
@@ -100,6 +104,30 @@ COMMAND_BUGS: Final = (
         right="return asked if asked in DOCUMENTS else None",
         wrong="return asked if asked == Output.JSON else None",
         test="tests/cli/test_outputs.py::test_an_error_is_a_document_of_the_same_kind",
+    ),
+    Planted(
+        number="C112",
+        what="a leader that was in no ISR is told as any other",
+        file="libs/quorate/sql/sentences.py",
+        right="return leader not in eligible and",
+        wrong="return leader in eligible and",
+        test="tests/sql/test_sentences.py::test_a_change_is_told_by_what_was_and_what_is",
+    ),
+    Planted(
+        number="C113",
+        what="the state at an offset lacks what the record at that offset has ended",
+        file="libs/quorate/sql/as_of.py",
+        right="valid_to_offset >= {offset}",
+        wrong="valid_to_offset > {offset}",
+        test=OBSERVED,
+    ),
+    Planted(
+        number="C114",
+        what="a query that takes a list apart is refused as a write, where no view did so before",
+        file="libs/quorate/sql/guarded.py",
+        right="""connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')").close()""",
+        wrong="""connection.execute("SELECT 1").close()""",
+        test=OBSERVED,
     ),
 )
 """In the order of their numbers."""

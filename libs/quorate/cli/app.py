@@ -12,7 +12,7 @@ import typer
 from quorate.cli.app_context import context
 from quorate.cli.app_live import add_call, add_quorum, trace
 from quorate.cli.app_nouns import NOUNS
-from quorate.cli.app_plans import ask_doctor, ask_for_restarts, features, reassign
+from quorate.cli.app_plans import ask_doctor, ask_for_restarts
 from quorate.cli.app_sql import add_listings, ask_by_sql
 from quorate.cli.as_of import offset_to_follow, read_range, reader_of, reader_of_time
 from quorate.cli.documents import Output
@@ -230,15 +230,22 @@ def verify_files(
 def show_image(
     offline: Offline = None,
     bootstrap_controller: Bootstrap = None,
+    observer: Observer = None,
     command_config: CommandConfig = None,
     as_of: AsOf = None,
     with_open_transaction: WithOpenTransaction = False,
     output: Form = Output.TEXT,
     as_json: Json = False,
 ) -> None:
-    """Show the cluster's state, from the latest checkpoint and the log after it."""
-    source = source_of(offline, "--offline", bootstrap_controller, command_config)
-    (found,) = loaded_from(source, as_of, with_open_transaction=with_open_transaction)
+    """Show the cluster's state, from the latest checkpoint and the log after it, or as an observer has it."""
+    found = state_from(
+        offline,
+        bootstrap_controller,
+        observer,
+        command_config,
+        as_of,
+        with_open_transaction=with_open_transaction,
+    )
     from quorate.cli.image import show
 
     show(found, output=chosen_output(output, as_json=as_json))
@@ -354,14 +361,13 @@ app.command("doctor")(ask_doctor)
 
 
 app.command("sql")(ask_by_sql)
-groups = {**NOUNS, "features": features, "reassign": reassign}
-add_listings(app, groups)
-add_writes(groups)
-add_quorum(groups["quorum"])
+add_listings(app, NOUNS)
+add_writes(NOUNS)
+add_quorum(NOUNS["quorum"])
 app.add_typer(trace, name="trace")
 add_call(app)
 app.add_typer(context, name="context")
-for noun, group in groups.items():
+for noun, group in NOUNS.items():
     app.add_typer(group, name=noun)
 
 

@@ -58,6 +58,8 @@ NOUNS: Final[Mapping[str, typer.Typer]] = {
     "users": _noun("Users with SCRAM credentials"),
     "tokens": _noun("Delegation tokens"),
     "leaders": _noun("Leaders of partitions, by broker"),
+    "features": _noun("The levels of features, metadata.version and others"),
+    "reassign": _noun("Where replicas are moving, and where they could be"),
     "quorum": _noun("The quorum", _Described),
 }
 """The groups by the noun of their command."""

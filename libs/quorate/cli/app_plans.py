@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from quorate.cli.app_nouns import NOUNS
 from quorate.cli.as_of import reader_of
 from quorate.cli.documents import Output
 from quorate.cli.failures import Misused
@@ -20,16 +21,11 @@ from quorate.cli.options import (
     Observer,
     Offline,
     chosen_output,
-    loaded_from,
     named_or_chosen,
-    source_of,
     state_from,
 )
 
-__all__ = ["ask_doctor", "ask_for_restarts", "features", "reassign"]
-
-reassign = typer.Typer(help="Where replicas are, and where they could be.", no_args_is_help=True)
-features = typer.Typer(help="The levels of features, metadata.version and others.", no_args_is_help=True)
+__all__ = ["ask_doctor", "ask_for_restarts"]
 
 
 class PlanOutput(StrEnum):
@@ -41,7 +37,7 @@ class PlanOutput(StrEnum):
     KAFKA = "kafka"
 
 
-@reassign.command("plan")
+@NOUNS["reassign"].command("plan")
 def plan_reassignment(
     added: Annotated[
         list[int] | None,
@@ -87,7 +83,7 @@ def plan_reassignment(
     plan(found, wish, output=how)
 
 
-@features.command("plan")
+@NOUNS["features"].command("plan")
 def plan_features(
     asked: Annotated[
         list[str] | None,
@@ -99,6 +95,7 @@ def plan_features(
     ] = None,
     offline: Offline = None,
     bootstrap_controller: Bootstrap = None,
+    observer: Observer = None,
     command_config: CommandConfig = None,
     as_of: AsOf = None,
     output: Form = Output.TEXT,
@@ -110,8 +107,7 @@ def plan_features(
     """
     from quorate.cli.features_plan import plan
 
-    source = source_of(offline, "--offline", bootstrap_controller, command_config)
-    (found,) = loaded_from(source, as_of, with_open_transaction=False)
+    found = state_from(offline, bootstrap_controller, observer, command_config, as_of)
     if not plan(found, features=asked or (), release=release, output=chosen_output(output, as_json=as_json)):
         raise typer.Exit(1)
 

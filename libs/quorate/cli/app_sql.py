@@ -34,8 +34,7 @@ __all__ = ["add_listings", "ask_by_sql"]
 ROWS_MAX = 1_000_000
 SECONDS_MAX = 60.0
 OFFLINE_OR_OBSERVER = "--offline or --observer"
-NOT_FOR_OBSERVER = "--offline, --bootstrap-controller, --as-of and --with-open-transaction"
-PAST = ", whose tables X_history have the past"
+NOT_FOR_OBSERVER = "--offline, --bootstrap-controller and --with-open-transaction"
 
 
 class Only(StrEnum):
@@ -151,12 +150,12 @@ def _ask(
     seconds_max: float = SECONDS_MAX,
 ) -> None:
     """Asks files, a live quorum or an observer. Raises Misused unless just one is given, Failed, Corrupt, OSError."""
-    observer, command_config = observer_of(observer, command_config, offline, bootstrap, as_of, with_open_transaction)
+    observer, command_config = observer_of(observer, command_config, offline, bootstrap, with_open_transaction)
     if observer is not None:
-        only_by_observer(offline, bootstrap, as_of, with_open_transaction, what=NOT_FOR_OBSERVER, why=PAST)
+        only_by_observer(offline, bootstrap, with_open_transaction, what=NOT_FOR_OBSERVER)
         with needing_grpc():
             from quorate.cli.observer_sql import ask_observer
-        ask_observer(observer, command_config, query, output=output)
+        ask_observer(observer, command_config, query, output=output, as_of=as_of)
         return
     source = source_of(offline, OFFLINE_OR_OBSERVER, bootstrap, command_config)
     from quorate.cli.sql import ask

@@ -23,6 +23,7 @@ Row = Sequence[object]
 
 UNCOMMITTED: Final = "not known: files do not say what is committed; all that is in the log is shown"
 NOTHING: Final = "-"
+OBSERVED: Final = "not known: an observer has nothing but what is committed, and may be behind"
 INDENT: Final = "  "
 
 
@@ -99,11 +100,12 @@ def lines(found: Offline) -> Iterator[str]:
 def _where(found: Offline) -> Iterator[str]:
     when = NOTHING if found.last_timestamp is None else shown_time(found.last_timestamp)
     yield f"State as of offset {found.as_of_offset}"
+    unknown = UNCOMMITTED if found.has_quorum else OBSERVED
     heading: list[Row] = [
         ("from", found.path),
         ("epoch", found.epoch),
         ("last record", when),
-        ("high watermark", UNCOMMITTED if found.high_watermark is None else found.high_watermark),
+        ("high watermark", unknown if found.high_watermark is None else found.high_watermark),
     ]
     heading += [("checkpoint", found.checkpoint.name)] if found.checkpoint else []
     if found.transaction is not None:

@@ -147,16 +147,20 @@ def state_from(
     observer: str | None,
     command_config: Path | None,
     as_of: AsOfValue | None,
+    *,
+    with_open_transaction: bool = False,
 ) -> Loaded:
     """Returns the state of files, of a live quorum or of an observer. Raises Misused unless one of them is given."""
-    observer, command_config = observer_of(observer, command_config, offline, bootstrap, as_of)
+    past = (as_of, with_open_transaction)
+    observer, command_config = observer_of(observer, command_config, offline, bootstrap, *past)
     if observer is not None:
-        only_by_observer(offline, bootstrap, as_of, what="--offline, --bootstrap-controller and --as-of")
+        what = "--offline, --bootstrap-controller, --as-of and --with-open-transaction"
+        only_by_observer(offline, bootstrap, *past, what=what)
         with needing_grpc():
             from quorate.cli.observer_image import load_observed
         return load_observed(observer, command_config)
-    source = source_of(offline, "--offline or --observer", bootstrap, command_config)
-    (found,) = loaded_from(source, as_of, with_open_transaction=False)
+    source = source_of(offline, "--offline" if any(past) else "--offline or --observer", bootstrap, command_config)
+    (found,) = loaded_from(source, as_of, with_open_transaction=with_open_transaction)
     return found
 
 

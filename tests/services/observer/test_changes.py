@@ -181,11 +181,24 @@ async def test_by_an_observers_process_the_commands_print_what_they_print_of_the
     assert (1, f"from {end + 1}: the database has the log from 0 up to {end}" in beyond.err) == (beyond.code, True)
 
 
+AT_AN_OFFSET = (
+    ("topics", "--json"),
+    ("partitions", "--only", "under-replicated", "--json"),
+    ("brokers",),
+    ("configs", "--json"),
+    (
+        "sql",
+        "\n with recursive isr AS (SELECT p.topic, j.value FROM partitions p, json_each(p.isr) j) "
+        "SELECT * FROM isr ORDER BY 1, 2",
+    ),
+)
+"""Questions about the past."""
 QUESTIONS = (
     ("what-if", "--rack", "rack-a", "--json"),
     ("restart-safe", "--json"),
     ("restart-safe",),
     ("reassign", "plan", "--drain", "2"),
+    ("features", "plan", "--release", "4.0"),
 )
 """About the state as it is, each with an answer."""
 
@@ -205,6 +218,7 @@ def commands(end: int) -> list[tuple[str, ...]]:
         ("history", "user/alice", "--json"),
         ("image", "diff", f"{end // 3}..", "--json"),
         ("image", "diff", f"{end - 3}..{end}"),
+        *((*each, "--as-of", str(at)) for at in (end // 3, end // 2, end) for each in AT_AN_OFFSET),
     ]
 
 

@@ -104,7 +104,8 @@ async def test_the_command_prints_what_an_observer_answers(state: tuple[Path, Ke
         past = await by_command("SELECT * FROM topics_history", address, "--json")
         refused = await by_command("DELETE FROM topics", address)
         unreached = await by_command("SELECT 1", f"127.0.0.1:{nobody}")
-        misused = await by_command("SELECT 1", address, "--as-of", "5")
+        beyond = await by_command("SELECT 1", address, "--as-of", "999999")
+        misused = await by_command("SELECT 1", address, "--with-open-transaction")
     async with serving_at(None) as address:
         without = await by_command("SELECT 1", address)
 
@@ -115,7 +116,8 @@ async def test_the_command_prints_what_an_observer_answers(state: tuple[Path, Ke
     assert "a write to topics is refused" in refused.err
     assert "observer.state.database.url is not set" in without.err
     assert (3, True) == (unreached.code, f"127.0.0.1:{nobody}: " in unreached.err)
-    assert (2, True) == (misused.code, "tables X_history have the past" in misused.err)
+    assert (1, True) == (beyond.code, "999999: the database has the log from 0 up to" in beyond.err)
+    assert (2, True) == (misused.code, "--with-open-transaction are not for --observer" in misused.err)
 
 
 async def by_command(query: str, observer: str, *options: str) -> Ran:
