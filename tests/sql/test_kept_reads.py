@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
@@ -24,10 +26,11 @@ from quorate.records import (
     with_trace,
 )
 from quorate.sql import kept_reads
+from quorate.sql.as_of import query_as_of
 from quorate.sql.difference import Change, Difference, differences
 from quorate.sql.following import Changed, Following
 from quorate.sql.kept_reads import Cursor, Gap, KeptPast, KeptReader, TooMany, UnknownState
-from quorate.sql.nouns import NOUNS, Image
+from quorate.sql.nouns import NOUNS, Image, rows
 from quorate.sql.subjects import subject_of
 from tests.metadata.histories import histories, write
 from tests.metadata.test_properties import replayed
@@ -56,6 +59,34 @@ def kept_past(log: list[Message], *, checkpoint: Offset = 0) -> Iterator[KeptPas
         reader.close()
 
 
+def whole(log: list[Message]) -> list[Message]:
+    """The log up to where no transaction is open."""
+    while log and is_open(log):
+        log = log[:-1]
+    return log
+
+
+@settings(max_examples=6)
+@given(histories(max_size=40).map(whole))
+def test_a_query_as_of_any_offset_has_the_rows_of_the_state_there(log: list[Message]) -> None:
+    with TemporaryDirectory() as directory:
+        kept = Kept(f"sqlite:///{directory}/state.db")
+        kept.follow(log)
+        kept.follow([])
+        kept.write()
+        kept.close()
+        connection = sqlite3.connect(f"{directory}/state.db")
+        for offset in (each for each in range(len(log) + 1) if log and not is_open(log[:each])):
+            image = Image(state=replayed(log[:offset]))
+            for name in NOUNS:
+                found = connection.execute(query_as_of(f"SELECT * FROM {name}", offset)).fetchall()
+                assert Counter(rows(NOUNS[name], image)) == Counter(found), (name, offset)
+            assert ["replicas"] == [
+                each[0] for each in connection.execute(query_as_of("with n AS (SELECT 'replicas') SELECT * FROM n", 0))
+            ]
+        connection.close()
+
+
 def followed(log: list[Message]) -> list[Changed]:
     following = Following()
     for _ in following.apply(log, place(0), end=len(log)):
@@ -74,13 +105,6 @@ def listed(past: KeptPast, subject: str | None, *, limit: int, begin: Offset = 0
             return found
         assert page.following > cursor
         cursor = page.following
-
-
-def whole(log: list[Message]) -> list[Message]:
-    """The log up to where no transaction is open."""
-    while log and is_open(log):
-        log = log[:-1]
-    return log
 
 
 def at_their_places(changes: list[Changed]) -> list[tuple[Offset, Difference]]:
