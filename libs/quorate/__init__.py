@@ -17,6 +17,7 @@ controller           WRITE: the effect of an admin request on the state
 storage, runtime     a node's files; event loop, gRPC, OpenTelemetry
 protocol, network    connections as Kafka's clients and servers have them: without I/O; over asyncio
 partition_log        the log of a data partition on a broker
+kafka_quorum         a quorum of Kafka's own controllers: its metadata log, and where its leader is
 listeners            the listeners of Kafka's wire of a process: settings, TLS, logins, bounds
 sql                  the state as SQL tables, and read-only queries on them
 pipeline             decodes logs and checkpoints into columns, without Spark

@@ -11,6 +11,10 @@ store           their directories, and the checkpoints of a log directory
 directories     the log directories: whose they are, and the marks of clean stops (KIP-858, KIP-966)
 replicas        the inputs and effects of `quorate.replication`, and the requests that wait
 fetcher         follows leaders
+control_plane   the settings of what is above: services of ours, or controllers of Kafka's
+controllers     what is asked of controllers; by gRPC those of ours
+kafka_controllers  the same of Kafka's, over Kafka's wire
+controller_connection  one connection to who answers for the active controller
 isr_changes     AlterPartition
 placements      AssignReplicasToDirs
 moves           AlterReplicaLogDirs (KIP-113)
@@ -25,12 +29,12 @@ transaction_markers  WriteTxnMarkers
 producer_ids    InitProducerId
 callers         who asks, and what they may do
 logins          SCRAM and delegation tokens, by what is applied
-peers           connections to other brokers and to gateways
+peers           connections to other brokers, to gateways and to controllers of Kafka's
 coordinators    FindCoordinator
 deletion        DeleteRecords
 reads           DescribeCluster, DescribeTopicPartitions, DescribeConfigs
 access_reads    DescribeAcls, DescribeClientQuotas, DescribeUserScramCredentials, DescribeDelegationToken
-forwarding      what controllers answer, by way of a gateway (KIP-590)
+forwarding      what controllers answer (KIP-590)
 descriptions    DescribeLogDirs, DescribeProducers, ListTransactions
 offsets         ListOffsets, OffsetForLeaderEpoch
 cluster         Metadata, and who leads what where

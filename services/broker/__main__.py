@@ -8,15 +8,16 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, NamedTuple
 
-from kraft.api.broker_registration_pb2 import BrokerRegistrationRequest
+from kraft.api.broker_registration import BrokerRegistrationRequest
 from kraft.service.broker_pb2_grpc import add_BrokerServicer_to_server
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from quorate.controller.access.delegation_tokens import TokenSettings
+from quorate.kafka_quorum.log import KafkaLog
 from quorate.listeners.security import ListenerSecurity, security_of
 from quorate.listeners.tls import ListenerTls, watch_files
 from quorate.metadata.features import supported_features
-from quorate.nouns import uuid_text
+from quorate.nouns import ReplicaKey
 from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
 from quorate.random_uuid import random_uuid
 from quorate.runtime.client import Client, open_channel
@@ -27,20 +28,22 @@ from quorate.runtime.loop import ServiceLife, run
 from quorate.runtime.process import ServiceProcess, configured
 from quorate.runtime.replica import Replica
 from quorate.runtime.server import Server, ServerLimits
-from quorate.runtime.transport import Transport
 from services.broker.callers import Callers
 from services.broker.cluster import Cluster
 from services.broker.config import FOR_FORMAT, BrokerConfig
+from services.broker.controller_connection import ControllerConnection, InTurn
+from services.broker.controllers import Controllers, OurControllers
 from services.broker.directories import LogDirectories
 from services.broker.driver import BrokerDriver, Parts
 from services.broker.forwarding import Forwarding
 from services.broker.grpc_service import NAME, OPEN, BrokerService
 from services.broker.in_sync import InSync
+from services.broker.kafka_controllers import KafkaControllers, LedBy
 from services.broker.lifecycle import Lifecycle
 from services.broker.logins import BrokerLogins
 from services.broker.metrics import Watched, watch
 from services.broker.news import News
-from services.broker.peers import Peers
+from services.broker.peers import Peers, properties_of_controllers
 from services.broker.reads import Reads
 from services.broker.replicas import Replicas
 from services.broker.tracing import ProduceTraces
@@ -51,10 +54,11 @@ async def main(life: ServiceLife) -> None:
     """Locks the log directories, and takes part in the cluster until asked to stop."""
     config = configured(BrokerConfig, others=FOR_FORMAT)
     security = security_of(config)
-    to_brokers, to_gateways = Peers.of_brokers(config), Peers.of_gateways(config.gateway_client)
+    to_brokers = Peers.of_brokers(config)
+    above = Peers.of_controllers(config) if config.is_kafkas else Peers.of_gateways(config.gateway_client)
     directories = LogDirectories(config.log_dirs, config.node_id)
     try:
-        await _serve(life, config, directories, _Wired(security, to_brokers, to_gateways))
+        await _serve(life, config, directories, _Wired(security, to_brokers, above))
     finally:
         directories.release()
 
@@ -64,35 +68,32 @@ GRPC_BYTES_MAX: Final = 16 << 20
 
 
 class _Wired(NamedTuple):
-    """What is spoken at each listener, to other brokers and to gateways."""
+    """What is spoken at each listener, to other brokers, and to gateways or Kafka's controllers."""
 
     security: Mapping[str, ListenerSecurity]
     to_brokers: Peers
-    to_gateways: Peers
+    above: Peers
 
     @property
     def of_files(self) -> list[ListenerTls]:
         """All whose certificates are in files."""
-        every = (*(each.tls for each in self.security.values()), self.to_brokers.tls, self.to_gateways.tls)
+        every = (*(each.tls for each in self.security.values()), self.to_brokers.tls, self.above.tls)
         return [each for each in every if each is not None]
 
 
 async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirectories, wired: _Wired) -> None:
     process = ServiceProcess(life, "broker", config, config.transport())
-    telemetry, transport = process.telemetry, process.transport
+    telemetry = process.telemetry
     health = _health(process, life, config)
-    reader = _reader(config, directories, transport)
+    control = _control(config, directories, wired.above, process)
     news = News()
-    replica = Replica(reader, SystemClock(), telemetry, news.hear)
+    replica = Replica(control.log, SystemClock(), telemetry, news.hear)
     replicas = Replicas(config.node_id, config.replication, SystemClock(), life.fail)
     watch(Watched(replicas=replicas, state=lambda: replica.state))
     cluster = Cluster(
         config.node_id, directories.cluster_id, config.inter_broker, lambda: replica.state, replicas.table
     )
     in_sync = InSync(config.node_id, lambda: replica.state, replicas.table, health)
-    controllers = Client([*map(str, config.controllers)], ControllerStub, telemetry=telemetry, transport=transport)
-    heartbeats = Client([*map(str, config.heartbeats)], HeartbeatStub, transport=transport)
-    forwarding = Forwarding(config.gateways, wired.to_gateways)
     parts = Parts(
         directories=directories,
         replica=replica,
@@ -105,21 +106,18 @@ async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirect
             cluster,
             directories,
             ProduceTraces(telemetry),
-            forwarding,
+            control.forwarding,
             _asking(config, replica, cluster, wired),
         ),
-        controllers=controllers,
+        controllers=control.controllers,
         peers=wired.to_brokers,
     )
     about = {"cluster_id": directories.cluster_id, "previous_broker_epoch": directories.previous_broker_epoch}
-    async with process.running(
-        reader.close, controllers.close, heartbeats.close, forwarding.close, parts.wire.close, **about
-    ) as tasks:
+    async with process.running(control.close, parts.wire.close, **about) as tasks:
         async with parts.wire.serving(config, wired.security) as servers, _grpc(process, life, config, parts):
             lifecycle = Lifecycle(
                 _registration(config, directories, {name: each.port for name, each in servers.items()}),
-                controllers,
-                heartbeats,
+                control.controllers,
                 interval_ms=config.heartbeat_interval_ms,
                 published=lambda: replica.applied,
                 tell_ready=in_sync.set_ready,
@@ -167,14 +165,55 @@ def _health(process: ServiceProcess, life: ServiceLife, config: BrokerConfig) ->
     return health
 
 
-def _reader(config: BrokerConfig, directories: LogDirectories, transport: Transport) -> LogReader:
-    """Returns a reader of the metadata log, as an observer under the broker's id."""
-    return LogReader(
+class _Control(NamedTuple):
+    """The control plane as this broker has it: the metadata log, the controllers, and what is passed on to them."""
+
+    log: LogReader | KafkaLog
+    controllers: Controllers
+    forwarding: Forwarding
+
+    async def close(self) -> None:
+        if isinstance(self.log, LogReader):
+            await self.log.close()
+        await self.controllers.close()
+        await self.forwarding.close()
+
+
+def _control(config: BrokerConfig, directories: LogDirectories, above: Peers, process: ServiceProcess) -> _Control:
+    """Returns the services of ours, or Kafka's controllers; of either this broker is an observer under its id."""
+    if config.is_kafkas:
+        return _kafkas_control(config, directories, above)
+    telemetry, transport = process.telemetry, process.transport
+    log = LogReader(
         [str(each) for each in config.quorum],
         partial(open_channel, transport=transport),
         cluster_id=directories.cluster_id,
         replica_id=config.node_id,
     )
+    controllers = Client([*map(str, config.controllers)], ControllerStub, telemetry=telemetry, transport=transport)
+    heartbeats = Client([*map(str, config.heartbeats)], HeartbeatStub, transport=transport)
+    gateways = ControllerConnection(InTurn(config.gateways), above, of="gateway") if config.gateways else None
+    return _Control(log, OurControllers(controllers, heartbeats), Forwarding(gateways))
+
+
+def _kafkas_control(config: BrokerConfig, directories: LogDirectories, above: Peers) -> _Control:
+    timeout_ms = str(config.quorum_timeout_ms)
+    log = KafkaLog(
+        config.quorum,
+        properties_of_controllers(config)
+        | {
+            "client.id": f"raft-client-{config.node_id}",
+            "request.timeout.ms": timeout_ms,
+            "socket.connection.setup.timeout.ms": timeout_ms,
+        },
+        SystemClock(),
+        cluster_id=directories.cluster_id,
+        replica=ReplicaKey(config.node_id, directories.all[0].id),
+    )
+    leader = LedBy(lambda: log.leader_at, config.quorum)
+    controllers = KafkaControllers(leader, above)
+    forwarding = Forwarding(ControllerConnection(leader, above, of="controller"), controllers.versions)
+    return _Control(log, controllers, forwarding)
 
 
 def _asking(config: BrokerConfig, replica: Replica, cluster: Cluster, wired: _Wired) -> Asking:
@@ -196,14 +235,14 @@ def _registration(
     return BrokerRegistrationRequest(
         broker_id=config.node_id,
         cluster_id=directories.cluster_id,
-        incarnation_id=uuid_text(random_uuid()),
-        listeners=[_listener(config, name, port) for name, port in ports.items()],
-        features=[
+        incarnation_id=random_uuid(),
+        listeners=tuple(_listener(config, name, port) for name, port in ports.items()),
+        features=tuple(
             BrokerRegistrationRequest.Feature(name=name, min_supported_version=low, max_supported_version=high)
             for name, (low, high) in supported_features().items()
-        ],
+        ),
         rack=config.rack,
-        log_dirs=[uuid_text(each.id) for each in directories.all],
+        log_dirs=tuple(each.id for each in directories.all),
         previous_broker_epoch=directories.previous_broker_epoch,
     )
 

@@ -11,10 +11,8 @@ from quorate.nouns import NodeId
 from quorate.replication import ReplicationSettings
 from quorate.runtime.config import setting
 from quorate.runtime.setting_types import (
-    Endpoint,
     ListenerAddress,
     choice,
-    endpoint,
     integer,
     list_of,
     listener,
@@ -26,14 +24,14 @@ from quorate.runtime.setting_types import (
 from quorate.runtime.transport import PLAIN, Transport
 from quorate.runtime.transport_settings import GRPC_PROTOCOLS, KEYSTORE, PLAINTEXT, SSL, TRUSTSTORE, mapping_rules
 from quorate.tls.ssl_principals import DEFAULT_RULES
-from services.broker.listener_config import BrokerListeners
+from services.broker.control_plane import ControlPlane
 
 FOR_FORMAT: Final = ("process.roles",)
 """What `quorate storage format` reads in the same file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig(BrokerListeners):
+class BrokerConfig(ControlPlane):
     """The settings of one broker."""
 
     node_id: NodeId = setting("node.id", integer(0, 2**31 - 1), "The id of this broker.")
@@ -41,27 +39,6 @@ class BrokerConfig(BrokerListeners):
     rack: str | None = setting("broker.rack", optional(text()), "The rack that it stands in.", default=None)
     health_listeners: ListenerAddress = setting(
         "health.listeners", listener(), "Where gRPC health is asked for, by probes."
-    )
-    quorum: tuple[Endpoint, ...] = setting(
-        "controller.quorum.bootstrap.servers", list_of(endpoint()), "Quorum nodes, for the metadata log."
-    )
-    controllers: tuple[Endpoint, ...] = setting(
-        "controller.endpoints", list_of(endpoint()), "Controllers, to register with; any will do."
-    )
-    heartbeats: tuple[Endpoint, ...] = setting(
-        "heartbeat.endpoint", list_of(endpoint()), "The heartbeat services, of which one counts: each is tried in turn."
-    )
-    gateways: tuple[Endpoint, ...] = setting(
-        "gateway.endpoints",
-        list_of(endpoint(), low=0),
-        "Gateways: they pass on to controllers what admin clients ask. Without one that is not served.",
-        default=(),
-    )
-    gateway_client: Path | None = setting(
-        "gateway.client.config",
-        optional(path()),
-        "A file of a Kafka client's properties: how this broker speaks to the gateways; in the clear without it.",
-        default=None,
     )
     heartbeat_interval_ms: int = setting(
         "broker.heartbeat.interval.ms",
@@ -106,10 +83,17 @@ class BrokerConfig(BrokerListeners):
     def problems(self) -> Iterator[str]:
         """Yields the violated rules: of the files for TLS, and of the listeners."""
         stores = {"keystore": self.grpc_keystore, "truststore": self.grpc_truststore}
-        for name in [name for name, store in stores.items() if store is None and self.grpc_protocol == SSL]:
+        is_needed = self.speaks_grpc and self.grpc_protocol == SSL
+        for name in [name for name, store in stores.items() if store is None and is_needed]:
             instead = f"grpc.security.protocol = {PLAINTEXT}"
             yield f"grpc.ssl.{name}.location: is missing; the services speak {SSL}, in the clear only by {instead}"
         yield from self.broker_listener_problems()
+        yield from self.control_plane_problems()
+
+    @property
+    def speaks_grpc(self) -> bool:
+        """Whether it calls services of ours, or is called by gRPC, but for its health."""
+        return not self.is_kafkas or self.grpc_listens is not None
 
     @property
     def replication(self) -> ReplicationSettings:
@@ -118,7 +102,8 @@ class BrokerConfig(BrokerListeners):
 
     def transport(self) -> Transport:
         """Returns how to call the services. Raises ConfigError for unfit files."""
-        if self.grpc_protocol == PLAINTEXT:
+        is_unused = not self.speaks_grpc and None in (self.grpc_keystore, self.grpc_truststore)
+        if self.grpc_protocol == PLAINTEXT or is_unused:
             return PLAIN
         return Transport(
             keystore=self.grpc_keystore, truststore=self.grpc_truststore, principal_rules=self.grpc_principal_rules

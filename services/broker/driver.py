@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.metadata.state import ClusterState
 from quorate.network.client import Connection, Timeouts
 from quorate.nouns import NodeId
-from quorate.runtime.client import Client
 from quorate.runtime.replica import Replica
 from services.broker.cluster import Cluster
+from services.broker.controllers import Controllers
 from services.broker.directories import LogDirectories
 from services.broker.fetcher import LeaderFetchers
 from services.broker.isr_changes import IsrChanges
@@ -40,7 +39,7 @@ class Parts:
     replicas: Replicas
     cluster: Cluster
     wire: Wire
-    controllers: Client[ControllerStub]
+    controllers: Controllers
     peers: Peers
 
 

@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
-from typing import Final, cast
+from typing import Final
 
 from kraft.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from kraft.api.alter_partition_pb2 import AlterPartitionRequest as Asked
-from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.errors import ApiError, ErrorCode, error_of
 from quorate.metadata.partitions import RECOVERED, RECOVERING
 from quorate.nouns import NodeId
 from quorate.replication import Altered, AlterRequest, Proposal
-from quorate.runtime.client import Client
 from quorate.runtime.logs import logger
 from quorate.runtime.repeats import ChangeFilter
-from quorate.wire.protobuf import to_protobuf, to_struct
+from services.broker.controllers import Controllers
 from services.broker.replicas import Replicas
 from services.broker.table import Key
 
@@ -35,9 +32,7 @@ _Partition = _Topic.PartitionData
 class IsrChanges:
     """Sends the proposals of all led partitions."""
 
-    def __init__(
-        self, replicas: Replicas, controllers: Client[ControllerStub], broker_epoch: Callable[[], int]
-    ) -> None:
+    def __init__(self, replicas: Replicas, controllers: Controllers, broker_epoch: Callable[[], int]) -> None:
         self._replicas = replicas
         self._controllers = controllers
         self._broker_epoch = broker_epoch
@@ -58,18 +53,13 @@ class IsrChanges:
 
     async def _ask(self, request: AlterRequest[Key]) -> Mapping[Key, Altered | ErrorCode] | ErrorCode:
         """Returns the answers by partition, or why there are none."""
-        asked = cast("Asked", to_protobuf(request_of(self._replicas.broker_id, request)))  # of this struct
+        asked = request_of(self._replicas.broker_id, request)
         try:
-            answer = to_struct(
-                await self._controllers.call(lambda stub: stub.AlterPartition, asked, deadline_ms=DEADLINE_MS)
-            )
+            answer = await self._controllers.ask(AlterPartitionResponse, asked, deadline_ms=DEADLINE_MS)
         except ApiError as error:
             if self._told.passes("alter", error.code.name, asyncio.get_running_loop().time()):
                 log.warning("the controller does not change an ISR", code=error.code.name, reason=error.message)
             return error.code
-        assert isinstance(answer, AlterPartitionResponse), type(answer)
-        if answer.error_code:
-            return error_of(answer.error_code)
         self._told.settle("alter")
         return dict(_answers(answer))
 

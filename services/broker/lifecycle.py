@@ -10,17 +10,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from kraft.api.broker_registration_pb2 import BrokerRegistrationRequest
-from kraft.service.controller_pb2_grpc import ControllerStub
-from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
+from kraft.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from kraft.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from quorate.errors import ApiError, ErrorCode
-from quorate.nouns import Offset
-from quorate.runtime.client import Client
+from quorate.nouns import Offset, uuid_text
 from quorate.runtime.logs import logger
 from quorate.runtime.repeats import ChangeFilter
 from quorate.runtime.statuses import is_retriable
 from quorate.runtime.unanswered import Unanswered
+from services.broker.controllers import Controllers
 
 __all__ = ["Lifecycle"]
 
@@ -37,8 +35,7 @@ class Lifecycle:
     def __init__(
         self,
         registration: BrokerRegistrationRequest,
-        controllers: Client[ControllerStub],
-        heartbeats: Client[HeartbeatStub],
+        controllers: Controllers,
         *,
         interval_ms: int,
         published: Callable[[], Offset],
@@ -47,7 +44,6 @@ class Lifecycle:
         """`tell_ready` hears whether the broker takes part: it is unfenced, and does not leave."""
         self._registration = registration
         self._controllers = controllers
-        self._heartbeats = heartbeats
         self._interval_ms = interval_ms
         self._published = published
         self._tell_ready = tell_ready
@@ -60,7 +56,10 @@ class Lifecycle:
         """Set when the next heartbeat says something else than the last one."""
         self._told = ChangeFilter()
         self._unanswered = Unanswered(
-            log, [heartbeats.address], missing="no heartbeat is answered", found="heartbeats are answered again"
+            log,
+            [controllers.asked(BrokerHeartbeatRequest)],
+            missing="no heartbeat is answered",
+            found="heartbeats are answered again",
         )
 
     async def register(self, *, timeout_ms: int) -> None:
@@ -68,14 +67,15 @@ class Lifecycle:
 
         A request whose answer was lost is sent again with the same incarnation id, and has the same epoch.
         """
-        answer = await self._controllers.call(
-            lambda stub: stub.BrokerRegistration,
+        answer = await self._controllers.ask(
+            BrokerRegistrationResponse,
             self._registration,
             deadline_ms=timeout_ms,
             retry=self._is_to_try_again,
         )
         self.broker_epoch = answer.broker_epoch
-        log.info("registered", broker_epoch=answer.broker_epoch, incarnation_id=self._registration.incarnation_id)
+        incarnation_id = uuid_text(self._registration.incarnation_id)
+        log.info("registered", broker_epoch=answer.broker_epoch, incarnation_id=incarnation_id)
 
     async def run(self) -> None:
         """Sends heartbeats until the broker may stop, or until cancelled."""
@@ -123,12 +123,10 @@ class Lifecycle:
             want_shut_down=self._wants_shut_down,
         )
         try:
-            answer = await self._heartbeats.call(
-                lambda stub: stub.BrokerHeartbeat, request, deadline_ms=self._interval_ms
-            )
+            answer = await self._controllers.ask(BrokerHeartbeatResponse, request, deadline_ms=self._interval_ms)
         except ApiError as error:
             if is_retriable(error):
-                self._unanswered.failed(self._heartbeats.address, str(error))
+                self._unanswered.failed(self._controllers.asked(BrokerHeartbeatRequest), str(error))
             elif self._told.passes("heartbeat", error.code.name, asyncio.get_running_loop().time()):
                 log.warning("a heartbeat is refused", code=error.code.name, reason=error.message)
             return None

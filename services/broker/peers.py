@@ -1,4 +1,4 @@
-"""Connections that a broker opens: to other brokers as one of them, and to gateways."""
+"""Connections that a broker opens: to other brokers as one of them, to gateways, and to controllers of Kafka's."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from quorate.network.client import DEFAULT_SETTINGS, Connection, Timeouts
 from quorate.network.client_config import ClientConfig, client_files, parse_client_config, read_client_properties
 from quorate.protocol import ClientSettings
 from quorate.runtime.config import ConfigError
-from services.broker.listener_config import BrokerListeners
+from services.broker.control_plane import ControlPlane
+from services.broker.listener_config import BrokerListeners, BrokerListenerSettings
 
-__all__ = ["Peers"]
+__all__ = ["Peers", "properties_of_controllers"]
 
 NAME: Final = "connections to {}"
 
@@ -39,9 +40,19 @@ class Peers:
         Raises ConfigError.
         """
         try:
-            return Peers(_properties(config))
+            name = config.inter_broker
+            return Peers(_properties(config, name, config.of_listeners[name], config.own_mechanism))
         except ValueError as problem:
             raise ConfigError([f"{problem} (the listener {config.inter_broker}, as a client)"]) from None
+
+    @staticmethod
+    def of_controllers(config: ControlPlane) -> Peers:
+        """Returns how Kafka's controllers are reached, as Kafka's brokers reach them. Raises ConfigError."""
+        try:
+            return Peers(properties_of_controllers(config), of="controllers")
+        except ValueError as problem:
+            name = config.controller_listener
+            raise ConfigError([f"{problem} (the controllers' listener {name})"]) from None
 
     @staticmethod
     def of_gateways(file: Path | None) -> Peers:
@@ -66,10 +77,16 @@ def _tls_of(properties: Mapping[str, str]) -> ssl.SSLContext:
     return tls
 
 
-def _properties(config: BrokerListeners) -> dict[str, str]:
-    """Returns the properties of a client for the listener between brokers."""
-    name = config.inter_broker
-    of_listener, mechanism = config.of_listeners[name], config.own_mechanism
+def properties_of_controllers(config: ControlPlane) -> dict[str, str]:
+    """Returns the properties of a client for the listener of Kafka's controllers."""
+    name = config.controller_listener
+    return _properties(config, name, config.of_controllers[name], config.controller_mechanism)
+
+
+def _properties(
+    config: BrokerListeners, name: str, of_listener: BrokerListenerSettings, mechanism: str | None
+) -> dict[str, str]:
+    """Returns the properties of a client for the listener `name`."""
     protocol = config.security_protocol(name)
     assert protocol is not None, name
     given = {

@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final
 
 from kraft import Uuid
-from kraft.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
-from kraft.api.assign_replicas_to_dirs_pb2 import AssignReplicasToDirsRequest as Asked
-from kraft.service.controller_pb2_grpc import ControllerStub
+from kraft.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from quorate.errors import ApiError
 from quorate.nouns import NodeId
-from quorate.runtime.client import Client
 from quorate.runtime.logs import logger
 from quorate.runtime.repeats import ChangeFilter
-from quorate.wire.protobuf import to_protobuf
+from services.broker.controllers import Controllers
 from services.broker.table import Hosted, Key
 
 __all__ = ["Placements"]
@@ -37,7 +34,7 @@ _Topic = _Directory.TopicData
 class Placements:
     """The replicas whose directory the controller is still to be told."""
 
-    def __init__(self, broker_id: NodeId, controllers: Client[ControllerStub], broker_epoch: Callable[[], int]) -> None:
+    def __init__(self, broker_id: NodeId, controllers: Controllers, broker_epoch: Callable[[], int]) -> None:
         self._broker_id = broker_id
         self._controllers = controllers
         self._broker_epoch = broker_epoch
@@ -66,9 +63,8 @@ class Placements:
 
     async def _tell(self, placed: dict[Key, Uuid]) -> bool:
         """Returns whether the controller has answered; what it refused for one replica is not repeated."""
-        request = cast("Asked", to_protobuf(self._request(placed)))  # of this struct
         try:
-            await self._controllers.call(lambda stub: stub.AssignReplicasToDirs, request, deadline_ms=DEADLINE_MS)
+            await self._controllers.ask(AssignReplicasToDirsResponse, self._request(placed), deadline_ms=DEADLINE_MS)
         except ApiError as error:
             if self._told.passes("assign", error.code.name, asyncio.get_running_loop().time()):
                 log.warning("log directories are not assigned yet", code=error.code.name, reason=error.message)

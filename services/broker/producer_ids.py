@@ -6,16 +6,15 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kraft.api.allocate_producer_ids_pb2 import AllocateProducerIdsRequest
+from kraft.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from kraft.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import NodeId
-from quorate.runtime.client import Client
 from quorate.runtime.logs import logger
 from quorate.runtime.repeats import ChangeFilter
 from services.broker.callers import Caller
+from services.broker.controllers import Controllers
 
 __all__ = ["ProducerIds"]
 
@@ -31,7 +30,7 @@ AT_ONCE_MAX: Final = 10_000
 class ProducerIds:
     """Answers InitProducerId. What is left of a block is lost with the process: there are 2^63 ids."""
 
-    def __init__(self, broker_id: NodeId, controllers: Client[ControllerStub], broker_epoch: Callable[[], int]) -> None:
+    def __init__(self, broker_id: NodeId, controllers: Controllers, broker_epoch: Callable[[], int]) -> None:
         self._broker_id = broker_id
         self._controllers = controllers
         self._broker_epoch = broker_epoch
@@ -74,9 +73,7 @@ class ProducerIds:
         """Returns a block of the controller. Raises ApiError: COORDINATOR_LOAD_IN_PROGRESS, which is tried again."""
         request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
         try:
-            answer = await self._controllers.call(
-                lambda stub: stub.AllocateProducerIds, request, deadline_ms=DEADLINE_MS
-            )
+            answer = await self._controllers.ask(AllocateProducerIdsResponse, request, deadline_ms=DEADLINE_MS)
         except ApiError as error:
             if self._told.passes("allocate", error.code.name, asyncio.get_running_loop().time()):
                 log.warning("no producer ids from the controller", code=error.code.name, reason=error.message)

@@ -121,7 +121,6 @@ class Wire:
         self._deletion = Deletion(replicas, cluster)
         self._begun = asyncio.Event()
         self._served = {**SERVED, **forwarding.served}
-        self._keys = tuple(ApiVersionsResponse.ApiVersion(key, *_ends(each)) for key, each in self._served.items())
 
     def begin(self, producer_ids: ProducerIds, moves: Moves) -> None:
         """Answers from now on; what has come before has waited, as at a Kafka broker that catches up."""
@@ -157,7 +156,9 @@ class Wire:
 
     def _versions(self, request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
         features = self._replica.state.features
-        return api_versions(features, kraft_version=KRAFT_VERSION_OF_BROKERS, served=self._keys)
+        offered = {key: self._forwarding.offered(key, each) for key, each in self._served.items()}
+        keys = tuple(ApiVersionsResponse.ApiVersion(key, *_ends(each)) for key, each in offered.items() if each)
+        return api_versions(features, kraft_version=KRAFT_VERSION_OF_BROKERS, served=keys)
 
     async def _answer(self, request: Request, client: ConnectedClient) -> Message | None:
         """Answers a request once this broker takes part. What a disk does not give back as written is a fatal error."""

@@ -11,7 +11,6 @@ queries       has a question in SQL answered by a process of its own, `query_pro
 changes       what changed, and what differs, by that database, as `change_messages`
 database      checks the URLs of both databases, and says what is wrong; `engines` opens them
 images        tells the present state as records, part by part
-kafka_log     reads the log of a Kafka cluster's quorum, over Kafka's own wire
 relay         forwards fetches of the committed log to a quorum node
 check         a program of its own: checks a whole control plane through its doors
 config        the settings

@@ -12,6 +12,7 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc
 
 from kraft.service.observer_pb2_grpc import add_ObserverServicer_to_server
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server
+from quorate.kafka_quorum.log import KafkaLog
 from quorate.metadata.acls import AclOperation
 from quorate.nouns import NOBODY, NodeId
 from quorate.runtime import cluster_metrics
@@ -28,7 +29,6 @@ from quorate.runtime.transport import Transport
 from quorate.runtime.transport_settings import PLAINTEXT, transport_of
 from services.observer.config import ObserverConfig
 from services.observer.database import open_store
-from services.observer.kafka_log import KafkaLog
 from services.observer.otlp import TRACE_SERVICE, TraceServicer
 from services.observer.page.listener import PageListener
 from services.observer.quorum_progress import of_kafka, of_nodes

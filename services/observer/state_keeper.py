@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 import sqlalchemy as sa
 
+from quorate.kafka_quorum.log import KafkaLog
 from quorate.nouns import Offset
 from quorate.runtime.daemon_threads import DaemonThreads
 from quorate.runtime.log_reader import CommittedBatch, Event, LoadedSnapshot, LogReader
@@ -22,7 +23,6 @@ from quorate.sql.following import Following
 from quorate.sql.kept import Applied, KeptDatabase, Superseded
 from services.observer.database import is_refused, reason_of, refusal
 from services.observer.engines import engine_of
-from services.observer.kafka_log import KafkaLog
 from services.observer.state_log import apply, loaded, skip
 
 __all__ = ["SETTING", "StateKeeper"]

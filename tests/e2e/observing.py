@@ -39,7 +39,7 @@ class Observing:
     def says(self, level: str) -> list[str]:
         """The lines of its log at a level that tell of reading the Kafka controllers' log."""
         lines = self._log.read_text().splitlines()
-        return [line for line in lines if f"level={level} logger=services.observer.kafka_log" in line]
+        return [line for line in lines if f"level={level} logger=quorate.kafka_quorum.log" in line]
 
     def loaded(self) -> list[Offset]:
         """The end offsets of the checkpoints that it has loaded."""

@@ -12,6 +12,8 @@ LISTENERS: Final = "tests/services/broker/test_listeners.py"
 TURNS: Final = "tests/services/broker/test_turns.py"
 ACCESS: Final = "tests/services/broker/test_access_reads.py"
 MOVES: Final = "tests/services/broker/test_moves.py"
+CONTROLLERS: Final = "tests/services/broker/test_kafka_controllers.py"
+KAFKA_LOG: Final = "tests/kafka_quorum/test_kafka_log.py"
 LOG: Final = "tests/partition_log/test_transactions.py"
 METRICS: Final = "tests/services/broker/test_metrics.py"
 
@@ -49,6 +51,55 @@ BROKER_BUGS: Final = (
         right="holds = self._is_ready and count == len(self._table)",
         wrong="holds = self._is_ready",
         test=f"{PARTITIONS}::test_a_rollout_may_go_on_once_the_broker_takes_part_and_is_in_every_isr",
+    ),
+    Planted(
+        number="B58",
+        what="an admin client sends through ours a version that an older controller of Kafka's does not know",
+        file="services/broker/forwarding.py",
+        right="if key not in FORWARDED or not known:",
+        wrong="if True:",
+        test="tests/services/broker/test_forwarding.py::"
+        "test_what_is_passed_on_is_offered_as_far_as_the_controllers_know_it",
+    ),
+    Planted(
+        number="B53",
+        what="a Kafka controller that resigned, or is not active yet, is believed: an admin hears of an error of ours",
+        file="services/broker/controller_connection.py",
+        right='if getattr(found, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER:',
+        wrong="if False:",
+        test=f"{CONTROLLERS}::test_an_envelope_goes_to_who_is_the_active_controller_next",
+    ),
+    Planted(
+        number="B54",
+        what="a Kafka controller that leads no more, and does not know it, is asked on",
+        file="services/broker/controller_connection.py",
+        right="if self._opened is None or self._at != at or self._is_lost(self._opened):",
+        wrong="if self._opened is None or self._is_lost(self._opened):",
+        test=f"{CONTROLLERS}::test_who_leads_no_more_is_not_asked_though_it_would_answer",
+    ),
+    Planted(
+        number="B55",
+        what="a broker is fenced by Kafka's controllers while they think about an ISR: its heartbeats wait for that",
+        file="services/broker/kafka_controllers.py",
+        right='    AlterPartitionRequest: "alter-partition",',
+        wrong='    AlterPartitionRequest: "heartbeat",',
+        test=f"{CONTROLLERS}::test_a_heartbeat_waits_for_no_alter_partition",
+    ),
+    Planted(
+        number="B56",
+        what="a Kafka controller that is gone is still taken for the leader, and asked",
+        file="libs/quorate/network/observer.py",
+        right="                    self.leader_at = self._leader\n",
+        wrong="",
+        test=f"{KAFKA_LOG}::test_where_the_leader_is_is_known_from_its_answers_and_forgotten_with_them",
+    ),
+    Planted(
+        number="B57",
+        what="Kafka's controllers do not list a broker of ours among the observers of their quorum",
+        file="libs/quorate/network/observer.py",
+        right="                replica=self._replica,\n",
+        wrong="",
+        test=f"{KAFKA_LOG}::test_who_takes_part_is_listed_under_its_id_and_directory",
     ),
     Planted(
         number="B51",

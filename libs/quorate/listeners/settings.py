@@ -131,6 +131,14 @@ class ListenerSettings:
         default=NO_LIMIT,
     )
 
+    @staticmethod
+    def ineffective(name: str, protocol: str, own: Collection[str]) -> Iterator[str]:
+        """Yields what is wrong with the keys of `own`, which are for the listener alone, that it has no use for."""
+        security = SECURITY_PROTOCOLS[protocol]
+        for key in sorted(own):
+            if (_is_of_tls(key) and not security.with_tls) or (_is_of_login(key) and not security.with_sasl):
+                yield f"{listener_prefix(name)}{key}: has no effect, as the listener {name} speaks {protocol}"
+
     def problems_of(self, name: str, protocol: str, own: Collection[str]) -> Iterator[str]:
         """Yields the violated rules of the listener with this name, which speaks this protocol.
 
@@ -138,9 +146,7 @@ class ListenerSettings:
         meant it to protect the listener.
         """
         security = SECURITY_PROTOCOLS[protocol]
-        for key in sorted(own):
-            if (_is_of_tls(key) and not security.with_tls) or (_is_of_login(key) and not security.with_sasl):
-                yield f"{listener_prefix(name)}{key}: has no effect, as the listener {name} speaks {protocol}"
+        yield from self.ineffective(name, protocol, own)
         if security.with_tls and self.keystore is None:
             yield f"ssl.keystore.location: is missing; the listener {name} speaks {protocol}"
         if security.with_sasl and not self.sasl_mechanisms:

@@ -1,4 +1,4 @@
-"""Fetch and FetchSnapshot of the metadata log as an observer with id -1 sends them: no leader keeps its state."""
+"""Fetch and FetchSnapshot of the metadata log as an observer sends them; of one with id -1 no leader keeps anything."""
 
 from __future__ import annotations
 
@@ -8,22 +8,36 @@ from kraft.api.fetch import FetchRequest
 from kraft.api.fetch_snapshot import FetchSnapshotRequest
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.client import Connection
-from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID, Epoch, Offset, OffsetAndEpoch
+from quorate.nouns import (
+    METADATA_PARTITION,
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    NOBODY,
+    Epoch,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+)
 
-__all__ = ["FETCH_BYTES_MAX", "check_version", "fetch_request", "fetch_snapshot_request"]
+__all__ = ["FETCH_BYTES_MAX", "UNNAMED", "check_version", "fetch_request", "fetch_snapshot_request"]
 
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 NO_NEWS: Final = (1 << 63) - 1
 """A high watermark that no leader's is above: the field's default."""
+UNNAMED: Final = ReplicaKey(NOBODY)
+"""An observer of whom no leader keeps anything."""
 _BY_TOPIC_ID: Final = 13
 """The version of Fetch since which topics have ids in it. KIP-516."""
+_BY_REPLICA_STATE: Final = 15
+"""The version since which it says in a structure of its own who fetches. KIP-903."""
 
 
-def check_version(connection: Connection) -> None:
-    """Raises ApiError(UNSUPPORTED_VERSION) if the node is too old to be asked for the metadata log by its topic id."""
+def check_version(connection: Connection, replica: ReplicaKey = UNNAMED) -> None:
+    """Raises ApiError(UNSUPPORTED_VERSION) if the node is too old to be asked for the metadata log by this replica."""
     version = connection.version_of(FetchRequest)
-    if version < _BY_TOPIC_ID:
-        what = f"the node supports Fetch up to version {version}; version {_BY_TOPIC_ID} is needed, for topic ids"
+    least, what_for = (_BY_TOPIC_ID, "topic ids") if replica == UNNAMED else (_BY_REPLICA_STATE, "an observer's id")
+    if version < least:
+        what = f"the node supports Fetch up to version {version}; version {least} is needed, for {what_for}"
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, what)
 
 
@@ -36,6 +50,7 @@ def fetch_request(
     high_watermark: Offset = NO_NEWS,
     max_wait_ms: int = 0,
     max_bytes: int = FETCH_BYTES_MAX,
+    replica: ReplicaKey = UNNAMED,
 ) -> FetchRequest:
     """Returns a Fetch from `offset` on; `last_epoch` is the epoch of the record before it, to find a divergence.
 
@@ -48,10 +63,12 @@ def fetch_request(
         current_leader_epoch=leader_epoch,
         fetch_offset=offset,
         last_fetched_epoch=last_epoch,
+        replica_directory_id=replica.directory_id,
         high_watermark=high_watermark,
     )
     return FetchRequest(
         cluster_id=cluster_id,
+        replica_state=FetchRequest.ReplicaState(replica.id),
         max_wait_ms=max_wait_ms,
         max_bytes=max_bytes,
         topics=(topic(topic_id=METADATA_TOPIC_ID, partitions=(partition,)),),
@@ -59,7 +76,12 @@ def fetch_request(
 
 
 def fetch_snapshot_request(
-    cluster_id: str | None, wanted: OffsetAndEpoch, *, leader_epoch: Epoch, position: int
+    cluster_id: str | None,
+    wanted: OffsetAndEpoch,
+    *,
+    leader_epoch: Epoch,
+    position: int,
+    replica: ReplicaKey = UNNAMED,
 ) -> FetchSnapshotRequest:
     """Returns a FetchSnapshot for the chunk at byte `position` of a checkpoint. KIP-630."""
     topic = FetchSnapshotRequest.TopicSnapshot
@@ -68,9 +90,11 @@ def fetch_snapshot_request(
         current_leader_epoch=leader_epoch,
         snapshot_id=topic.PartitionSnapshot.SnapshotId(end_offset=wanted.offset, epoch=wanted.epoch),
         position=position,
+        replica_directory_id=replica.directory_id,
     )
     return FetchSnapshotRequest(
         cluster_id=cluster_id,
+        replica_id=replica.id,
         max_bytes=FETCH_BYTES_MAX,
         topics=(topic(name=METADATA_TOPIC, partitions=(partition,)),),
     )

@@ -1,6 +1,7 @@
-"""Reads the metadata log of a live Kafka quorum, as an observer with replica id -1: nothing on the cluster changes.
+"""Reads the metadata log of a live Kafka quorum, as an observer.
 
-The leader keeps no state of such a replica (`LeaderState.updateReplicaState` passes over negative ids).
+With replica id -1 nothing on the cluster changes: the leader keeps no state of such a replica
+(`LeaderState.updateReplicaState` passes over negative ids). A broker has its own id, and is listed by DescribeQuorum.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from kraft.api.fetch_snapshot import FetchSnapshotResponse
 from quorate.errors import ApiError, Corrupt, ErrorCode, error_of, refusal_of
 from quorate.network.client import Connection
 from quorate.network.client_config import ClientConfig, Endpoint
-from quorate.network.metadata_fetch import check_version, fetch_request, fetch_snapshot_request
-from quorate.nouns import EndpointType, Epoch, NodeId, Offset, OffsetAndEpoch
+from quorate.network.metadata_fetch import UNNAMED, check_version, fetch_request, fetch_snapshot_request
+from quorate.nouns import EndpointType, Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from quorate.wire.batch import BatchHeader, batches, check_batch, fetched_batches
 
 __all__ = ["Checkpoint", "FailedTry", "FetchedBatch", "Observer"]
@@ -105,8 +106,16 @@ class Observer:
     ALTER on the cluster, if its controllers authorize; to read the log takes CLUSTER_ACTION.
     """
 
-    def __init__(self, bootstrap: Sequence[Endpoint], config: ClientConfig, *, cluster_id: str | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: Sequence[Endpoint],
+        config: ClientConfig,
+        *,
+        cluster_id: str | None = None,
+        replica: ReplicaKey = UNNAMED,
+    ) -> None:
         assert bootstrap
+        self._replica = replica
         self._servers = deque(bootstrap)
         self.config = config
         """How a controller is connected to; what is set here is for the next connection."""
@@ -121,6 +130,8 @@ class Observer:
         self.cluster_id = cluster_id
         self.leader_id: NodeId = -1
         """The leader's node id in the last answer; -1 before it, if it names none, or if no answer comes any more."""
+        self.leader_at: Endpoint | None = None
+        """Where the leader is, by the last answer: it gave its log, or another named it. None if unknown."""
         self.delivered: Offset = 0
         self.high_watermark: Offset = -1
         """The highest high watermark that a leader has reported; -1 before the first."""
@@ -166,12 +177,13 @@ class Observer:
                 except (ApiError, OSError, Corrupt) as failure:
                     is_redirected = self._leader is not None
                     self.leader_id = self.leader_id if is_redirected else -1
+                    self.leader_at = self._leader
                     yield FailedTry(at=self._at, cause=failure, is_redirected=is_redirected)
                     await self._leave()
                     failures = 0 if is_redirected else failures + 1
                     await asyncio.sleep(min(RETRY_MAX_S, RETRY_S * 2 ** min(failures, 10)))
                 else:
-                    failures = 0
+                    failures, self.leader_at = 0, self._at
                     # To ask at once after an answer that was not held, and says nothing, would be a busy loop.
                     says_nothing = before == (self._fetched, self.high_watermark) and loop.time() < early_until
                     yield found
@@ -192,7 +204,7 @@ class Observer:
     async def _connected(self) -> Connection:
         if self._connection is None:
             self._connection = await self.config.connect(self._at)
-            check_version(self._connection)
+            check_version(self._connection, self._replica)
             if self.cluster_id is None:
                 asked = DescribeClusterRequest(endpoint_type=EndpointType.CONTROLLERS)
                 described = await self._connection.ask_for(DescribeClusterResponse, asked)
@@ -215,6 +227,7 @@ class Observer:
                 last_epoch=self._last_epoch,
                 high_watermark=self.high_watermark,
                 max_wait_ms=FETCH_WAIT_MS,
+                replica=self._replica,
             ),
         )
         self._check(answer.error_code, "Fetch")
@@ -273,7 +286,9 @@ class Observer:
             raise Corrupt(f"a checkpoint up to {wanted.offset} is to be loaded, and {self.delivered} was committed")
         parts = bytearray()
         while True:
-            asked = fetch_snapshot_request(self.cluster_id, wanted, leader_epoch=self._epoch, position=len(parts))
+            asked = fetch_snapshot_request(
+                self.cluster_id, wanted, leader_epoch=self._epoch, position=len(parts), replica=self._replica
+            )
             answer = await connection.ask_for(FetchSnapshotResponse, asked)
             self._check(answer.error_code, "FetchSnapshot")
             piece = _only([each for topic in answer.topics for each in topic.partitions], "FetchSnapshot")

@@ -117,7 +117,7 @@ def setting(
 
 
 class PerListener(dict[str, C]):
-    """What each of `listeners` has, by the listener's name, in their order.
+    """What each listener has, by the listener's name, in the order of the setting that names them.
 
     `own` has the keys that were given for one listener alone, without its name, and are not the default.
     """
@@ -127,9 +127,9 @@ class PerListener(dict[str, C]):
         self.own = own
 
 
-def of_each_listener(cls: type[C]) -> PerListener[C]:
-    """Declares a field with what each of `listeners` has: a `cls`."""
-    made: PerListener[C] = dataclasses.field(metadata={"of_each_listener": cls})
+def of_each_listener(cls: type[C], named_by: str = LISTENERS) -> PerListener[C]:
+    """Declares a field with what each listener has: a `cls`. The field `named_by` has the listeners, or their names."""
+    made: PerListener[C] = dataclasses.field(metadata={"of_each_listener": cls, "named_by": named_by})
     return made
 
 
@@ -154,16 +154,18 @@ def load(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, other
         raise HelpAsked(settings_table(cls))
     problems: list[str] = []
     misfits: list[str] = []
-    for_each = {each.key for kind in of_listeners.values() for each in _declared(kind).values()}
+    keys = {field: {each.key for each in _declared(kind).values()} for field, kind in of_listeners.items()}
+    for_each = {key for each in keys.values() for key in each}
     known = {each.key for each in declared.values()} | for_each
     given = _given(argv, environ, known, problems)
     values: dict[str, Any] = {name: _value(each, each.key, given, misfits) for name, each in declared.items()}
-    names = [each.name for each in values.get(LISTENERS) or ()] if of_listeners else []
-    prefixed = {listener_prefix(name) + key for name in names for key in for_each}
+    named = {field: _names(values.get(by) or ()) for field, by in _named_by(cls).items()}
+    names = [name for each in named.values() for name in each]
+    prefixed = {listener_prefix(name) + key for field in named for name in named[field] for key in keys[field]}
     if prefixed:
         given = _given(argv, environ, known | prefixed, [])
     for field, kind in of_listeners.items():
-        each = {name: _of_listener(kind, listener_prefix(name), given, misfits) for name in names}
+        each = {name: _of_listener(kind, listener_prefix(name), given, misfits) for name in named[field]}
         values[field] = PerListener(
             each, {name: _own(made, listener_prefix(name), given) for name, made in each.items()}
         )
@@ -192,12 +194,12 @@ def describe(config: object) -> dict[str, str]:
     What is not the same at all listeners has the listener's name before it.
     """
     told: dict[str, str] = {}
-    for field in _of_listeners(type(config)):
-        by_name = {name: describe(each) for name, each in getattr(config, field).items()}
-        for name, texts in by_name.items():
-            for key, text in texts.items():
-                is_common = {text} == {others[key] for others in by_name.values()}
-                told[key if is_common else listener_prefix(name) + key] = text
+    listeners = [each for field in _of_listeners(type(config)) for each in getattr(config, field).items()]
+    by_name = {name: describe(each) for name, each in listeners}
+    for name, texts in by_name.items():
+        for key, text in texts.items():
+            is_common = {text} == {others[key] for others in by_name.values() if key in others}
+            told[key if is_common else listener_prefix(name) + key] = text
     own = {
         each.key: "***" if each.secret else each.kind.write(getattr(config, name))
         for name, each in _declared(type(config)).items()
@@ -242,6 +244,16 @@ def _of_listeners(cls: type) -> dict[str, type]:
     """Returns the classes that are declared with of_each_listener(), by field name."""
     declared = {each.name: each.metadata.get("of_each_listener") for each in dataclasses.fields(cls)}
     return {name: kind for name, kind in declared.items() if kind is not None}
+
+
+def _named_by(cls: type) -> dict[str, str]:
+    """Returns the fields that have the listeners, by the fields that are declared with of_each_listener()."""
+    declared = {each.name: each.metadata.get("named_by") for each in dataclasses.fields(cls)}
+    return {name: by for name, by in declared.items() if by is not None}
+
+
+def _names(listeners: Sequence[Any]) -> list[str]:
+    return [each if isinstance(each, str) else each.name for each in listeners]
 
 
 def _arguments(argv: Sequence[str], problems: list[str]) -> tuple[str | None, dict[str, _Given]]:

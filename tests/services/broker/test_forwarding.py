@@ -13,6 +13,7 @@ from quorate.network.listening import ConnectedClient
 from quorate.protocol import Request
 from quorate.protocol.apis import api_of
 from quorate.runtime.setting_types import Endpoint
+from services.broker.controller_connection import ControllerConnection, InTurn
 from services.broker.forwarding import FORWARDED, Forwarding
 from services.broker.peers import Peers
 
@@ -25,9 +26,13 @@ def request(message: CreateTopicsRequest) -> Request:
     return Request(api=api, header=header, message=message)
 
 
+def gateways(*ports: int) -> ControllerConnection:
+    return ControllerConnection(InTurn([Endpoint(HOST, port) for port in ports]), Peers(), of="gateway")
+
+
 @pytest.mark.asyncio
 async def test_without_an_answer_each_topic_has_timed_out() -> None:
-    forwarding = Forwarding([Endpoint(HOST, port) for port in free_ports(2)], Peers())
+    forwarding = Forwarding(gateways(*free_ports(2)))
     topics = tuple(CreateTopicsRequest.CreatableTopic(name=name) for name in ("a", "b"))
     answer = await forwarding.answer(request(CreateTopicsRequest(topics=topics, timeout_ms=300)), CLIENT)
 
@@ -41,6 +46,20 @@ async def test_without_an_answer_each_topic_has_timed_out() -> None:
 def test_without_a_gateway_nothing_is_offered() -> None:
     described = api_of(DescribeQuorumRequest).key
 
-    assert {} == Forwarding([], Peers()).served
-    assert described in Forwarding([Endpoint(HOST, 1)], Peers()).served
+    assert {} == Forwarding(None).served
+    assert described in Forwarding(gateways(1)).served
     assert 67 not in FORWARDED  # AllocateProducerIds
+
+
+def test_what_is_passed_on_is_offered_as_far_as_the_controllers_know_it() -> None:
+    create, describe, other = 19, api_of(DescribeQuorumRequest).key, 1
+    known: dict[int, range] = {}
+    forwarding = Forwarding(gateways(1), lambda: known)
+    ours = range(2, 8)
+    before = forwarding.offered(create, ours)
+    known |= {create: range(3, 6)}
+
+    assert ours == before
+    assert range(3, 6) == forwarding.offered(create, ours)
+    assert not forwarding.offered(describe, ours)
+    assert ours == forwarding.offered(other, ours)

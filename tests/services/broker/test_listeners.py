@@ -63,8 +63,9 @@ BOTH = {
 }
 
 
-def config(settings: Mapping[str, str]) -> BrokerConfig:
-    argv = [word for name, value in {**BROKER, **settings}.items() for word in ("--set", f"{name}={value}")]
+def config(settings: Mapping[str, str], others: Mapping[str, str] = BROKER) -> BrokerConfig:
+    """A broker's settings; `others` are what it has besides."""
+    argv = [word for name, value in {**others, **settings}.items() for word in ("--set", f"{name}={value}")]
     return load(BrokerConfig, argv, {})
 
 

@@ -1,4 +1,4 @@
-"""The observer's log of a Kafka cluster, from controllers that answer by a script: read on and on, or refused."""
+"""The log of a Kafka cluster, from controllers that answer by a script: read on and on, or refused."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from kraft import Message
+from kraft import Message, Uuid
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.fetch import FetchRequest
 from quorate.errors import ApiError, ErrorCode
+from quorate.kafka_quorum.log import TOLD_EVERY_MS, KafkaLog
 from quorate.network.client_config import Endpoint as Address
 from quorate.network.listening import ConnectedClient
-from quorate.nouns import Offset
+from quorate.network.metadata_fetch import UNNAMED
+from quorate.nouns import Offset, ReplicaKey
 from quorate.protocol import Request, api_of
 from quorate.runtime.log_reader import Event, LoadedSnapshot
 from quorate.runtime.setting_types import Endpoint
 from quorate.tls.listener_tls import listener_tls
 from quorate.tls.ssl_principals import SslPrincipals, parse_rules
-from services.observer.kafka_log import TOLD_EVERY_MS, KafkaLog
 from tests.network.certificates import authority
 from tests.network.test_observer import CLUSTER_ID, Partition, Script, answer, batch, elsewhere, listening
 from tests.protocol.pair import SERVED
@@ -49,9 +50,10 @@ def log_at(
     clock: MovedClock | None = None,
     cluster_id: str | None = None,
     properties: Mapping[str, str] | None = None,
+    replica: ReplicaKey = UNNAMED,
 ) -> KafkaLog:
     controllers = [Endpoint(*each) for each in addresses]
-    return KafkaLog(controllers, properties or {}, clock or MovedClock(), cluster_id=cluster_id)
+    return KafkaLog(controllers, properties or {}, clock or MovedClock(), cluster_id=cluster_id, replica=replica)
 
 
 async def read(log: KafkaLog, *, until: Offset) -> list[Event]:
@@ -86,6 +88,39 @@ async def test_it_reads_on_past_the_first_high_watermark_from_leader_to_leader_a
     assert [1, 2, 40, 42] == [reached(event) for event in events]
     assert [True] == [event.data == leader.checkpoint for event in events if isinstance(event, LoadedSnapshot)]
     assert (CLUSTER_ID, 2, 42) == (log.cluster_id, log.leader_id, log.high_watermark)
+
+
+async def test_where_the_leader_is_is_known_from_its_answers_and_forgotten_with_them() -> None:
+    told: list[Address | None] = []
+    ended = Script(answer(batch(0), end=1), answer(batch(1), end=2), answer(whole=ErrorCode.UNKNOWN_SERVER_ERROR))
+    async with listening(Script(elsewhere), ended) as addresses:
+        log = log_at(addresses[:1])
+        told.append(log.leader_at)
+        async with asyncio.timeout(WITHIN_S), aclosing(log.events()) as events:
+            async for event in events:
+                told.append(log.leader_at)
+                if reached(event) == 2:
+                    break
+        async with asyncio.timeout(WITHIN_S), aclosing(log.events()) as events:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await anext(events)
+        told.append(log.leader_at)
+
+    assert [None, addresses[1], addresses[1], None] == told
+
+
+async def test_who_takes_part_is_listed_under_its_id_and_directory() -> None:
+    named = ReplicaKey(101, Uuid(bytes(range(16))))
+    leader = Script(answer(end=9, snapshot_id=Partition.SnapshotId(9, 1)), checkpoint=batch(0, 9))
+    async with listening(leader) as addresses:
+        await read(log_at(addresses, replica=named), until=9)
+        await read(log_at(addresses), until=9)
+
+    asked = [
+        (each.replica_state.replica_id, each.topics[0].partitions[0].replica_directory_id) for each in leader.fetches
+    ]
+    assert [(named.id, named.directory_id), (-1, Uuid(bytes(16)))] == asked
 
 
 def versions(**newest: int) -> Mapping[int, range]:

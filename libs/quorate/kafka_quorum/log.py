@@ -1,4 +1,4 @@
-"""The log of a Kafka cluster for the observer's replica: read over Kafka's own wire, as an observer with id -1."""
+"""The metadata log of a Kafka cluster for a `Replica`: read over Kafka's own wire, as an observer."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final
 
+from quorate.network.client_config import Endpoint as Address
 from quorate.network.client_config import client_files, parse_client_config
+from quorate.network.metadata_fetch import UNNAMED
 from quorate.network.observer import Checkpoint, FailedTry, FetchedBatch, Observer
-from quorate.nouns import NodeId, Offset
+from quorate.nouns import NodeId, Offset, ReplicaKey
 from quorate.runtime.clock import Clock
 from quorate.runtime.log_reader import CommittedBatch, Event, LoadedSnapshot
 from quorate.runtime.logs import logger
@@ -26,9 +28,9 @@ TOLD_EVERY_MS: Final = 60_000
 class KafkaLog:
     """Follows the log as `LogReader` does, across leader changes; failed tries are repeated.
 
-    Nothing on the Kafka cluster changes: its controllers do not list this reader. A refusal that another try does not
-    change ends the reading if nothing was read before. Later it is tried again, as the cause may pass: a controller
-    that is being replaced, or an ACL entry that is missing for a while.
+    Without a `replica` nothing on the Kafka cluster changes: its controllers do not list this reader. A refusal that
+    another try does not change ends the reading if nothing was read before. Later it is tried again, as the cause may
+    pass: a controller that is being replaced, or an ACL entry that is missing for a while.
     The files of its certificates are looked at with each answer, and before a connection is opened again; new ones are
     for the connections after that.
     """
@@ -40,12 +42,16 @@ class KafkaLog:
         clock: Clock,
         *,
         cluster_id: str | None,
+        replica: ReplicaKey = UNNAMED,
     ) -> None:
         """`properties` are those of a Kafka client. Raises ValueError for one that is wrong."""
         self._properties = properties
         self._files = WatchedFiles(client_files(properties))
         self._observer = Observer(
-            [(each.host, each.port) for each in controllers], parse_client_config(properties), cluster_id=cluster_id
+            [(each.host, each.port) for each in controllers],
+            parse_client_config(properties),
+            cluster_id=cluster_id,
+            replica=replica,
         )
         self._clock = clock
         self._has_read = False
@@ -60,6 +66,11 @@ class KafkaLog:
     def leader_id(self) -> NodeId:
         """The node id of the leader in the last answer; -1 if it is unknown."""
         return self._observer.leader_id
+
+    @property
+    def leader_at(self) -> Address | None:
+        """Where the leader is, by the last answer of a controller; None if it is unknown."""
+        return self._observer.leader_at
 
     @property
     def is_led_elsewhere(self) -> bool:

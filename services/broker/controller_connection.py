@@ -1,0 +1,183 @@
+"""One connection over Kafka's wire to whoever answers for the active controller: a gateway, or Kafka's controller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol, TypeVar
+
+from kraft import Message
+from quorate.errors import ApiError, ErrorCode
+from quorate.network.client import Connection, Timeouts
+from quorate.protocol import ClientSettings
+from quorate.runtime.logs import logger
+from quorate.runtime.repeats import ChangeFilter
+from quorate.runtime.setting_types import Endpoint
+from services.broker.peers import Peers
+
+__all__ = ["ControllerConnection", "InTurn", "NoAnswer", "Whereabouts"]
+
+log = logger(__name__)
+
+M = TypeVar("M", bound=Message)
+
+SETTINGS: Final = ClientSettings(client_id="broker", in_flight_max=100)
+"""Answers of a connection come in the order of the requests, so one that takes long holds up those after it."""
+TIMEOUTS: Final = Timeouts(request_ms=125_000)
+"""Longer than a gateway waits for a controller: a request's own time ends it, and not all of the connection."""
+
+
+SILENT_S: Final = 30.0
+"""After so long (s) without any answer to what was asked a connection is left for another: `request.timeout.ms`."""
+
+
+class NoAnswer(ApiError):
+    """Nobody has answered for the active controller: NETWORK_EXCEPTION, NOT_CONTROLLER, or what a login was refused by.
+
+    What was under way may have been done all the same.
+    """
+
+
+class Whereabouts(Protocol):
+    """Where the active controller is to be asked."""
+
+    @property
+    def count(self) -> int:
+        """How many are asked in a round, without a pause."""
+        ...
+
+    def now(self) -> Endpoint | None:
+        """Returns who is to be asked next; None while nobody is known to lead."""
+        ...
+
+    def turn_from(self, at: Endpoint) -> None:
+        """Hears that this one does not answer for the active controller."""
+        ...
+
+
+class InTurn:
+    """Servers any of which answers; the one that answered last is asked, and if it does not, the next one."""
+
+    def __init__(self, servers: Sequence[Endpoint]) -> None:
+        self._servers = tuple(servers)
+        self._at = 0
+
+    @property
+    def count(self) -> int:
+        """How many servers there are."""
+        return len(self._servers)
+
+    def now(self) -> Endpoint | None:
+        """Returns the server to ask; None without any."""
+        return self._servers[self._at] if self._servers else None
+
+    def turn_from(self, at: Endpoint) -> None:
+        """Has the next one be asked, unless this one is asked no more already."""
+        if self._servers and self._servers[self._at] == at:
+            self._at = (self._at + 1) % len(self._servers)
+
+
+class ControllerConnection:
+    """Opened with the first request, and opened anew when the active controller is to be asked elsewhere.
+
+    `of` is what the servers are called in the log.
+    """
+
+    def __init__(self, where: Whereabouts, peers: Peers, *, of: str) -> None:
+        self._where = where
+        self._peers = peers
+        self._of = of
+        self._at: Endpoint | None = None
+        self._opened: asyncio.Future[Connection] | None = None
+        """The connection, or the attempt: a login may take longer than who began it has time."""
+        self._silent_since: float | None = None
+        """The loop's time of the first request on the connection after its last answer; None after an answer."""
+        self._told = ChangeFilter()
+        self._versions: Mapping[int, range] = {}
+
+    @property
+    def versions(self) -> Mapping[int, range]:
+        """What the server said that it supports, by API key; empty before the first connection."""
+        opened = self._opened
+        if opened is not None and opened.done() and not opened.cancelled() and opened.exception() is None:
+            keys = opened.result().node.api_keys
+            self._versions = {each.api_key: range(each.min_version, each.max_version + 1) for each in keys}
+        return self._versions
+
+    @property
+    def whereabouts(self) -> Whereabouts:
+        """Where the next request is sent."""
+        return self._where
+
+    async def ask(self, answer: type[M], request: Message) -> M:
+        """Returns the answer of the active controller. Asks once; raises NoAnswer if that is in vain."""
+        at = self._where.now()
+        if at is None:
+            raise NoAnswer(ErrorCode.NOT_CONTROLLER, "nobody is known to lead the quorum")
+        opened = self._open(at)
+        try:
+            found = await self._answered(await asyncio.shield(opened), answer, request)
+        except (OSError, ApiError) as problem:
+            self._leave(opened, at, str(problem))
+            code = problem.code if isinstance(problem, ApiError) else ErrorCode.NETWORK_EXCEPTION
+            raise NoAnswer(code, f"{at}: {problem}") from None
+        if opened is self._opened:
+            self._silent_since = None
+        if getattr(found, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER:
+            self._leave(opened, at, "it finds no active controller")
+            raise NoAnswer(ErrorCode.NOT_CONTROLLER, f"{at}: it finds no active controller")
+        self._told.settle(self._of)
+        return found
+
+    async def close(self) -> None:
+        """Ends the connection; nobody asks any more."""
+        opened, self._opened = self._opened, None
+        if opened is None:
+            return
+        if not opened.done():
+            opened.cancel()
+        elif not opened.cancelled() and opened.exception() is None:
+            await opened.result().close()
+
+    async def _answered(self, connection: Connection, answer: type[M], request: Message) -> M:
+        """Asks, and notes since when there was no answer: whoever asks may give up before the connection does."""
+        if self._silent_since is None:
+            self._silent_since = asyncio.get_running_loop().time()
+        return await connection.ask_for(answer, request)
+
+    def _open(self, at: Endpoint) -> asyncio.Future[Connection]:
+        """Returns the connection to this server, or the attempt."""
+        if self._opened is None or self._at != at or self._is_lost(self._opened):
+            self._retire()
+            self._at = at
+            attempt = self._peers.connect(at.host, at.port, settings=SETTINGS, timeouts=TIMEOUTS)
+            self._opened = asyncio.ensure_future(attempt)
+        return self._opened
+
+    def _is_lost(self, opened: asyncio.Future[Connection]) -> bool:
+        """Returns whether nothing is to be expected of the connection."""
+        if not opened.done():
+            return False
+        since = self._silent_since
+        is_silent = since is not None and asyncio.get_running_loop().time() >= since + SILENT_S
+        return is_silent or opened.exception() is not None or not opened.result().is_open
+
+    def _leave(self, opened: asyncio.Future[Connection], at: Endpoint, why: str) -> None:
+        """Asks elsewhere, or anew, from now on, unless somebody has found the same already."""
+        if opened is not self._opened:
+            return
+        if self._told.passes(self._of, why, asyncio.get_running_loop().time()):
+            log.warning(f"a {self._of} does not answer for a controller", server=str(at), reason=why)
+        self._where.turn_from(at)
+        self._retire()
+
+    def _retire(self) -> None:
+        """Has the connection end later, as what is under way on it may still be answered."""
+        if self._opened is not None:
+            asyncio.get_running_loop().call_later(TIMEOUTS.request_ms / 1000, _end, self._opened)
+        self._opened = self._silent_since = None
+
+
+def _end(opened: asyncio.Future[Connection]) -> None:
+    if opened.done() and not opened.cancelled() and opened.exception() is None:
+        opened.result().abort()

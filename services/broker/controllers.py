@@ -1,0 +1,89 @@
+"""What a broker asks controllers, whoever they are: by gRPC those of ours; `kafka_controllers` asks Kafka's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar
+
+from kraft import Message
+from kraft.api.allocate_producer_ids import AllocateProducerIdsRequest
+from kraft.api.alter_partition import AlterPartitionRequest
+from kraft.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from kraft.api.broker_heartbeat import BrokerHeartbeatRequest
+from kraft.api.broker_registration import BrokerRegistrationRequest
+from kraft.service.controller_pb2_grpc import ControllerStub
+from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
+from quorate.errors import ApiError, ErrorCode, refusal_of
+from quorate.runtime.client import Client
+from quorate.runtime.statuses import is_retriable
+from quorate.wire.protobuf import to_protobuf, to_struct
+
+__all__ = ["Controllers", "OurControllers", "Retry", "refuse_error"]
+
+M = TypeVar("M", bound=Message)
+Retry = Callable[[ApiError], bool]
+
+_METHODS: Final[dict[type[Message], Callable[[ControllerStub], Any]]] = {
+    BrokerRegistrationRequest: lambda stub: stub.BrokerRegistration,
+    AlterPartitionRequest: lambda stub: stub.AlterPartition,
+    AssignReplicasToDirsRequest: lambda stub: stub.AssignReplicasToDirs,
+    AllocateProducerIdsRequest: lambda stub: stub.AllocateProducerIds,
+}
+
+
+class Controllers(Protocol):
+    """The active controller, which is looked for."""
+
+    async def ask(self, answer: type[M], request: Message, *, deadline_ms: int, retry: Retry = is_retriable) -> M:
+        """Returns what the active controller answers.
+
+        An error for which `retry` returns true is tried again, also elsewhere. Raises the last ApiError, also that of
+        the answer as a whole, after `deadline_ms` in all.
+        """
+        ...
+
+    def asked(self, request: type[Message]) -> str:
+        """Returns the address at which such a request is sent next, for the log."""
+        ...
+
+    async def close(self) -> None:
+        """Ends the connections."""
+        ...
+
+
+class OurControllers:
+    """Controllers of ours, and heartbeat services."""
+
+    def __init__(self, controllers: Client[ControllerStub], heartbeats: Client[HeartbeatStub]) -> None:
+        self._controllers = controllers
+        self._heartbeats = heartbeats
+
+    async def ask(self, answer: type[M], request: Message, *, deadline_ms: int, retry: Retry = is_retriable) -> M:
+        """As `Controllers.ask`."""
+        asked: Any = to_protobuf(request)
+        if isinstance(request, BrokerHeartbeatRequest):
+            said: Any = await self._heartbeats.call(
+                lambda stub: stub.BrokerHeartbeat, asked, deadline_ms=deadline_ms, retry=retry
+            )
+        else:
+            said = await self._controllers.call(_METHODS[type(request)], asked, deadline_ms=deadline_ms, retry=retry)
+        found = to_struct(said)
+        assert isinstance(found, answer), (type(found), answer)
+        refuse_error(found)
+        return found
+
+    def asked(self, request: type[Message]) -> str:
+        """As `Controllers.asked`."""
+        return self._heartbeats.address if request is BrokerHeartbeatRequest else self._controllers.address
+
+    async def close(self) -> None:
+        """Ends the connections."""
+        await self._controllers.close()
+        await self._heartbeats.close()
+
+
+def refuse_error(answer: Message) -> None:
+    """Raises ApiError for the error of an answer as a whole."""
+    code: int = getattr(answer, "error_code", ErrorCode.NONE)
+    if code != ErrorCode.NONE:
+        raise refusal_of(code, f"so says {type(answer).__name__}")

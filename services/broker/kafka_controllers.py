@@ -1,0 +1,103 @@
+"""What a broker asks Kafka's own controllers, over Kafka's wire: who gives the metadata log leads, and is asked.
+
+A leader answers NOT_CONTROLLER until it is the active controller, and again once it has resigned; then the log soon
+comes from another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from kraft import Message
+from kraft.api.alter_partition import AlterPartitionRequest
+from kraft.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from kraft.api.broker_heartbeat import BrokerHeartbeatRequest
+from kraft.api.broker_registration import BrokerRegistrationRequest
+from quorate.errors import ApiError, ErrorCode
+from quorate.network.client_config import Endpoint as Address
+from quorate.runtime.setting_types import Endpoint
+from quorate.runtime.statuses import is_retriable
+from services.broker.controller_connection import ControllerConnection
+from services.broker.controllers import Retry, refuse_error
+from services.broker.peers import Peers
+
+__all__ = ["KafkaControllers", "LedBy"]
+
+M = TypeVar("M", bound=Message)
+
+PAUSE_S: Final = 0.1
+"""Between two tries; Kafka's `retry.backoff.ms`, and the first pause of its registration."""
+PAUSE_MAX_S: Final = 1.0
+OTHERS: Final = "producer-ids"
+CHANNELS: Final[dict[type[Message], str]] = {
+    BrokerRegistrationRequest: "heartbeat",
+    BrokerHeartbeatRequest: "heartbeat",
+    AlterPartitionRequest: "alter-partition",
+    AssignReplicasToDirsRequest: "directory-assignments",
+}
+"""The connections by what goes over them, nearly as Kafka's brokers have them: a heartbeat waits for nothing else."""
+
+
+class LedBy:
+    """Whoever leads, as the reader of the metadata log has last heard; `servers` are where that began to look."""
+
+    count: Final = 1
+
+    def __init__(self, leader_at: Callable[[], Address | None], servers: Sequence[Endpoint]) -> None:
+        self._leader_at = leader_at
+        self._servers = ", ".join(map(str, servers))
+
+    def __str__(self) -> str:
+        return str(self.now() or f"whoever leads, by {self._servers}")
+
+    def now(self) -> Endpoint | None:
+        """Returns the leader; None if it is not known."""
+        at = self._leader_at()
+        return None if at is None else Endpoint(*at)
+
+    def turn_from(self, at: Endpoint) -> None:
+        """Does nothing: the log says who leads."""
+
+
+class KafkaControllers:
+    """The active controller of a quorum of Kafka's; the other half of `Controllers`."""
+
+    def __init__(self, where: LedBy, peers: Peers) -> None:
+        self._where = where
+        names = (*CHANNELS.values(), OTHERS)
+        self._channels = {name: ControllerConnection(where, peers, of="controller") for name in names}
+
+    async def ask(self, answer: type[M], request: Message, *, deadline_ms: int, retry: Retry = is_retriable) -> M:
+        """As `Controllers.ask`."""
+        channel = self._channels[CHANNELS.get(type(request), OTHERS)]
+        last, pause_s = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"no answer within {deadline_ms} ms"), PAUSE_S
+        try:
+            async with asyncio.timeout(deadline_ms / 1000):
+                while True:
+                    try:
+                        found = await channel.ask(answer, request)
+                        refuse_error(found)
+                        return found
+                    except ApiError as error:
+                        if not retry(error):
+                            raise
+                        last = error
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(PAUSE_MAX_S, 2 * pause_s)
+        except TimeoutError:
+            raise last from None
+
+    def asked(self, request: type[Message]) -> str:
+        """As `Controllers.asked`."""
+        return str(self._where)
+
+    def versions(self) -> Mapping[int, range]:
+        """Returns what the controller supports that has the heartbeats, by API key; empty before the registration."""
+        return self._channels[CHANNELS[BrokerHeartbeatRequest]].versions
+
+    async def close(self) -> None:
+        """Ends the connections."""
+        for channel in self._channels.values():
+            await channel.close()
