@@ -11,6 +11,7 @@ from tests.bench import __main__ as command
 from tests.bench import instructions
 from tests.bench.measure import cpu_seconds, ratio_table
 from tests.bench.quorum_observing import lags
+from tests.bench.targets import Target, target_table
 from tests.bench.write_profile import GRPC, MAIN, OTHERS, part_of
 
 
@@ -26,6 +27,21 @@ def test_a_ratio_above_1_is_better_of_rates_and_of_seconds() -> None:
         ("commits/s", "100", "400", "4.00", "", ""),
         ("p50", "2.00 ms", "500 µs", "4.00", "", ""),
     ] == table.rows
+
+
+def test_a_target_is_of_the_ratio_to_the_first_side() -> None:
+    targets = [Target("MB/s", at_least=0.6), Target("s", at_most=0.7), Target("CPU"), Target("not asked", at_least=1)]
+    found = {
+        "MB/s": {"theirs": [9.0, 10.0, 11.0], "ours": [6.0]},
+        "s": {"theirs": [10.0], "ours": [7.5]},
+        "CPU": {"theirs": [2.0], "ours": [1.0]},
+    }
+
+    assert [
+        ("MB/s", "10", "6", "0.60", "≥ 0.6", "met"),
+        ("s", "10", "7.5", "0.75", "≤ 0.7", "missed"),
+        ("CPU", "2", "1", "0.50", "", ""),
+    ] == target_table("title", targets, found, ("theirs", "ours")).rows
 
 
 def test_a_lag_is_from_the_acknowledgement_until_the_first_sight_of_all_of_it() -> None:

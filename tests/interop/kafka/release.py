@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import fcntl
 import subprocess
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from deploy.kafka import release
-from deploy.kafka.release import BUILD, MAVEN_TIMEOUT_S, POM, jars, missing, version
+from deploy.kafka.release import BUILD, MAVEN_TIMEOUT_S, POM, QUICK, jars, missing, version
 
 OPERATIONS_POM: Final = Path(__file__).parents[1] / "operations" / "pom.xml"
 """The release whose rules `quorate.controller` follows: its servers and its tools, without the metadata shell."""
@@ -35,13 +36,20 @@ def absent(pom: Path = POM) -> str | None:
     return why and f"No Kafka release can judge here: this test is SKIPPED and shows nothing: {why}"
 
 
-def java(main: str, *arguments: object, level: str = "error", source: Path | None = None, pom: Path = POM) -> list[str]:
+def java(
+    main: str,
+    *arguments: object,
+    level: str = "error",
+    source: Path | None = None,
+    pom: Path = POM,
+    options: Sequence[str] = QUICK,
+) -> list[str]:
     """The command that runs a main class of the release that `pom` names, or of `source` on top of it.
 
-    `level` is what of its log it says.
+    `level` is what of its log it says, `options` are its JVM's.
     """
     classes = () if source is None else (compiled(source, pom),)
-    return release.java(main, *arguments, level=level, classes=classes, pom=pom)
+    return release.java(main, *arguments, level=level, classes=classes, pom=pom, options=options)
 
 
 @cache

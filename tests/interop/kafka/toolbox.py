@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Final
 
 from deploy.kafka.node import ToolFailed, ToolRan, run_apart
-from deploy.kafka.release import POM
+from deploy.kafka.release import POM, QUICK
 from tests.interop.kafka.jvm import AnsweringJvm
 from tests.interop.kafka.release import java
 
@@ -19,10 +19,10 @@ OF_FILES: Final = ("kafka.tools.StorageTool", "org.apache.kafka.tools.DumpLogSeg
 
 
 class Toolbox(AnsweringJvm):
-    """The tools of the release that `pom` names; one call after the other."""
+    """The tools of the release that `pom` names, in a JVM with these options; one call after the other."""
 
-    def __init__(self, pom: Path = POM) -> None:
-        super().__init__(java("Tools", source=PROGRAM, pom=pom))
+    def __init__(self, pom: Path = POM, *, options: Sequence[str] = QUICK) -> None:
+        super().__init__(java("Tools", source=PROGRAM, pom=pom, options=options))
         self._calls = asyncio.Lock()
 
     async def run(self, main: str, *arguments: object) -> str:
