@@ -10,6 +10,7 @@ from kraft import Message
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.describe_quorum import DescribeQuorumRequest
+from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kraft.protocol.request_header import RequestHeader
 from quorate.errors import ApiError, ErrorCode
@@ -90,6 +91,25 @@ def test_answers_go_out_in_the_order_of_the_requests() -> None:
     assert list(zip(numbers, "abc", strict=True)) == [
         (event.correlation_id, event.message.cluster_id) for event in pair.events
     ]
+
+
+def test_records_of_an_answer_go_out_as_they_are() -> None:
+    """They are not copied between the disk and the socket: of a consumer from the start that was most of the work."""
+    pair = ready()
+    records, few = bytes(100_000), b"few"
+    parts = tuple(FetchResponse.FetchableTopicResponse.PartitionData(records=each) for each in (few, records, few))
+    answer = FetchResponse(responses=(FetchResponse.FetchableTopicResponse(partitions=parts),))
+    pair.client.send(FetchRequest())
+    pair.exchange()
+    pair.server.respond(pair.requests[0], answer)
+    pieces = pair.server.pieces_to_send(0)
+    pair.client.receive_data(b"".join(pieces))
+    event = pair.client.next_event()
+
+    assert [False, True, False] == [piece is records for piece in pieces]
+    assert isinstance(event, Response)
+    assert answer == event.message
+    assert [] == pair.server.pieces_to_send(0)
 
 
 def test_a_client_that_sends_more_than_is_allowed_in_flight_is_not_read_from() -> None:

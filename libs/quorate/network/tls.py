@@ -43,7 +43,7 @@ class TlsServer:
         names: Any = (self._tls.getpeercert() or {}).get("subjectAltName", ())  # typed for all fields at once
         return tuple(str(name) for kind, name in names if kind == "URI")
 
-    def receive_data(self, data: bytes) -> bytes:
+    def receive_data(self, data: bytes | memoryview) -> bytes:
         """Takes bytes from the client and returns the plain text in them. Raises TlsError."""
         self._received.write(data)
         try:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from quorate.protocol.errors import ProtocolError
 
-__all__ = ["SIZE_BYTES", "Frames", "frame"]
+__all__ = ["SIZE_BYTES", "Frames", "frame", "frame_in_pieces"]
 
 SIZE_BYTES: Final = 4
+PIECE_BYTES_MIN: Final = 16 << 10
+"""So much is sent from where it is: to copy less costs less than another piece."""
 
 
 class Frames:
@@ -33,8 +36,8 @@ class Frames:
         size = self._size()
         return not 0 < size <= self.size_max or len(self._buffer) >= SIZE_BYTES + size
 
-    def receive_data(self, data: bytes) -> None:
-        """Appends bytes of the stream."""
+    def receive_data(self, data: bytes | memoryview) -> None:
+        """Appends bytes of the stream, which are copied."""
         self._buffer += data
 
     def clear(self) -> None:
@@ -50,7 +53,8 @@ class Frames:
             raise ProtocolError(f"frame size is {size}; it must be from 1 to {self.size_max}")
         if len(self._buffer) < SIZE_BYTES + size:
             return None
-        taken = bytes(self._buffer[SIZE_BYTES : SIZE_BYTES + size])
+        with memoryview(self._buffer) as whole, whole[SIZE_BYTES : SIZE_BYTES + size] as view:
+            taken = bytes(view)
         del self._buffer[: SIZE_BYTES + size]
         return taken
 
@@ -65,3 +69,26 @@ def frame(*parts: bytes) -> bytes:
     '00000003616263'
     """
     return b"".join((sum(map(len, parts)).to_bytes(SIZE_BYTES), *parts))
+
+
+def frame_in_pieces(parts: Iterable[bytes]) -> list[bytes]:
+    """Returns the frame with these bytes in pieces: those of `PIECE_BYTES_MIN` and more as they are, the others joined.
+
+    >>> records = bytes(PIECE_BYTES_MIN)
+    >>> [piece is records for piece in frame_in_pieces([b"a", b"b", records, b"c"])]
+    [False, True, False]
+    """
+    pieces: list[bytes] = []
+    small: list[bytes] = [b""]  # the size, which is known at the end
+    size = 0
+    for part in parts:
+        size += len(part)
+        if len(part) < PIECE_BYTES_MIN:
+            small.append(part)
+        else:
+            pieces += [b"".join(small), part]
+            small = []
+    if small:
+        pieces.append(b"".join(small))
+    pieces[0] = size.to_bytes(SIZE_BYTES) + pieces[0]
+    return pieces

@@ -11,7 +11,7 @@ from kraft.protocol.response_header import ResponseHeader
 from quorate.errors import Corrupt, ErrorCode
 from quorate.protocol.apis import API_VERSIONS, ApiMessageType, all_apis
 from quorate.protocol.errors import ProtocolError
-from quorate.wire.codec import decoder, encode, encode_in_steps, stepped_decoder
+from quorate.wire.codec import decoder, encode, encode_in_steps, piece_encoder, stepped_decoder
 from quorate.wire.items import Steps, has_many_items
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "encode_request",
     "encode_response",
     "encode_response_in_steps",
+    "response_pieces_in_steps",
 ]
 
 M = TypeVar("M", bound=Message)
@@ -40,12 +41,8 @@ def encode_request(
 
 
 def encode_response(api: ApiMessageType, message: Message, *, version: int, correlation_id: int) -> bytes:
-    """Returns header and body. Raises what `wire.codec.encode` raises.
-
-    That a version of ApiVersions is unknown is said in version 0 (KIP-511).
-    """
-    if isinstance(message, ApiVersionsResponse) and message.error_code == ErrorCode.UNSUPPORTED_VERSION:
-        version = 0
+    """Returns header and body. Raises what `wire.codec.encode` raises."""
+    version = _answered_in(message, version)
     return encode(ResponseHeader(correlation_id), api.response_header_version(version)) + encode(message, version)
 
 
@@ -53,10 +50,25 @@ def encode_response_in_steps(
     api: ApiMessageType, message: Message, *, version: int, correlation_id: int
 ) -> Steps[bytes]:
     """Returns header and body, as `encode_response`; one of many items is encoded in steps."""
-    if not has_many_items(message):
-        return encode_response(api, message, version=version, correlation_id=correlation_id)
+    pieces = yield from response_pieces_in_steps(api, message, version=version, correlation_id=correlation_id)
+    return b"".join(pieces)
+
+
+def response_pieces_in_steps(
+    api: ApiMessageType, message: Message, *, version: int, correlation_id: int
+) -> Steps[list[bytes]]:
+    """Returns header and body in pieces, of which large ones are those of the message; of many items in steps."""
+    version = _answered_in(message, version)
     header = encode(ResponseHeader(correlation_id), api.response_header_version(version))
-    return header + (yield from encode_in_steps(message, version))
+    if has_many_items(message):
+        return [header, (yield from encode_in_steps(message, version))]
+    return [header, *piece_encoder(type(message), version)(message)]
+
+
+def _answered_in(message: Message, version: int) -> int:
+    """Returns the version of an answer: that a version of ApiVersions is unknown is said in version 0 (KIP-511)."""
+    is_refusal = isinstance(message, ApiVersionsResponse) and message.error_code == ErrorCode.UNSUPPORTED_VERSION
+    return 0 if is_refusal else version
 
 
 def decode_request_header(frame: bytes) -> tuple[ApiMessageType, RequestHeader, int]:

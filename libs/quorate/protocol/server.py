@@ -16,12 +16,12 @@ from quorate.protocol.api_versions import Versions, for_version, has_valid_softw
 from quorate.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, ApiMessageType
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.events import Close, Evaluate, LargeRequest, Request, Taken
-from quorate.protocol.frames import Frames, frame
+from quorate.protocol.frames import Frames, frame_in_pieces
 from quorate.protocol.messages import (
     decode_body,
     decode_body_in_steps,
     decode_request_header,
-    encode_response_in_steps,
+    response_pieces_in_steps,
 )
 from quorate.protocol.sasl.mechanism import Answered, SaslError
 from quorate.protocol.sasl.server import Mechanisms, ServerAuthenticator
@@ -114,19 +114,21 @@ class ServerConnection:
         """Returns when the connection is to be closed unless there is traffic before, in ms."""
         return self._active_at_ms + self._settings.idle_ms_max
 
-    def receive_data(self, data: bytes, now_ms: int) -> None:
-        """Takes bytes from the client."""
+    def receive_data(self, data: bytes | memoryview, now_ms: int) -> None:
+        """Takes bytes from the client, and keeps no view of them."""
         self._active_at_ms = now_ms
         self._frames.receive_data(data)
 
     def data_to_send(self, now_ms: int) -> bytes:
         """Returns the bytes that go to the client now, once."""
-        if not self._out:
-            return b""
-        self._active_at_ms = now_ms
-        data = b"".join(self._out)
-        self._out.clear()
-        return data
+        return b"".join(self.pieces_to_send(now_ms))
+
+    def pieces_to_send(self, now_ms: int) -> list[bytes]:
+        """Returns them in pieces, in their order: records of a Fetch are one that was not copied."""
+        if self._out:
+            self._active_at_ms = now_ms
+        pieces, self._out = self._out, []
+        return pieces
 
     def next_event(self, now_ms: int) -> Request | LargeRequest | Evaluate | Taken | Close | None:
         """Takes one frame: returns a request or a login's message to answer, Taken, or Close once.
@@ -169,18 +171,18 @@ class ServerConnection:
         slot = next((slot for slot in self._slots if slot.header is header and not slot.is_filled), None)
         assert slot is not None, f"{request.api.name} {header.correlation_id} is not in flight"
         if response is not None:
-            encoded = yield from encode_response_in_steps(
+            pieces = yield from response_pieces_in_steps(
                 request.api, response, version=header.request_api_version, correlation_id=header.correlation_id
             )
-            slot.data = frame(encoded)
+            slot.fill(frame_in_pieces(pieces))
         if self._large is header:
             self._large = None
-        self._in_flight_bytes += len(slot.data)
+        self._in_flight_bytes += slot.answer_bytes
         slot.is_filled = True
         while self._slots and self._slots[0].is_filled:
             slot = self._slots.popleft()
-            self._in_flight_bytes -= slot.size + len(slot.data)
-            self._out.append(slot.data)
+            self._in_flight_bytes -= slot.size + slot.answer_bytes
+            self._out += slot.pieces
 
     def _close(self, reason: str, delay_ms: int = 0) -> Close:
         self.closing = Close(reason=reason, delay_ms=delay_ms)
@@ -295,7 +297,10 @@ class ServerConnection:
     def _after_all(self, data: bytes) -> None:
         """Sends bytes after the answers that are still to come."""
         if self._slots:
-            self._slots.append(_Slot(None, data=data, is_filled=True))
+            slot = _Slot(None)
+            slot.fill([data])
+            slot.is_filled = True
+            self._slots.append(slot)
             self._in_flight_bytes += len(data)
         else:
             self._out.append(data)
@@ -304,13 +309,15 @@ class ServerConnection:
 class _Slot:
     """The place of one answer in the order of requests."""
 
-    __slots__ = ("data", "header", "is_filled", "size")
+    __slots__ = ("answer_bytes", "header", "is_filled", "pieces", "size")
 
-    def __init__(
-        self, header: RequestHeader | None, *, size: int = 0, data: bytes = b"", is_filled: bool = False
-    ) -> None:
+    def __init__(self, header: RequestHeader | None, *, size: int = 0) -> None:
         """`size` is the request's, in bytes."""
         self.size = size
         self.header = header
-        self.data = data
-        self.is_filled = is_filled
+        self.pieces: list[bytes] = []
+        self.answer_bytes = 0
+        self.is_filled = False
+
+    def fill(self, pieces: list[bytes]) -> None:
+        self.pieces, self.answer_bytes = pieces, sum(map(len, pieces))

@@ -84,6 +84,24 @@ def encoder(message: type[M], version: int) -> Callable[[M], bytes]:
 
 
 @cache
+def piece_encoder(message: type[M], version: int) -> Callable[[M], list[bytes]]:
+    """As `encoder`, in pieces: a field of bytes, such as records, is one of them, and was not copied."""
+    layout = _layout(message, version)
+    write = compile.encoder(layout, version)
+
+    def encode(message: M) -> list[bytes]:
+        out: list[bytes] = []
+        try:
+            write(message, out.append)
+        except _MISFITS as misfit:
+            walk.write(layout, version, message)
+            raise AssertionError(f"compiled and walked encoders disagree on {message!r}") from misfit
+        return out
+
+    return encode
+
+
+@cache
 def decoder(message: type[M], version: int) -> Callable[[bytes, int], tuple[M, int]]:
     """Returns the function that decodes one message class in one version: (data, position) to (message, end)."""
     layout = _layout(message, version)
