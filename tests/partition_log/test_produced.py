@@ -7,10 +7,14 @@ import struct
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from quorate.errors import ApiError, ErrorCode
+from quorate.controller.engine.steps import finished
+from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.partition_log import Limits, Marker, TimestampType, TransactionEnd
-from quorate.wire.batch import HEADER_BYTES, check_batch, records
+from quorate.partition_log.produced_records import Deltas, read_in_steps
+from quorate.wire.batch import HEADER_BYTES, check_batch, read_header, records
 from quorate.wire.items import Items
 from quorate.wire.primitives import varint
 from tests.partition_log.batches import NOW_MS, opened, produced, summed
@@ -40,6 +44,15 @@ def record(*, length: int | None = None, time: int = 0, delta: int = 0, rest: by
     return varint(len(fields) if length is None else length) + fields
 
 
+PLAIN = b"\x01\x04ab\x00"
+"""No key, a value of two bytes, no headers."""
+
+
+def after_three(last: bytes) -> bytes:
+    """A batch of four records, of which three are framed alike."""
+    return holding(b"".join(record(delta=index, rest=PLAIN) for index in range(3)) + last, count=4)
+
+
 FIRST = record()
 TWO = FIRST + record(delta=1)
 GZIP = 1
@@ -56,6 +69,15 @@ REFUSED = {
     "more offsets than records": (changed(23, 7), ErrorCode.INVALID_RECORD),
     "a producer without a sequence": (produced(producer=(5, 0, -1)), ErrorCode.INVALID_RECORD),
     "of more records than an int has offsets": (holding(TWO, count=(1 << 31) - 1), ErrorCode.INVALID_RECORD),
+    "framed as those before, with another offset": (after_three(record(delta=7, rest=PLAIN)), ErrorCode.INVALID_RECORD),
+    "framed as those before, but that its value is longer": (
+        after_three(record(delta=3, rest=b"\x01\x06ab\x00")),
+        ErrorCode.INVALID_RECORD,
+    ),
+    "framed as those before, but that it has headers": (
+        after_three(record(delta=3, rest=b"\x01\x04ab\x02")),
+        ErrorCode.INVALID_RECORD,
+    ),
     "of a record more than there are": (holding(TWO, count=3), ErrorCode.INVALID_RECORD),
     "of a record less than there are": (holding(TWO, count=1), ErrorCode.INVALID_RECORD),
     "of no bytes": (holding(b""), ErrorCode.INVALID_RECORD),
@@ -112,6 +134,54 @@ def test_what_kafkas_clients_send_is_taken_and_read_in_steps(tmp_path: Path, att
     assert steps >= 2
     assert 2_999 == log.append_as_leader(sent, epoch=1, now_ms=NOW_MS).last_offset
     log.abandon()
+
+
+def _field(content: bytes | None) -> bytes:
+    return varint(-1) if content is None else varint(len(content)) + content
+
+
+RUNS = st.lists(
+    st.tuples(
+        st.integers(1, 70),  # so that an offset gets a second byte on the way
+        st.sampled_from([None, b"", b"key"]),
+        st.sampled_from([None, b"", b"value", bytes(100)]),
+        st.sampled_from([0, 1, -300]),
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+@given(RUNS, st.none() | st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)))
+def test_records_that_are_framed_alike_are_read_as_others_are(
+    runs: list[tuple[int, bytes | None, bytes | None, int]], damage: tuple[float, int] | None
+) -> None:
+    """As the plain reader has them, with a byte changed anywhere or none; but that headers' names are no text here."""
+    fields = [(key, value, time) for times, key, value, time in runs for _ in range(times)]
+    body = bytearray(
+        b"".join(
+            record(time=time, delta=index, rest=_field(key) + _field(value) + b"\0")
+            for index, (key, value, time) in enumerate(fields)
+        )
+    )
+    if damage is not None:
+        body[int(damage[0] * len(body))] = damage[1]
+    batch = holding(bytes(body), count=len(fields))
+    header = read_header(batch)
+    try:
+        read = list(records(batch, 0, header))
+        times = [each.timestamp - header.base_timestamp for each in read]
+        expected = Deltas(min(0, *times), max(0, *times)) if [*range(len(read))] == [r.offset for r in read] else None
+    except Corrupt as refusal:
+        if "utf-8" in refusal.reason:
+            return
+        expected = None
+    try:
+        found = finished(read_in_steps(batch, header, max_message_bytes=1 << 20, done=Items()))
+    except ApiError:
+        found = None
+
+    assert expected == found
 
 
 def test_what_cannot_be_decompressed_here_is_taken_by_its_header(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.wire.batch import CODECS, COMPRESSION, HEADER_BYTES, BatchHeader, Buffer
 from quorate.wire.items import ITEMS_PER_STEP, Items, Steps
+from quorate.wire.primitives import varint
 
 __all__ = ["INFLATION_MAX", "Deltas", "read_in_steps"]
 
@@ -130,7 +131,9 @@ class _Walk:
         size = len(data)
         lowest, highest = self.deltas
         time = 0
-        for index in range(self._next, to):
+        before = 0  # the length of the record before
+        index = self._next
+        while index < to:
             self._next = index
             begin = at
             if size - begin < RECORD_BYTES_MIN:
@@ -153,22 +156,27 @@ class _Walk:
             if stamp != time:
                 time, delta = stamp, (stamp >> 1) ^ -(stamp & 1)
                 lowest, highest = min(lowest, delta), max(highest, delta)
+            offset_at = at
             offset = data[at]
             at += 1
             if offset > 127:
                 offset, at = _more(data, at, offset)
+            key_at = at
             if offset != index << 1:
                 raise Corrupt(f"record {index} has the offset delta {(offset >> 1) ^ -(offset & 1)}")
             key = data[at]
             at += 1
             if key > 127:
                 key, at = _more(data, at, key)
+            key_end = at
             if key != _NULL:
                 at += _length(key, index)
+            value_at = at
             value = data[at]
             at += 1
             if value > 127:
                 value, at = _more(data, at, value)
+            value_end = at
             if value != _NULL:
                 at += _length(value, index)
             headers = data[at]
@@ -177,6 +185,18 @@ class _Walk:
                 at = yield from self._headers(data, at - 1, end)
             if at != end:
                 raise Corrupt(f"the length of record {index} is off by {end - at} from what its fields take")
+            index += 1
+            if length == before and not headers:
+                shape = _Shape(
+                    head=data[begin:offset_at],
+                    offset_bytes=key_at - offset_at,
+                    key_head=data[key_at:key_end],
+                    key_bytes=value_at - key_end,
+                    value_head=data[value_at:value_end],
+                    value_bytes=at - 1 - value_end,
+                )
+                index, at = shape.passed(data, at, index, to)
+            before = length
         else:
             self._next = to
             self.needed = 0
@@ -195,6 +215,43 @@ class _Walk:
             if number % ITEMS_PER_STEP == ITEMS_PER_STEP - 1:
                 yield
         return at
+
+
+class _Shape(NamedTuple):
+    """How a record without headers is framed: producers write most records as the one before, but for the offset."""
+
+    head: bytes
+    """Length, attributes and timestamp."""
+    offset_bytes: int
+    key_head: bytes
+    key_bytes: int
+    value_head: bytes
+    value_bytes: int
+
+    def passed(self, data: bytes, at: int, index: int, to: int) -> tuple[int, int]:
+        """Passes the records from number `index` at `at` that are framed so; returns the first that is not, and where.
+
+        That is a sixth of the time that it takes to read their numbers.
+        """
+        head, _, key_head, key_bytes, value_head, value_bytes = self
+        skipped = len(head) + self.offset_bytes + len(key_head) + key_bytes
+        rest = skipped + len(value_head) + value_bytes
+        to = min(to, _OFFSETS_OF_BYTES[self.offset_bytes], (len(data) - at) // (rest + 1) + index)
+        for number in range(index, to):
+            end = at + rest
+            if (
+                data[end]  # it has headers
+                or not data.startswith(head + _OFFSETS[number] + key_head, at)
+                or not data.startswith(value_head, at + skipped)
+            ):
+                return number, at
+            at = end + 1
+        return max(index, to), at
+
+
+_OFFSETS: Final = tuple(varint(number) for number in range(1 << 10))
+_OFFSETS_OF_BYTES: Final = {1: 1 << 6, 2: len(_OFFSETS)} | dict.fromkeys(range(3, 11), 0)
+"""Below which offset delta it has so many bytes, as far as they are kept."""
 
 
 def _length(number: int, index: int) -> int:
