@@ -45,6 +45,11 @@ class EpochCache:
         return OffsetAndEpoch(epoch=self._epochs[0], offset=self._starts[0])
 
     @property
+    def floor_offset(self) -> Offset:
+        """The log start offset alone, which is asked for all the time."""
+        return self._starts[0]
+
+    @property
     def last_epoch(self) -> Epoch:
         """The leader epoch of the last record; that of the record before the log start if the log is empty."""
         return self._epochs[-1]

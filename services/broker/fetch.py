@@ -103,16 +103,18 @@ class Fetch:
     def _parts(self, request: FetchRequest, context: FetchContext, caller: Caller) -> Steps[list[_Part]]:
         """Admits each partition's part, in steps."""
         parts = []
+        isolation = _isolation(request)
         for number, each in enumerate(context.asked, 1):
-            parts.append(self._part(request, each, caller))
+            parts.append(self._part(request, each, isolation, caller))
             if number % PER_STEP == 0:
                 yield
         return parts
 
-    def _part(self, request: FetchRequest, of: Asked, caller: Caller) -> _Part:
+    def _part(self, request: FetchRequest, of: Asked, isolation: Isolation, caller: Caller) -> _Part:
         """Admits one partition's part; a follower's progress counts from here on (R18)."""
         sender, asked = _sender(request), of.partition
-        position = _position(request, asked, is_follower=sender != CONSUMER)
+        if (position := of.position) is None or position.isolation is not isolation:
+            position = of.position = _position(asked, isolation)
         try:
             if sender == CONSUMER:
                 self._cluster.check(caller, AclOperation.READ, of.topic_id, of.topic)
@@ -137,7 +139,8 @@ class Fetch:
         grant, effects = admit_follower(hosted.partition, position, follower, now_ms=self._replicas.now_ms)
         if grant.diverging is None:
             self._traces.fetched(hosted, sender, position.offset)
-        self._replicas.carry_out(hosted, effects)
+        if effects:
+            self._replicas.carry_out(hosted, effects)
         return grant.diverging is not None
 
     async def _wait(self, request: FetchRequest, parts: list[_Part]) -> None:
@@ -158,6 +161,8 @@ class Fetch:
         for number, part in enumerate(parts, 1):
             if number % PER_STEP == 0:
                 yield
+            if self._has_no_news(part, context):
+                continue
             data = self._read(part, left, to.version, may_exceed=not has_records)
             size = len(data.records or b"")
             left -= size
@@ -178,6 +183,20 @@ class Fetch:
             traffic.bytes_consumed += size
         else:
             traffic.bytes_replicated_out += size
+
+    def _has_no_news(self, part: _Part, context: FetchContext) -> bool:
+        """Returns whether a session's reader has all of a partition, and knows its bounds: most are so each time."""
+        hosted, position = part.hosted, part.position
+        if hosted is None or self._replicas.table.get(hosted.key) is not hosted:
+            return False
+        partition, log = hosted.partition, hosted.log
+        return (
+            position.offset == log.leo
+            and hosted.leading is not None
+            and position.leader_epoch in (None, partition.leader_epoch)
+            and position.last_fetched_epoch in (None, log.epochs.last_epoch)
+            and context.has_told(part.of, high_watermark=partition.local.high_watermark, log_start=log.start)
+        )
 
     def _read(self, part: _Part, left: int, version: int, *, may_exceed: bool) -> _Data:
         if part.refusal is not None:
@@ -223,13 +242,19 @@ def _sender(request: FetchRequest) -> NodeId:
     return request.replica_state.replica_id if request.replica_id == CONSUMER else request.replica_id
 
 
-def _position(request: FetchRequest, asked: _Asked, *, is_follower: bool) -> FetchPosition:
-    isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+def _isolation(request: FetchRequest) -> Isolation:
+    if _sender(request) != CONSUMER:
+        return Isolation.LOG_END
+    return Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+
+
+def _position(asked: _Asked, isolation: Isolation) -> FetchPosition:
+    is_follower = isolation is Isolation.LOG_END
     return FetchPosition(
         offset=asked.fetch_offset,
         leader_epoch=None if asked.current_leader_epoch < 0 else asked.current_leader_epoch,
         last_fetched_epoch=None if asked.last_fetched_epoch < 0 else asked.last_fetched_epoch,
-        isolation=Isolation.LOG_END if is_follower else isolation,
+        isolation=isolation,
         known_high_watermark=asked.high_watermark if is_follower and asked.high_watermark != HW_UNASKED else None,
     )
 

@@ -16,6 +16,7 @@ from kraft import Uuid
 from kraft.api.fetch import FetchRequest, FetchResponse
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Offset
+from quorate.replication import FetchPosition
 from quorate.wire.items import Items, Steps
 
 __all__ = ["Asked", "FetchContext", "FetchSessions"]
@@ -50,12 +51,17 @@ class _Name(NamedTuple):
     partition: int
 
 
-class Asked(NamedTuple):
-    """One partition of a fetch, and where it is read."""
+@dataclass(slots=True)
+class Asked:
+    """One partition of a fetch. A session keeps it until its reader asks otherwise, and what was made of it."""
 
     topic_id: Uuid
     topic: str
     partition: _Partition
+    position: FetchPosition | None = None
+    """Where it is read, once that is made."""
+    told: _Told | None = field(default=None, repr=False, compare=False)
+    """What its reader was told last; None without a session."""
 
     @property
     def name(self) -> _Name:
@@ -69,6 +75,10 @@ class _Told:
     asked: Asked
     high_watermark: Offset = -1
     log_start: Offset = -1
+
+    def ask(self, asked: Asked) -> None:
+        """Notes how the partition is fetched from now on."""
+        self.asked, asked.told = asked, self
 
 
 @dataclass(slots=True, kw_only=True)
@@ -126,6 +136,12 @@ class FetchContext:
     def session_id(self) -> int:
         """The session that the answer names; 0 for none."""
         return NO_SESSION if self._session is None else self._session.id
+
+    def has_told(self, asked: Asked, *, high_watermark: Offset, log_start: Offset) -> bool:
+        """Returns whether these bounds are no news to the reader of a session."""
+        if self._is_full or (told := asked.told) is None:
+            return False
+        return told.high_watermark == high_watermark and told.log_start == log_start
 
     def is_told(self, asked: Asked, data: _Data) -> bool:
         """Returns whether the answer has this partition: in a session only if there is news."""
@@ -211,9 +227,8 @@ class FetchSessions:
         for each in asked:
             known = session.partitions.get(each.name)
             if known is None:
-                session.partitions[each.name] = _Told(each)
-            else:
-                known.asked = each
+                known = session.partitions[each.name] = _Told(each)
+            known.ask(each)
             yield from done.many(PER_PARTITION)
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:
@@ -233,7 +248,8 @@ class FetchSessions:
             return None
         partitions, done = OrderedDict[_Name, _Told](), Items()
         for each in asked:
-            partitions[each.name] = _Told(each)
+            told = partitions[each.name] = _Told(each)
+            told.ask(each)
             yield from done.many(PER_PARTITION)
         if not self._has_room(len(partitions), of_follower, now_ms):
             return None

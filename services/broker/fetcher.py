@@ -124,6 +124,8 @@ class _Fetcher:
         self._news = asyncio.Event()
         self._connection: Connection | None = None
         self._session = FetchingSession()
+        self._wanted: dict[Key, tuple[FetchAt, _Partition]] = {}
+        """What was last asked for, by partition: of most it is the same the next time."""
         self._told = ChangeFilter()
 
     def add(self, hosted: Hosted) -> None:
@@ -133,6 +135,7 @@ class _Fetcher:
     def remove(self, hosted: Hosted) -> bool:
         """Returns whether none is left."""
         del self._followers[hosted.key]
+        self._wanted.pop(hosted.key, None)
         return not self._followers
 
     async def run(self) -> None:
@@ -190,20 +193,29 @@ class _Fetcher:
             self._connection = await self._connect_to(self._leader_id, TIMEOUTS)
         return self._connection
 
-    def _take(self, turns: Sequence[_Turn], answers: Mapping[Key, LeaderAnswer]) -> None:
-        """Gives each partition its answer; one that has none was not reached."""
+    def _take(self, turns: Sequence[_Turn], answers: Mapping[Key, LeaderAnswer | Bounds]) -> None:
+        """Gives each partition its answer, as far as it says anything; one that has none was not reached."""
         now_ms = self._replicas.now_ms
         lost = Refused(ErrorCode.NETWORK_EXCEPTION)
         for hosted, role, request in turns:
-            if hosted.partition.role is role:
-                effects = role.take(request, answers.get(hosted.key, lost), now_ms=now_ms)
+            answer = answers.get(hosted.key, lost)
+            if hosted.partition.role is role and not (isinstance(answer, Bounds) and role.has_taken(*answer)):
+                effects = role.take(request, _taken(answer), now_ms=now_ms)
                 self._replicas.carry_out(hosted, effects)
                 if role.failure:
                     log.error("a follower has failed", partition=str(hosted.name), reason=role.failure)
             if self._followers.get(hosted.key) is hosted:  # to the end of the order
                 self._followers[hosted.key] = self._followers.pop(hosted.key)
 
-    async def _fetched(self, connection: Connection, turns: Sequence[_Turn]) -> dict[Key, LeaderAnswer]:
+    def _want(self, turn: _Turn) -> _Partition:
+        wanted = self._wanted.get(turn.hosted.key)
+        if wanted is not None and wanted[0] is turn.request:
+            return wanted[1]
+        assert isinstance(turn.request, FetchAt), turn.request
+        wanted = self._wanted[turn.hosted.key] = turn.request, _wanted(turn.hosted.key.partition_id, turn.request)
+        return wanted[1]
+
+    async def _fetched(self, connection: Connection, turns: Sequence[_Turn]) -> dict[Key, LeaderAnswer | Bounds]:
         """Asks for records. Raises OSError, ApiError."""
         about = FetchRequest(
             cluster_id=self._cluster_id,
@@ -212,14 +224,14 @@ class _Fetcher:
             min_bytes=1,
             max_bytes=RESPONSE_BYTES_MAX,
         )
-        wanted = {turn.hosted.key: _wanted(turn) for turn in turns}
+        wanted = {turn.hosted.key: self._want(turn) for turn in turns}
         found = None
         while found is None:  # a session that has ended is begun anew, at once
             answer = await connection.ask_for(FetchResponse, self._session.request(wanted, about))
             found = self._session.take(answer)
         if answer.error_code:
             raise ApiError(error_of(answer.error_code), "the fetch as a whole is refused")
-        return {key: answer_of(each) for key, each in found.items()}
+        return {key: each if isinstance(each, Bounds) else answer_of(each) for key, each in found.items()}
 
     async def _ranges(self, connection: Connection, turns: Sequence[_Turn]) -> dict[Key, LeaderAnswer]:
         """Asks for the leader's log start and log end. Raises OSError, ApiError."""
@@ -243,11 +255,9 @@ class _Fetcher:
         return {key: _range(start, ends[key]) for key, start in starts.items() if key in ends}
 
 
-def _wanted(turn: _Turn) -> _Partition:
-    request = turn.request
-    assert isinstance(request, FetchAt), request
+def _wanted(partition_id: int, request: FetchAt) -> _Partition:
     return _Partition(
-        partition=turn.hosted.key.partition_id,
+        partition=partition_id,
         current_leader_epoch=request.leader_epoch,
         fetch_offset=request.offset,
         last_fetched_epoch=request.last_fetched_epoch,
@@ -256,16 +266,20 @@ def _wanted(turn: _Turn) -> _Partition:
     )
 
 
-def answer_of(data: _Data | Bounds) -> LeaderAnswer:
+def _taken(answer: LeaderAnswer | Bounds) -> LeaderAnswer:
+    if isinstance(answer, Bounds):
+        return Fetched(batches=(), high_watermark=answer.high_watermark, log_start=answer.log_start)
+    return answer
+
+
+def answer_of(data: _Data) -> LeaderAnswer:
     """Returns what the core takes of one partition's part of a fetch's answer."""
-    if isinstance(data, Bounds):
-        return Fetched(batches=(), high_watermark=data.high_watermark, log_start=data.log_start)
     if data.error_code:
         return Refused(error_of(data.error_code))
     if data.diverging_epoch.end_offset >= 0:
         end = OffsetAndEpoch(epoch=data.diverging_epoch.epoch, offset=data.diverging_epoch.end_offset)
         return Diverged(end=end, log_start=data.log_start_offset)
-    records = data.records or b""
+    records = memoryview(data.records or b"")
     try:
         batches = tuple(
             Batch(

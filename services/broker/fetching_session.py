@@ -51,7 +51,7 @@ class FetchingSession:
     def request(self, wanted: Mapping[Key, _Partition], about: FetchRequest) -> FetchRequest:
         """Returns `about` with the partitions that are to be fetched, as far as the leader does not know them."""
         is_known = self._epoch != FIRST
-        new = {key: asked for key, asked in wanted.items() if not is_known or self._sent.get(key) != asked}
+        new = {key: asked for key, asked in wanted.items() if not is_known or self._is_other(key, asked)}
         gone = self._sent.keys() - wanted.keys() if is_known else ()
         self._sent = wanted
         for key in gone:
@@ -93,6 +93,10 @@ class FetchingSession:
         self._epoch = FIRST
         self._sent = {}
         self._told.clear()
+
+    def _is_other(self, key: Key, asked: _Partition) -> bool:
+        sent = self._sent.get(key)
+        return sent is not asked and sent != asked
 
     def _kept(self) -> dict[Key, Bounds]:
         return {key: self._told[key] for key in self._sent if key in self._told}

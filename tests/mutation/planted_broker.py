@@ -15,11 +15,53 @@ MOVES: Final = "tests/services/broker/test_moves.py"
 CONTROLLERS: Final = "tests/services/broker/test_kafka_controllers.py"
 KAFKA_LOG: Final = "tests/kafka_quorum/test_kafka_log.py"
 LOG: Final = "tests/partition_log/test_transactions.py"
+PRODUCED: Final = "tests/partition_log/test_produced.py"
 METRICS: Final = "tests/services/broker/test_metrics.py"
 
 PARTITIONS: Final = "tests/services/broker/test_partitions.py"
 
 BROKER_BUGS: Final = (
+    Planted(
+        number="B65",
+        what="a record that is framed as the one before is taken with any offset",
+        file="libs/quorate/partition_log/produced_records.py",
+        right="head + _OFFSETS[number] + key_head, at)",
+        wrong="head, at)",
+        test=f"{PRODUCED}::test_a_batch_that_is_not_right_is_refused",
+    ),
+    Planted(
+        number="B66",
+        what="the headers of a record that is framed as the one before are not looked at",
+        file="libs/quorate/partition_log/produced_records.py",
+        right="                data[end]  # it has headers\n                or not",
+        wrong="                not",
+        test=f"{PRODUCED}::test_a_batch_that_is_not_right_is_refused",
+    ),
+    Planted(
+        number="B67",
+        what="the reader of a fetch session is not told a high watermark that has risen without records for it",
+        file="services/broker/fetch_sessions.py",
+        right="told.high_watermark == high_watermark and told.log_start",
+        wrong="told.log_start",
+        test="tests/services/broker/test_fetch_sessions.py::"
+        "test_a_reader_knows_what_a_fetch_without_a_session_would_tell",
+    ),
+    Planted(
+        number="B68",
+        what="records of an answer are copied before they go out",
+        file="libs/quorate/protocol/frames.py",
+        right="if len(part) < PIECE_BYTES_MIN:",
+        wrong="if part is not None:",
+        test="tests/protocol/test_connection.py::test_records_of_an_answer_go_out_as_they_are",
+    ),
+    Planted(
+        number="B69",
+        what="a follower asks with the log start that it had, whose answers it does not take",
+        file="libs/quorate/replication/following.py",
+        right="            and asked.log_start == log.start\n",
+        wrong="",
+        test="tests/replication/test_following.py::test_asks_in_the_same_words_until_its_log_is_another",
+    ),
     Planted(
         number="B63",
         what="what a broker has counted of its ISRs falls to nothing with each leader epoch",

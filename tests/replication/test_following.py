@@ -69,6 +69,30 @@ def test_the_high_watermark_of_a_follower_does_not_fall_with_that_of_another_lea
     assert 2 == scene.high_watermark
 
 
+@pytest.mark.parametrize("high_watermark", [1, 2, 3, 4])
+@pytest.mark.parametrize("log_start", [0, 1, 2])
+def test_of_an_answer_without_records_it_knows_whether_it_changes_anything(high_watermark: int, log_start: int) -> None:
+    """So that those of most partitions need not be taken, round after round (KIP-227)."""
+    scene = following(4, 4, 4, start=1, checkpoint=2)
+    changes_nothing = scene.following.has_taken(high_watermark, log_start)
+
+    assert changes_nothing == (scene.hear(fetched(high_watermark=high_watermark, log_start=log_start)) == [])
+    assert scene.following.has_taken(high_watermark, log_start)
+
+
+def test_asks_in_the_same_words_until_its_log_is_another() -> None:
+    scene = following(4, 4)
+    first = scene.following.next_request(scene.now_ms)
+
+    assert scene.following.next_request(scene.now_ms) is first
+
+    scene.log.start_at(1)
+
+    assert FetchAt(offset=2, last_fetched_epoch=4, leader_epoch=5, log_start=1) == scene.following.next_request(
+        scene.now_ms
+    )
+
+
 def test_an_answer_to_an_earlier_fetch_is_dropped() -> None:
     """R59: the log has gone on, or is led by another broker since."""
     scene = following()

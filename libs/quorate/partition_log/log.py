@@ -112,7 +112,7 @@ class PartitionLog:
     @property
     def start(self) -> Offset:
         """The log start offset, the first that may be read: records below it are deleted (R6)."""
-        return self.epochs.floor.offset
+        return self.epochs.floor_offset
 
     @property
     def size(self) -> int:
@@ -203,12 +203,14 @@ class PartitionLog:
         """Appends the whole batches of a leader's answer at the offsets that they have. Raises Corrupt, and then keeps
         those before the bad one.
         """
-        for position, header in batches(records):
-            check_batch(records, position)
+        position = 0
+        while position < len(records):
+            header = check_batch(records, position)
             if header.base_offset < self.leo or header.epoch < self.epochs.last_epoch:
                 why = f"a batch at offset {header.base_offset} in epoch {header.epoch} does not follow the log"
                 raise Corrupt(f"{why}, which ends at {self.leo} in epoch {self.epochs.last_epoch}", position=position)
             self._write(memoryview(records)[position : position + header.size], header, now_ms)
+            position += header.size
 
     def read(self, start: Offset, bound: Offset, max_bytes: int) -> Slice | None:
         """Returns batches of one segment from `start` up to `bound` (exclusive), the first whole; None at the bound.

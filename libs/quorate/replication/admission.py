@@ -177,6 +177,8 @@ def _check_sender(role: Leading, position: FetchPosition, sender: FollowerFetch)
 def _place(role: Leading, position: FetchPosition) -> OffsetAndEpoch | None:
     """Returns where the reader's log diverges; None if it fits. Raises ApiError if the offset is out of range."""
     log, asked = role.local.log, position.last_fetched_epoch
+    if asked == log.epochs.last_epoch and log.start <= position.offset <= log.leo:
+        return None  # the last epoch ends where the log does
     if position.offset < log.start:
         raise _out_of_range(role, position)
     if asked is not None and asked != NO_EPOCH:

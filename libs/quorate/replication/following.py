@@ -101,6 +101,8 @@ class Following:
     """Nothing is asked for before this time."""
     failure: str = ""
     """Why it is FAILED."""
+    asked: FetchAt | None = None
+    """The last fetch, which stays the same while the log does."""
     lag: Offset = 0
     """How far its log end was behind the leader's high watermark, as the last answer had it (R68)."""
 
@@ -110,17 +112,35 @@ class Following:
             return None
         if self.phase is Phase.FINDING_RANGE:
             return AskRange(leader_epoch=self.leader_epoch)
+        if (asked := self.asked) is None or not self._is_as_asked(asked):
+            log = self.local.log
+            asked = self.asked = FetchAt(
+                offset=log.leo,
+                last_fetched_epoch=log.epochs.last_epoch,
+                leader_epoch=self.leader_epoch,
+                log_start=log.start,
+            )
+        return asked
+
+    def _is_as_asked(self, asked: FetchAt) -> bool:
         log = self.local.log
-        return FetchAt(
-            offset=log.leo,
-            last_fetched_epoch=log.epochs.last_epoch,
-            leader_epoch=self.leader_epoch,
-            log_start=log.start,
+        return (
+            asked.offset == log.leo
+            and asked.log_start == log.start
+            and asked.last_fetched_epoch == log.epochs.last_epoch
+        )
+
+    def has_taken(self, high_watermark: Offset, log_start: Offset) -> bool:
+        """Returns whether an answer without records, and with these bounds, would change nothing."""
+        local = self.local
+        return min(local.log.leo, high_watermark) <= local.high_watermark and (
+            min(log_start, local.high_watermark) <= local.log.start
         )
 
     def take(self, request: FollowerRequest, answer: LeaderAnswer, *, now_ms: int) -> list[Effect]:
         """Takes the leader's answer. One to a request that this follower would not send now changes nothing (R59)."""
-        if request != self.next_request(now_ms):
+        expected = self.next_request(now_ms)
+        if request is not expected and request != expected:
             return []
         match answer:
             case Fetched():

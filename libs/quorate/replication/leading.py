@@ -163,6 +163,8 @@ class Leading:
             now_ms=now_ms,
         )
         expansion = self._expand(replica) if self.may_expand(replica) else []
+        if self.local.high_watermark == self.local.log.leo:
+            return [*moved, *expansion]
         return [*moved, *expansion, *self.advance(now_ms)]
 
     def low_watermark(self) -> Offset:

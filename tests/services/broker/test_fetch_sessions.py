@@ -197,6 +197,9 @@ def _answer(
     for each in found.asked:
         key = Key(each.topic_id, each.partition.partition)
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if key in drawn["refused"] else ErrorCode.NONE
+        has_more = any(key in drawn[what] for what in ("refused", "with_records", "diverging"))
+        if not has_more and found.has_told(each, high_watermark=ends[key], log_start=starts[key]):
+            continue
         data = Data(
             partition_index=key.partition_id,
             error_code=code,
