@@ -14,8 +14,8 @@ from rich.console import Console
 
 from deploy.local import show
 from deploy.local.client import Admin
-from deploy.local.plan import STOP_MS, ClusterPlan, Process
-from deploy.local.ports import HOST, free_ports
+from deploy.local.plan import HERE, STOP_MS, ClusterPlan, Process, ProcessHost
+from deploy.local.ports import free_ports
 from deploy.local.processes import NotReady, Running
 from quorate.cli import formatting
 from quorate.cli.node_config import read_node_config
@@ -37,6 +37,7 @@ def planned(
     *,
     directories: int = 1,
     settings: Mapping[str, str] | None = None,
+    place: ProcessHost = HERE,
 ) -> Process:
     """Returns a broker of the plan with so many log directories, in its rack; `settings` come after those of all."""
     home = plan.directory / f"broker-{broker_id}"
@@ -47,8 +48,8 @@ def planned(
         "process.roles": "broker",
         "node.id": str(broker_id),
         "log.dirs": ",".join(str(home / f"disk-{number}") for number in range(1, directories + 1)),
-        "listeners": f"{LISTENER}://{HOST}:{next(ports)}",
-        "health.listeners": f"HEALTH://{HOST}:{health}",
+        "listeners": f"{LISTENER}://{place.host}:{next(ports)}",
+        "health.listeners": f"HEALTH://{place.host}:{health}",
         "controller.quorum.bootstrap.servers": ",".join(each.address for each in plan.quorum),
         "controller.endpoints": ",".join(each.address for each in plan.controllers),
         "heartbeat.endpoint": plan.heartbeat.address,
@@ -57,7 +58,7 @@ def planned(
         "grpc.security.protocol": "PLAINTEXT",
         **(settings or {}),
     }
-    return Process(service="broker", name=f"broker-{broker_id}", port=health, settings=own)
+    return Process(service="broker", name=f"broker-{broker_id}", port=health, settings=own, place=place)
 
 
 def disks_of(broker: Process) -> list[Path]:

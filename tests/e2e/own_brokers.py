@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from deploy.local.own import disks_of, format_broker, planned
-from deploy.local.plan import Process
+from deploy.local.plan import HERE, Process, ProcessHost
 from deploy.local.ports import HOST, free_ports
 from kraft.api.describe_cluster_pb2 import DescribeClusterRequest
 from quorate.authorizer import STANDARD_AUTHORIZER
@@ -66,11 +66,13 @@ class OwnBrokers:
         *,
         directories: int = 1,
         settings: Mapping[str, str] | None = None,
+        place: Callable[[NodeId], ProcessHost] = lambda _: HERE,
     ) -> None:
         self._cluster = cluster
         ports = iter(free_ports(2 * len(ids)))
         self._processes = {
-            each: planned(cluster.plan, each, ports, directories=directories, settings=settings) for each in ids
+            each: planned(cluster.plan, each, ports, directories=directories, settings=settings, place=place(each))
+            for each in ids
         }
 
     def __getitem__(self, broker_id: NodeId) -> Process:
