@@ -65,8 +65,8 @@ interop-setup: setup ## fetch the jars of these releases into build/, and make w
 mixed-faults: setup interop-setup ## faults at random in quorums of our nodes and Kafka controllers, for MINUTES (SEED=)
 	@$(RUN) python -m tests.interop.mixed_faults --minutes $(or $(MINUTES),30) --seed $(or $(SEED),1)
 
-broker-faults: setup interop-setup ## FAULTS under producers' load, on our control plane and on Kafka's controllers (SEED=)
-	@$(RUN) python -m tests.interop.broker_faults --faults $(or $(FAULTS),100) --seed $(or $(SEED),1)
+broker-faults: setup interop-setup ## FAULTS under producers' load, on our control plane and on Kafka's controllers; OWN=1: of brokers, with ours among them and of Kafka's alone (SEED=)
+	@$(RUN) python -m tests.interop.$(if $(OWN),own_)broker_faults --faults $(or $(FAULTS),100) --seed $(or $(SEED),1)
 
 e2e: setup ## real processes on loopback; grpcurl where it is on PATH
 	@$(RUN) pytest tests/e2e

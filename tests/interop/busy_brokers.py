@@ -57,7 +57,12 @@ class Brokers:
         }
         self.servers = ",".join(f"{HOST}:{port}" for port in ports.values())
         self._cluster_id = quorum.plan.cluster_id
-        self._admin = confluent.AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+        self.admin = confluent.AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+
+    @property
+    def ids(self) -> list[NodeId]:
+        """Those that replicate each topic."""
+        return [*self.nodes]
 
     async def start(self) -> None:
         """Formats and starts them; each is unfenced at the end."""
@@ -72,13 +77,13 @@ class Brokers:
 
         async def leaders() -> dict[tuple[str, int], NodeId]:
             try:
-                found = (await asyncio.to_thread(self._admin.list_topics, timeout=ASK_S)).topics
+                found = (await asyncio.to_thread(self.admin.list_topics, timeout=ASK_S)).topics
             except confluent_kafka.KafkaException:
                 return {}
             if not set(topics) <= found.keys():
                 return {}  # __transaction_state is made when it is first needed
             parts = {(name, each.id): each for name in topics for each in found[name].partitions.values()}
-            is_whole = all(len(each.isrs) == len(self.nodes) and each.leader in self.nodes for each in parts.values())
+            is_whole = all(len(each.isrs) == len(self.ids) and each.leader in self.ids for each in parts.values())
             return {name: each.leader for name, each in parts.items()} if is_whole else {}
 
         return await eventually(leaders, within_s=WITHIN_S)
@@ -91,8 +96,8 @@ class Brokers:
 
     async def create(self, topic: str) -> None:
         """Makes a topic on all of them, through one: the first request has to do, whoever leads by then."""
-        wanted = confluent.NewTopic(topic, num_partitions=PARTITIONS, replication_factor=len(self.nodes))
-        made = self._admin.create_topics([wanted], operation_timeout=WITHIN_S, request_timeout=WITHIN_S)
+        wanted = confluent.NewTopic(topic, num_partitions=PARTITIONS, replication_factor=len(self.ids))
+        made = self.admin.create_topics([wanted], operation_timeout=WITHIN_S, request_timeout=WITHIN_S)
         await asyncio.to_thread(made[topic].result, WITHIN_S)
 
     def read(self, topic: str, count: int) -> list[int]:
