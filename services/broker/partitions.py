@@ -128,26 +128,22 @@ class Partitions:
         hosted, found = self._replicas.table.get(key), self._assigned(state, key)
         if hosted is None and opened is not None:
             hosted = self._hosted(state, key, opened)
-        elif hosted is not None and found is not None:
-            self._configure(state, hosted)
         if hosted is None:
             return  # none of ours, or one that is heard of again at once
         if found is None:
             self._delete(hosted)
             return
-        _, partition = found
-        effects = hosted.partition.apply(registration_of(partition), now_ms=self._replicas.now_ms)
+        name, partition = found
+        hosted.log.settings = log_settings(state, name.topic)
+        effects = hosted.partition.apply(
+            registration_of(partition),
+            min_insync_replicas=min_insync_replicas(state, name.topic),
+            now_ms=self._replicas.now_ms,
+        )
         self._replicas.carry_out(hosted, effects)
         self._replicas.touch(key)
         if partition.directory_of(self._replicas.broker_id) != hosted.directory.id:
             self._placed(hosted)
-
-    def _configure(self, state: ClusterState, hosted: Hosted) -> None:
-        """Takes the topic's configs, which may have changed; a log that was just opened has them."""
-        hosted.log.settings = log_settings(state, hosted.name.topic)
-        min_isr = min_insync_replicas(state, hosted.name.topic)
-        effects = hosted.partition.configure(min_insync_replicas=min_isr, now_ms=self._replicas.now_ms)
-        self._replicas.carry_out(hosted, effects)
 
     def _hosted(self, state: ClusterState, key: Key, opened: Opened) -> Hosted:
         name = TopicPartition(opened.log.directory.name.rpartition("-")[0], key.partition_id)

@@ -82,8 +82,9 @@ class Scene:
         replicas: tuple[int, ...] = (1, 2, 3),
         isr: Iterable[int] = (1, 2, 3),
         is_recovering: bool = False,
+        min_isr: int | None = None,
     ) -> list[Effect]:
-        """The metadata log has the partition so, at partition epoch `at`."""
+        """The metadata log has the partition so, at partition epoch `at`, and another min.insync.replicas."""
         registration = PartitionRegistration(
             leader=leader,
             leader_epoch=epoch,
@@ -92,7 +93,7 @@ class Scene:
             isr=frozenset(isr),
             is_recovering=is_recovering,
         )
-        return self.done(self.partition.apply(registration, now_ms=self.now_ms))
+        return self.done(self.partition.apply(registration, min_insync_replicas=min_isr, now_ms=self.now_ms))
 
     def write(self, count: int = 1) -> list[Effect]:
         """The leader appends a batch of so many records."""

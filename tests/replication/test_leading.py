@@ -10,11 +10,13 @@ from quorate.replication import (
     AssignEpoch,
     BrokerStanding,
     Committed,
+    EndWaits,
     HighWatermarkRaised,
     PendingExpand,
     PendingShrink,
     Proposal,
     Propose,
+    StartFetching,
 )
 from tests.replication.memory_log import MemoryLog
 from tests.replication.scene import LAG_MS, Scene, members, proposal_in
@@ -65,7 +67,36 @@ def test_stands_still_below_min_isr() -> None:
 
     assert 0 == scene.high_watermark
 
-    assert [HighWatermarkRaised(3)] == scene.partition.configure(min_insync_replicas=1, now_ms=scene.now_ms)
+    assert [HighWatermarkRaised(3)] == scene.register(isr=(1,), min_isr=1)
+
+
+def test_another_min_isr_counts_with_the_isr_that_the_log_has_with_it() -> None:
+    """R21, R24: a leader that is deposed with it commits nothing more, nor one whose ISR shrinks where it is raised."""
+    deposed = Scene(min_insync_replicas=2)
+    deposed.register(isr=(1,))
+    deposed.write(3)
+    effects = deposed.register(leader=2, epoch=6, at=11, isr=(2,), min_isr=1)
+
+    assert [EndWaits(ErrorCode.NOT_LEADER_OR_FOLLOWER), StartFetching(leader_id=2, leader_epoch=6)] == effects
+    assert 0 == deposed.high_watermark
+
+    shrunk = Scene()
+    shrunk.register(isr=(1, 2))
+    shrunk.write(3)
+
+    assert [] == shrunk.register(at=11, isr=(1,), min_isr=2)
+    assert [HighWatermarkRaised(3)] == shrunk.register(at=11, isr=(1,), min_isr=1)
+
+
+def test_another_min_isr_counts_also_where_the_controllers_answer_has_said_more_of_the_isr() -> None:
+    """R11, R24."""
+    scene = Scene(min_insync_replicas=2)
+    scene.register(isr=(1, 2))
+    scene.write(3)
+    proposal = proposal_in(scene.done(scene.leading.check_isr(scene.now_ms + 2 * LAG_MS)))
+    scene.done(scene.leading.take_altered(proposal, altered(1, at=11), now_ms=scene.now_ms))
+
+    assert [HighWatermarkRaised(3)] == scene.register(isr=(1, 2), at=10, min_isr=1)
 
 
 def test_min_isr_is_at_most_the_replication_factor() -> None:

@@ -61,19 +61,22 @@ class Partition:
         known = self.role.partition_epoch if isinstance(self.role, Leading) else NO_EPOCH_YET
         return max(self._partition_epoch, known)
 
-    def configure(self, *, min_insync_replicas: int, now_ms: int) -> list[Effect]:
-        """Takes another `min.insync.replicas`: a smaller one may let the high watermark rise."""
-        self._min_insync_replicas = min_insync_replicas
-        if not isinstance(self.role, Leading):
-            return []
-        self.role.min_insync_replicas = min_insync_replicas
-        return self.role.advance(now_ms)
+    def apply(
+        self, registration: PartitionRegistration, *, min_insync_replicas: int | None = None, now_ms: int
+    ) -> list[Effect]:
+        """Takes the partition as the metadata log has it (R11–R16), with its `min.insync.replicas`; None: as before.
 
-    def apply(self, registration: PartitionRegistration, *, now_ms: int) -> list[Effect]:
-        """Takes the partition as the metadata log has it (R11–R16)."""
+        Both at once: by the one of now and the ISR of before a leader would commit what no state of the log has it
+        commit, be it that it is deposed already, or that the ISR has shrunk (R24).
+        """
         assert self.local.broker_id in registration.replicas, (self.local.broker_id, registration)
+        if min_insync_replicas is not None:
+            self._min_insync_replicas = min_insync_replicas
+            if isinstance(self.role, Leading):
+                self.role.min_insync_replicas = min_insync_replicas
         if registration.partition_epoch < self.partition_epoch or registration.leader_epoch < self.leader_epoch:
-            return []  # the controller's answer was quicker than the log (R11)
+            # The controller's answer was quicker than the log (R11).
+            return self.role.advance(now_ms) if isinstance(self.role, Leading) else []
         is_new_epoch = registration.leader_epoch > self.leader_epoch
         self.leader_epoch = registration.leader_epoch
         self._partition_epoch = registration.partition_epoch

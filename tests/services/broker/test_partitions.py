@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kraft import Message, Uuid
+from quorate.errors import ErrorCode
 from quorate.nouns import NodeId, parse_uuid
 from quorate.partition_log.names import LOG_STARTS, RECOVERY_POINTS
 from quorate.partition_log.offset_checkpoints import TopicPartition
@@ -41,6 +42,7 @@ from services.broker.partitions import Partitions
 from services.broker.replicas import Replicas
 from services.broker.store import Opened, PartitionStore
 from services.broker.table import Hosted
+from tests.partition_log.batches import NOW_MS, produced
 from tests.services.broker.test_directories import IDS, formatted
 
 ME, OTHER = 101, 102
@@ -349,3 +351,29 @@ async def test_a_config_of_the_topic_counts_at_once(disks: list[Path]) -> None:
 
         assert hosted.leading is not None
         assert 2 == hosted.leading.min_insync_replicas
+
+
+async def test_who_is_deposed_with_a_lower_min_isr_acknowledges_nothing(disks: list[Path]) -> None:
+    """One application has both: the records are not in the new leader's log."""
+    async with running(disks) as scene:
+        min_isr = ConfigRecord(2, "orders", "min.insync.replicas", "2")
+        scene.log.append(LEVELS, *BROKERS, ORDERS, min_isr, partition(0))
+        await scene.applied(lambda: scene.names == ["orders-0"])
+        (hosted,) = scene.replicas.table
+        assert hosted.leading is not None
+        hosted.log.append_as_leader(produced(count=3), epoch=0, now_ms=NOW_MS)
+        scene.replicas.appended(hosted, hosted.leading)
+        waiting = asyncio.ensure_future(scene.replicas.reached({hosted.key: 3}, timeout_ms=60_000))
+        scene.log.append(
+            PartitionChangeRecord(partition_id=0, topic_id=TOPIC, isr=(ME,), eligible_leader_replicas=(OTHER,))
+        )
+        await scene.applied(lambda: hosted.partition.partition_epoch == 1)
+        scene.log.append(
+            ConfigRecord(2, "orders", "min.insync.replicas", "1"),
+            PartitionChangeRecord(
+                partition_id=0, topic_id=TOPIC, leader=OTHER, isr=(OTHER,), eligible_leader_replicas=(ME,)
+            ),
+        )
+
+        assert {hosted.key: ErrorCode.NOT_LEADER_OR_FOLLOWER} == await waiting
+        assert 0 == hosted.partition.local.high_watermark
