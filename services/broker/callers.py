@@ -6,7 +6,7 @@ As in Kafka, an entry counts a little later here than at the controller that has
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from quorate.authorizer import CLUSTER_NAME, AclResource, Requester, StandardAuthorizer, host_address
 from quorate.errors import ApiError, ErrorCode
@@ -19,7 +19,7 @@ from quorate.runtime import audit
 from quorate.runtime.audit import named
 from quorate.runtime.statuses import shortened
 
-__all__ = ["Caller", "Callers"]
+__all__ = ["Caller", "Callers", "Connection"]
 
 NAME_SHOWN: Final = 60
 """Letters of a name that somebody has sent: an error repeats it for each partition."""
@@ -31,8 +31,19 @@ REFUSED: Final = {
 }
 
 
+class Connection(NamedTuple):
+    """A connection that is open: no two are of the same address and port at one listener."""
+
+    listener: str
+    host: str
+    port: int
+
+
 class Caller:
-    """The sender of one request: the listener at which it has come, and its rights. Each right is decided once."""
+    """The sender of one request: the listener at which it has come, and its rights. Each right is decided once.
+
+    `connections` has its connection, whose requests Kafka answers one after the other; nothing for an RPC.
+    """
 
     def __init__(
         self,
@@ -41,8 +52,10 @@ class Caller:
         request: str,
         authorizer: StandardAuthorizer | None,
         acls: Callable[[], Acls],
+        connections: frozenset[Connection] = frozenset(),
     ) -> None:
         self.listener = listener
+        self.connections = connections
         self._who = who
         self._decisions = audit.Decisions(request, who)
         self._authorizer = authorizer
@@ -110,7 +123,10 @@ class Callers:
     def of(self, request: Request, client: ConnectedClient) -> Caller:
         """Returns the caller of a request that has come over this connection."""
         who = Requester(principal=request.principal, host=host_address(client.host))
-        return Caller(client.listener, who, request.api.name, self._authorizer, self._acls)
+        connection = Connection(client.listener, client.host, client.port)
+        return Caller(
+            client.listener, who, request.api.name, self._authorizer, self._acls, connections=frozenset((connection,))
+        )
 
     def of_call(self, api: str, principal: Principal, host: str) -> Caller:
         """Returns the caller of an RPC: it has come at no listener of Kafka's wire, so it is told of no addresses."""

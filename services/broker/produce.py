@@ -19,7 +19,7 @@ from quorate.runtime.telemetry import Span
 from quorate.runtime.turns import in_turns
 from quorate.wire.batch import BatchHeader
 from quorate.wire.items import Items, Steps, each_in_steps
-from services.broker.callers import Caller
+from services.broker.callers import Caller, Connection
 from services.broker.cluster import PER_NAME, Cluster
 from services.broker.produce_lines import ProduceLines
 from services.broker.replicas import Replicas
@@ -61,7 +61,8 @@ class Produce:
         self._cluster = cluster
         self._traces = traces
         self._verifier = verifier
-        self._lines = ProduceLines()
+        self._arrived = ProduceLines[Connection]()
+        self._lines = ProduceLines[Key]()
 
     async def answer(self, request: ProduceRequest, version: int, caller: Caller) -> ProduceResponse | None:
         """Returns the answer; None with acks=0. Raises Unanswerable if what needs no answer has failed, as Kafka."""
@@ -71,7 +72,9 @@ class Produce:
     async def _answered(
         self, request: ProduceRequest, version: int, caller: Caller, span: Span
     ) -> ProduceResponse | None:
-        written = await self._written(request, version, caller)
+        # Before the first turn that others have: a connection's next request may be small, and ready before this one.
+        async with self._arrived.turn(caller.connections):
+            written = await self._written(request, version, caller)
         every = [each for _, partitions in written for each in partitions]
         if request.acks == 0:
             if refused := [each for each in every if each.end is None]:

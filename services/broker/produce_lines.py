@@ -1,25 +1,27 @@
-"""The order of appends: a large batch is read in several turns of the loop, and nobody gets ahead of it meanwhile."""
+"""The order of appends: a request is read in several turns of the loop, and nobody gets ahead of it meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Set
+from collections.abc import AsyncIterator, Hashable, Set
 from contextlib import asynccontextmanager
-
-from services.broker.table import Key
+from typing import Generic, TypeVar
 
 __all__ = ["ProduceLines"]
 
 
-class ProduceLines:
-    """A line for each partition: requests append to it in the order in which they came."""
+K = TypeVar("K", bound=Hashable)
+
+
+class ProduceLines(Generic[K]):
+    """A line for each partition, or each connection: requests have their turns in the order in which they came."""
 
     def __init__(self) -> None:
-        self._last: dict[Key, asyncio.Future[None]] = {}
+        self._last: dict[K, asyncio.Future[None]] = {}
 
     @asynccontextmanager
-    async def turn(self, keys: Set[Key]) -> AsyncIterator[None]:
-        """Waits for the requests before, in all these partitions. The places are taken at once, so nobody deadlocks."""
+    async def turn(self, keys: Set[K]) -> AsyncIterator[None]:
+        """Waits for the requests before, in all these lines. The places are taken at once, so nobody deadlocks."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         before = {self._last[key] for key in keys if key in self._last}
         self._last.update(dict.fromkeys(keys, done))
@@ -30,7 +32,7 @@ class ProduceLines:
         finally:
             self._leave(keys, done, before)
 
-    def _leave(self, keys: Set[Key], done: asyncio.Future[None], before: set[asyncio.Future[None]]) -> None:
+    def _leave(self, keys: Set[K], done: asyncio.Future[None], before: set[asyncio.Future[None]]) -> None:
         """Gives the places to who is next; after a cancellation once those before have gone."""
         for each in before:
             if not each.done():

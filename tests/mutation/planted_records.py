@@ -18,4 +18,12 @@ RECORD_BUGS: Final = (
         "            return self.role.advance(now_ms) + self.apply(registration, now_ms=now_ms)\n",
         test=f"{PARTITIONS}::test_who_is_deposed_with_a_lower_min_isr_acknowledges_nothing",
     ),
+    Planted(
+        number="B84",
+        what="a producer's large request is overtaken by its next one, on the same connection",
+        file="services/broker/produce.py",
+        right="self._arrived.turn(caller.connections)",
+        wrong="self._arrived.turn(frozenset())",
+        test="tests/services/broker/test_turns.py::test_a_connections_requests_are_appended_in_their_order",
+    ),
 )

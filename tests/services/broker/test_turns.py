@@ -5,6 +5,7 @@ What one turn does is counted in calls of functions: not by a clock.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -23,14 +24,18 @@ from kraft.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kraft.api.produce import ProduceRequest
 from kraft.api.write_txn_markers import WriteTxnMarkersRequest
 from kraft.protocol.request_header import RequestHeader
+from quorate.metadata.acls import Acls
+from quorate.network.listening import ConnectedClient
 from quorate.protocol import Request
 from quorate.protocol.apis import api_of
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.turns import in_turns
+from quorate.timeline import SnapshotRegistry
 from quorate.wire.items import ITEMS_PER_STEP
-from services.broker.callers import Caller
+from services.broker.callers import Caller, Callers
 from services.broker.descriptions import describe_producers
 from services.broker.reads import Reads
+from tests.partition_log.batches import produced
 from tests.services.broker import test_partitions
 from tests.services.broker.calling import caller, codes_in, user_with
 from tests.services.broker.test_partitions import ME
@@ -105,6 +110,27 @@ async def test_no_turn_works_on_all_items_of_a_request(disks: list[Path], who: C
             most[name] = calls[0]
 
         assert {} == {name: count for name, count in most.items() if count > CALLS_MAX}
+
+
+async def test_a_connections_requests_are_appended_in_their_order(disks: list[Path]) -> None:
+    """The first is of many partitions, and is admitted in turns of the loop; an idempotent producer's sequences go on."""
+    data = ProduceRequest.TopicProduceData
+    client = ConnectedClient(host="10.0.0.1", port=4711, software=("", ""), is_tls=False, listener="PLAINTEXT")
+    callers = Callers(None, lambda: Acls(SnapshotRegistry()))
+
+    def asked(sequence: int, *others: str) -> ProduceRequest:
+        batch = data.PartitionProduceData(0, produced(producer=(7, 0, sequence)))
+        topics = [data(name, partition_data=(data.PartitionProduceData(0, b""),)) for name in others]
+        return ProduceRequest(None, 1, 1_000, (*topics, data("orders", partition_data=(batch,))))
+
+    async with leading(disks) as leader:
+        produce = Broker(leader, leader.scene).produce
+        requests = asked(0, *NAMES), asked(1)
+        answers = await asyncio.gather(
+            *(produce.answer(each, 12, callers.of(_request(each), client)) for each in requests)
+        )
+
+    assert [0, 1] == [each.responses[-1].partition_responses[0].base_offset for each in answers if each is not None]
 
 
 async def test_offsets_that_are_refused_cost_no_search(disks: list[Path]) -> None:
