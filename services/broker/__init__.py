@@ -43,5 +43,6 @@ tracing         the spans of a produced record
 metrics         the metrics, each with its Kafka name; traffic: what has come and gone
 topic_settings  a topic's configs, for its logs
 upkeep          what is done by the clock
+threads         work for which the loop has no time
 config          the settings; listener_config: those of the listeners
 """

@@ -14,7 +14,7 @@ from services.broker.controllers import Controllers
 from services.broker.directories import LogDirectories
 from services.broker.fetcher import LeaderFetchers
 from services.broker.isr_changes import IsrChanges
-from services.broker.lifecycle import NOT_REGISTERED, Lifecycle
+from services.broker.lifecycle import Lifecycle
 from services.broker.moves import Moves
 from services.broker.news import News
 from services.broker.partitions import Partitions
@@ -23,6 +23,7 @@ from services.broker.placements import Placements
 from services.broker.producer_ids import ProducerIds
 from services.broker.replicas import Replicas
 from services.broker.store import PartitionStore
+from services.broker.threads import in_thread
 from services.broker.upkeep import Upkeep
 from services.broker.wire import Wire
 
@@ -65,6 +66,10 @@ class BrokerDriver:
             parts.wire.begin(ProducerIds(parts.replicas.broker_id, parts.controllers, self._broker_epoch), moves)
             lifecycle.get_ready()
 
+    def opens(self, store: PartitionStore) -> None:
+        """Takes the store that `close` closes."""
+        self._store = store
+
     async def leave(self, *, within_s: float) -> None:
         """Has its leaderships moved to others before it stops."""
         await self._lifecycle.shut_down(within_s=within_s)
@@ -73,17 +78,18 @@ class BrokerDriver:
         """Closes the logs, and leaves what the next process and the controller trust (R2). Raises OSError.
 
         Call it once `run` has ended and nobody is answered any more. Without a registration nothing was written, and
-        the marks of the process before are as they were.
+        the marks of the process before are as they were. Before all logs are opened none are left: what nobody has
+        opened may end with what an unclean stop has left.
         """
         if self._store is not None:
             self._store.close(self._parts.replicas.table)
-        if self._lifecycle.broker_epoch != NOT_REGISTERED:
-            self._parts.directories.leave_marks(self._lifecycle.broker_epoch)
+            if self._store.has_opened_all:
+                self._parts.directories.leave_marks(self._lifecycle.broker_epoch)
 
     async def _take_part(self, tasks: asyncio.TaskGroup) -> Moves:
         """Opens what the metadata log gives this broker, up to its own registration, and keeps it so."""
         parts, replicas = self._parts, self._parts.replicas
-        store = await asyncio.to_thread(PartitionStore, parts.directories)
+        store = await in_thread(PartitionStore, parts.directories)
         isr_changes = IsrChanges(replicas, parts.controllers, self._broker_epoch)
         placements = Placements(replicas.broker_id, parts.controllers, self._broker_epoch)
         replicas.fetchers = LeaderFetchers(
@@ -94,7 +100,7 @@ class BrokerDriver:
             cluster_id=parts.directories.cluster_id,
         )
         partitions = Partitions(replicas, store, parts.replica, parts.news, placed=placements.note)
-        self._store = store
+        self.opens(store)
         for work in (partitions.run, isr_changes.run, placements.run):
             tasks.create_task(work())
         await partitions.applied(self._is_registered)

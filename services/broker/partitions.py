@@ -20,6 +20,7 @@ from services.broker.news import News
 from services.broker.replicas import Replicas
 from services.broker.store import Opened, PartitionStore
 from services.broker.table import Hosted, Key
+from services.broker.threads import in_thread
 from services.broker.topic_settings import log_settings, min_insync_replicas
 
 __all__ = ["Partitions"]
@@ -113,7 +114,7 @@ class Partitions:
                 self._delete(before)
             wanted = partition.directory_of(self._replicas.broker_id)
             settings = log_settings(state, name.topic)
-            opened[key] = await asyncio.to_thread(self._store.open, key, name, wanted, settings)
+            opened[key] = await in_thread(self._store.open, key, name, wanted, settings)
         return opened
 
     def _assigned(self, state: ClusterState, key: Key) -> tuple[TopicPartition, PartitionState] | None:

@@ -10,10 +10,10 @@ import asyncio
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from kraft import Uuid
 from quorate.errors import Corrupt
@@ -61,12 +61,8 @@ class _Found(NamedTuple):
     path: Path
 
 
-class _Checkpoints(NamedTuple):
-    """What the files of a log directory say at a start."""
-
-    recovery_points: Mapping[TopicPartition, Offset]
-    high_watermarks: Mapping[TopicPartition, Offset]
-    log_starts: Mapping[TopicPartition, Offset]
+_Checkpoints: TypeAlias = dict[str, dict[TopicPartition, Offset]]
+"""By file, what a log directory says at a start of the partitions that are not opened yet."""
 
 
 class PartitionStore:
@@ -83,10 +79,12 @@ class PartitionStore:
         self._files = OpenFiles()
         self.checkpoints = asyncio.Lock()
         """Held while checkpoints are written, from when their content is settled, and while a replica takes a place."""
+        self.has_opened_all = False
+        """Whether all that was found is opened or set aside. Until then checkpoints keep what they had of the rest."""
         for directory in self._directories:
-            self._checkpoints[directory.path] = _Checkpoints(
-                *(read_offsets(directory.path / name) for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS))
-            )
+            self._checkpoints[directory.path] = {
+                name: read_offsets(directory.path / name) for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS)
+            }
             for path in sorted(directory.path.iterdir()):
                 self._note(directory, path)
 
@@ -96,21 +94,24 @@ class PartitionStore:
         It is made in the log directory `wanted`, or else in the one that was asked for before it came (KIP-113), or in
         the one with the fewest partitions (KIP-858). One of another topic of this name is set aside.
         """
+        checkpoints = self._checkpoints  # before what is found: both may be set aside meanwhile
         found = self._found.pop(name, None)
         if found is not None and _topic_id_of(found.path) not in (key.topic_id, None):
             self._set_aside(found, STRAY)
             found = None
         if found is None and (future := self._futures.pop(key, None)) is not None:
             found = self._put(future.path, future.directory, name)  # it had all, and was about to take this place
+        if found is None:
+            self._forget(name)
         directory = self._place(wanted, name) if found is None else found.directory
-        before = self._checkpoints[directory.path]
+        before = checkpoints[directory.path]
         opened = PartitionLog(
             directory.path / str(name),
             key.topic_id,
             settings,
             clean=directory.marked_epoch is not None,
-            recovery_point=before.recovery_points.get(name, 0) if found else 0,
-            log_start=before.log_starts.get(name, 0) if found else 0,
+            recovery_point=before[RECOVERY_POINTS].get(name, 0) if found else 0,
+            log_start=before[LOG_STARTS].get(name, 0) if found else 0,
             files=self._files,
         )
         if found is None:
@@ -119,17 +120,19 @@ class PartitionStore:
         if opened.torn:
             what = {"partition": str(name), "bytes": opened.torn.size, "offset": opened.torn.offset}
             log.warning("cut off what an unclean stop has left at the end of a log", **what)
-        return Opened(opened, directory, before.high_watermarks.get(name, 0) if found else 0)
+        return Opened(opened, directory, before[HIGH_WATERMARKS].get(name, 0) if found else 0)
 
     def set_strays_aside(self) -> None:
         """Sets aside what was found and nobody has opened: the metadata log gives it to others, or to nobody."""
         for found in self._futures.values():
             self.remove(found.path)
         self._futures.clear()
-        for name, found in self._found.items():
+        while self._found:
+            name, found = self._found.popitem()
             log.warning("a partition's directory is of no partition of this broker: set aside", partition=str(name))
             self._set_aside(found, STRAY)
-        self._found.clear()
+        self._checkpoints = {path: {file: {} for file in files} for path, files in self._checkpoints.items()}
+        self.has_opened_all = True
 
     # Moves to another log directory
 
@@ -200,6 +203,7 @@ class PartitionStore:
     def delete(self, hosted: Hosted) -> Path:
         """Closes a log and marks its directory as deleted; returns it for `remove`. Raises OSError."""
         hosted.log.abandon()
+        self._forget(hosted.name)
         return self._set_aside(_Found(hosted.directory, hosted.log.directory), DELETED)
 
     @staticmethod
@@ -216,7 +220,7 @@ class PartitionStore:
     ) -> Iterator[tuple[Path, dict[TopicPartition, Offset]]]:
         """Yields the files of the log starts that lie within a segment or above, and then of the recovery points."""
         every = tuple(table)
-        yield from self._by_directory(LOG_STARTS, ((each, each.log.start) for each in every if each.log.start))
+        yield from self._by_directory(LOG_STARTS, ((each, each.log.start) for each in every))
         yield from self._by_directory(RECOVERY_POINTS, ((each, each.log.recovery_point) for each in every))
 
     def close(self, table: Iterable[Hosted]) -> None:
@@ -247,6 +251,11 @@ class PartitionStore:
         self._found[name] = _Found(directory, path)
         self._counts[directory.path] += 1
 
+    def _forget(self, name: TopicPartition) -> None:
+        """Forgets the checkpoints of a partition that is gone, or another topic's: one of its name begins anew."""
+        for offsets in (each for files in self._checkpoints.values() for each in files.values()):
+            offsets.pop(name, None)
+
     def _place(self, wanted: Uuid, name: TopicPartition) -> LogDirectory:
         preferred = self._preferred.pop(name, None)
         for directory in self._directories:
@@ -267,12 +276,15 @@ class PartitionStore:
     def _by_directory(
         self, file: str, offsets: Iterable[tuple[Hosted, Offset]]
     ) -> Iterator[tuple[Path, dict[TopicPartition, Offset]]]:
-        """Yields the file of each log directory, one without partitions included, with what belongs there."""
-        every: dict[Path, dict[TopicPartition, Offset]] = {each.path: {} for each in self._directories}
+        """Yields the file of each log directory, one without partitions included, with what belongs there.
+
+        A log that is not opened yet keeps what the file has of it. No log start is listed that is 0.
+        """
+        every = {each.path: dict(self._checkpoints[each.path][file]) for each in self._directories}
         for hosted, offset in offsets:
             every[hosted.directory.path][hosted.name] = offset
         for path, found in every.items():
-            yield path / file, found
+            yield path / file, {name: offset for name, offset in found.items() if offset or file != LOG_STARTS}
 
 
 def _discarded(future: _Found) -> Path:

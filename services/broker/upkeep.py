@@ -18,6 +18,7 @@ from services.broker.partitions import Partitions
 from services.broker.replicas import Replicas
 from services.broker.store import PartitionStore
 from services.broker.table import Hosted
+from services.broker.threads import in_thread
 
 __all__ = ["Upkeep"]
 
@@ -105,7 +106,7 @@ class Upkeep:
     async def _write(self, files_of: Callable[[Iterable[Hosted]], _Files]) -> None:
         async with self._store.checkpoints:
             for path, offsets in tuple(files_of(self._replicas.table)):
-                await _in_thread(write_offsets, path, offsets)
+                await in_thread(write_offsets, path, offsets)
 
     async def _delete_old(self) -> None:
         await self._each(self._delete_old_segments)
@@ -123,14 +124,4 @@ class Upkeep:
     async def _remove_deleted(self) -> None:
         due, self._partitions.deleted = self._partitions.deleted, []
         for path in due:
-            await _in_thread(self._store.remove, path)
-
-
-async def _in_thread(work: Callable[..., None], *arguments: object) -> None:
-    """Has a thread do it, and waits for its end also when cancelled: at the stop the same file is written again."""
-    done = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
-    try:
-        await asyncio.shield(done)
-    except asyncio.CancelledError:
-        await asyncio.wait([done])
-        raise
+            await in_thread(self._store.remove, path)

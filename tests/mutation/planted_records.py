@@ -26,4 +26,28 @@ RECORD_BUGS: Final = (
         wrong="self._arrived.turn(frozenset())",
         test="tests/services/broker/test_turns.py::test_a_connections_requests_are_appended_in_their_order",
     ),
+    Planted(
+        number="B85",
+        what="who is stopped while it opens its logs marks them clean, torn as they may be",
+        file="services/broker/driver.py",
+        right="            if self._store.has_opened_all:",
+        wrong="            if True:",
+        test=f"{PARTITIONS}::test_a_stop_while_logs_are_opened_leaves_no_mark_and_keeps_the_checkpoints",
+    ),
+    Planted(
+        number="B86",
+        what="who is stopped while it opens its logs forgets their log starts, and deleted records are read again",
+        file="services/broker/store.py",
+        right="every = {each.path: dict(self._checkpoints[each.path][file]) for each in self._directories}",
+        wrong="every: dict[Path, dict[TopicPartition, Offset]] = {each.path: {} for each in self._directories}",
+        test=f"{PARTITIONS}::test_a_stop_while_logs_are_opened_leaves_no_mark_and_keeps_the_checkpoints",
+    ),
+    Planted(
+        number="B87",
+        what="a stop leaves the thread that opens a log to itself, and unlocks the directory",
+        file="services/broker/threads.py",
+        right="        await asyncio.wait([done])\n",
+        wrong="",
+        test=f"{PARTITIONS}::test_a_stop_waits_for_the_log_that_is_just_opened",
+    ),
 )

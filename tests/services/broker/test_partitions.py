@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from kraft import Message, Uuid
 from quorate.errors import ErrorCode
 from quorate.nouns import NodeId, parse_uuid
 from quorate.partition_log.names import LOG_STARTS, RECOVERY_POINTS
-from quorate.partition_log.offset_checkpoints import TopicPartition
+from quorate.partition_log.offset_checkpoints import TopicPartition, read_offsets, write_offsets
 from quorate.records import (
     BeginTransactionRecord,
     ConfigRecord,
@@ -36,6 +38,7 @@ from quorate.runtime.replica import Replica
 from quorate.runtime.telemetry import OFF
 from quorate.wire.batch import data_batch, read_header
 from services.broker.directories import LogDirectories
+from services.broker.driver import BrokerDriver
 from services.broker.in_sync import InSync
 from services.broker.news import News
 from services.broker.partitions import Partitions
@@ -197,11 +200,14 @@ class SlowStore(PartitionStore):
     def __init__(self, directories: LogDirectories) -> None:
         super().__init__(directories)
         self.has_begun, self.may_go_on = threading.Event(), threading.Event()
+        self.has_ended = False
 
     def open(self, *arguments: Any) -> Opened:
         self.has_begun.set()
         assert self.may_go_on.wait(60)
-        return super().open(*arguments)
+        opened = super().open(*arguments)
+        self.has_ended = True
+        return opened
 
 
 async def test_a_state_is_applied_only_with_what_was_replayed_while_logs_were_opened(disks: list[Path]) -> None:
@@ -377,3 +383,67 @@ async def test_who_is_deposed_with_a_lower_min_isr_acknowledges_nothing(disks: l
 
         assert {hosted.key: ErrorCode.NOT_LEADER_OR_FOLLOWER} == await waiting
         assert 0 == hosted.partition.local.high_watermark
+
+
+async def test_a_stop_while_logs_are_opened_leaves_no_mark_and_keeps_the_checkpoints(disks: list[Path]) -> None:
+    """What nobody has opened may end in half a batch; what is known of it is still in the files, and only there."""
+    async with running(disks) as scene:
+        scene.log.append(LEVELS, *BROKERS, ORDERS, partition(0))
+        await scene.applied(lambda: scene.names == ["orders-0"])
+        (hosted,) = scene.replicas.table
+        for _ in range(3):
+            hosted.log.append_as_leader(produced(), epoch=0, now_ms=NOW_MS)
+        hosted.log.flush()
+        hosted.log.raise_start(2)
+        for path, offsets in scene.store.write_starts_and_recovery_points(scene.replicas.table):
+            write_offsets(path, offsets)
+        hosted.log.append_as_leader(produced(), epoch=0, now_ms=NOW_MS)
+        hosted.log.abandon()
+        os.truncate(hosted.log.directory / "00000000000000000000.log", 3 * len(produced()) + 7)
+    async with running(disks) as stopped:
+        end_in_order(stopped, stopped.store)
+
+    assert {TopicPartition("orders", 0): 2} == read_offsets(disks[0] / LOG_STARTS)
+
+    async with running(disks) as again:
+        again.log.append(LEVELS, *BROKERS, ORDERS, partition(0))
+        await again.applied(lambda: again.names == ["orders-0"])
+        (hosted,) = again.replicas.table
+
+        assert -1 == again.directories.previous_broker_epoch
+        assert (2, 3) == (hosted.log.start, hosted.log.leo)
+
+        again.store.set_strays_aside()
+        end_in_order(again, again.store)
+    async with running(disks) as last:
+        assert 5 == last.directories.previous_broker_epoch
+
+
+async def test_a_stop_waits_for_the_log_that_is_just_opened(disks: list[Path]) -> None:
+    """A thread cannot be cancelled, and after the stop another process may open the log."""
+    async with running(disks, SlowStore) as scene:
+        assert isinstance(scene.store, SlowStore)
+        scene.log.append(LEVELS, *BROKERS, ORDERS, partition(0))
+        await asyncio.to_thread(scene.store.has_begun.wait, 60)
+        letting = asyncio.ensure_future(_let_go_on(scene.store))
+    has_ended = scene.store.has_ended
+    await letting
+
+    assert has_ended
+
+
+async def _let_go_on(store: SlowStore) -> None:
+    """After more turns of the loop than a stop takes that waits for nothing."""
+    for _ in range(200):
+        await asyncio.sleep(0)
+    store.may_go_on.set()
+
+
+def end_in_order(scene: Scene, store: PartitionStore) -> None:
+    """The process has the broker epoch 5, and is stopped now."""
+    lifecycle: Any = SimpleNamespace(broker_epoch=5)
+    parts: Any = SimpleNamespace(directories=scene.directories, replicas=scene.replicas)
+    driver = BrokerDriver(parts, lifecycle, timeout_ms=1)
+    scene.directories.begin()
+    driver.opens(store)
+    driver.close()

@@ -113,7 +113,7 @@ async def test_no_turn_works_on_all_items_of_a_request(disks: list[Path], who: C
 
 
 async def test_a_connections_requests_are_appended_in_their_order(disks: list[Path]) -> None:
-    """The first is of many partitions, and is admitted in turns of the loop; an idempotent producer's sequences go on."""
+    """The first is of many partitions, and is admitted in turns of the loop; the producer's sequences go on."""
     data = ProduceRequest.TopicProduceData
     client = ConnectedClient(host="10.0.0.1", port=4711, software=("", ""), is_tls=False, listener="PLAINTEXT")
     callers = Callers(None, lambda: Acls(SnapshotRegistry()))
