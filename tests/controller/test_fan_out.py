@@ -21,7 +21,7 @@ from quorate.errors import ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.canonical import canonical
 from quorate.records import BrokerRegistrationChangeRecord, RemoveTopicRecord
-from tests.controller.clusters import Cluster
+from tests.controller.clusters import Cluster, directory
 from tests.controller.rules import check, check_change, partitions
 from tests.controller.stories import SETTINGS, Step, Story, any_step, replayed, steps
 
@@ -83,6 +83,26 @@ def test_turns_write_what_one_would(target: ControlState, elr: bool) -> None:
     # Only that a broker shuts down is said first at once, and last by and by.
     order = own_record_last if target is ControlState.CONTROLLED_SHUTDOWN else list[Message]
     assert order(chain(*whole)) == order(chain(*pieces))
+    assert canonical(at_once.state) == canonical(by_and_by.state)
+
+
+@pytest.mark.parametrize("elr", [False, True], ids=["no ELR", "ELR"])
+def test_a_directory_that_is_lost_at_a_broker_that_comes_back_has_no_leader_in_any_turn(elr: bool) -> None:
+    """Also not by others in between: whoever elects looks at the directories that the broker has."""
+    at_once, by_and_by = prepared(ControlState.UNFENCED, elr=elr), prepared(ControlState.UNFENCED, elr=elr)
+    for cluster in (at_once, by_and_by):
+        (broker_epoch,) = (broker.epoch for broker in cluster.state.brokers if broker.id == 1)
+        cluster.apply([BrokerRegistrationChangeRecord(1, broker_epoch, log_dirs=(directory(1), directory(9)))])
+    lost = {"offline_log_dirs": [directory(1)]}
+    at_once.write(change_broker_state(**arguments(at_once, 1, ControlState.UNFENCED), **lost))
+    commands = change_in_turns(by_and_by.state, **arguments(by_and_by, 1, ControlState.UNFENCED), **lost, turn=SMALL)
+    by_and_by.write(next(commands))
+    for cluster in (at_once, by_and_by):
+        cluster.unfence(2)
+    for command in commands:
+        by_and_by.write(command)
+        assert 0 == by_and_by.state.topics.leader_count(1)
+
     assert canonical(at_once.state) == canonical(by_and_by.state)
 
 

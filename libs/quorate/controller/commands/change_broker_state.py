@@ -105,7 +105,8 @@ def change_in_turns(
     has_led = False
     if broker is not None and broker.epoch == broker_epoch:
         leads = state.topics.leader_count(broker_id) > 0
-        for command in _ahead(state, broker, _reachable(broker, target, leads=leads), settings, turn):
+        failed = _failed(state, broker, offline_log_dirs)
+        for command in _ahead(state, broker, _reachable(broker, target, leads=leads), failed, settings, turn):
             has_led = leads  # its partitions move before it does: it must wait until others know that
             yield command
     yield change_broker_state(
@@ -120,26 +121,35 @@ def change_in_turns(
 
 
 def _ahead(
-    state: ClusterState, broker: Broker, reached: ControlState, settings: ControllerSettings, turn: ChunkLimits
+    state: ClusterState,
+    broker: Broker,
+    reached: ControlState,
+    failed: tuple[Uuid, ...],
+    settings: ControllerSettings,
+    turn: ChunkLimits,
 ) -> Iterator[Command[BrokerStateChanged]]:
     """Yields the commands that change very many partitions in chunks, before the final command; none for a few."""
     topics, alike = state.topics, AlikePartitions()
     if reached is ControlState.UNFENCED:
         if broker.fenced and topics.leader_count(NO_LEADER) > turn.uncut_max:
-            yield _unfence(broker)
+            yield _unfence(broker, failed)
             for keys in chunks(topics, leaderless, turn):
-                yield _into(keys, broker, settings, alike)
+                yield _into(keys, broker, failed, settings, alike)
     elif broker.is_active and topics.isr_count(broker.id) > turn.changed_max:
         for keys in chunks(topics, in_isr(broker.id), turn):
             yield _out_of(keys, broker, reached, settings, alike)
 
 
-def _unfence(broker: Broker) -> Command[BrokerStateChanged]:
-    """Returns the command that unfences the broker, unless its registration has changed meanwhile."""
+def _unfence(broker: Broker, failed: tuple[Uuid, ...]) -> Command[BrokerStateChanged]:
+    """Returns the command that unfences the broker, unless its registration has changed meanwhile.
+
+    First it takes the failed directories from the registration: others that elect leaders in between look at it. No
+    partition changes with them, as a fenced broker leads nothing and is in no ISR but as its last member.
+    """
 
     def command(state: ClusterState, _: Moment) -> Decision[BrokerStateChanged]:
         is_same = _checked(state, broker.id, broker.epoch) == broker
-        records = (_change(broker, fenced=_UNFENCE),) if is_same else ()
+        records = (*_without(broker, failed), _change(broker, fenced=_UNFENCE)) if is_same else ()
         return Decision(BrokerStateChanged(state=ControlState.UNFENCED), records)
 
     return command
@@ -159,14 +169,19 @@ def _out_of(
 
 
 def _into(
-    keys: tuple[Key, ...], broker: Broker, settings: ControllerSettings, alike: AlikePartitions
+    keys: tuple[Key, ...],
+    broker: Broker,
+    failed: tuple[Uuid, ...],
+    settings: ControllerSettings,
+    alike: AlikePartitions,
 ) -> Command[BrokerStateChanged]:
     """Returns the command that elects leaders for those of these partitions without one, if the broker is active."""
 
     def command(state: ClusterState, _: Moment) -> Decision[BrokerStateChanged]:
         _checked(state, broker.id, broker.epoch)
         is_there = state.brokers.is_active(broker.id)
-        among = (found for found in present(state, keys) if is_there and not found.partition.has_leader)
+        waiting = (found for found in present(state, keys) if is_there and not found.partition.has_leader)
+        among = (found for found in waiting if not _lies_in(failed, broker, found))
         return Decision(
             BrokerStateChanged(state=ControlState.UNFENCED), tuple(joining(state, broker.id, settings, among, alike))
         )
@@ -255,9 +270,15 @@ def _lost(
     leaves = _leaves(broker, reached)
     among = (each for each in found if not (leaves and broker.id in each.partition.isr))
     yield from losing(state, broker.id, failed, settings, among)
+    yield from _without(broker, failed)
+
+
+def _without(broker: Broker, failed: tuple[Uuid, ...]) -> Iterator[Message]:
+    """Yields the change of the registration that takes its failed directories from it, if there are any."""
     left = tuple(directory for directory in broker.log_dirs if directory not in failed)
     assert len(left) + len(failed) == len(broker.log_dirs), (broker, failed, left)
-    yield BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left)
+    if failed:
+        yield BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left)
 
 
 def _lies_in(directories: Collection[Uuid], broker: Broker, found: TopicPartition) -> bool:
