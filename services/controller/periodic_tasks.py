@@ -34,7 +34,9 @@ class PeriodicTasks:
         """Runs all periodic tasks until cancelled."""
         async with asyncio.TaskGroup() as loops:
             for chore in CHORES:
-                interval_ms = self._intervals_ms.get(chore.setting, chore.interval_ms)
+                interval_ms = chore.interval_ms
+                if chore.setting is not None:
+                    interval_ms = self._intervals_ms.get(chore.setting, interval_ms)
                 if interval_ms:
                     loops.create_task(self._repeat(chore, interval_ms))
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from kraft import Message
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.decision import Moment, steps_of
 from quorate.controller.periodic import AGAIN_MS, CHORES, LOOKED_AT_PER_STEP, PeriodicTask
 from quorate.liveness import ControlState
 from quorate.metadata.partitions import NO_LEADER
-from quorate.records import ConfigRecord, NoOpRecord, PartitionChangeRecord
-from tests.controller.clusters import Cluster
+from quorate.records import ClearElrRecord, ConfigRecord, FeatureLevelRecord, NoOpRecord, PartitionChangeRecord
+from tests.controller.clusters import Cluster, directory
 
 
 def chore(name: str) -> PeriodicTask:
@@ -95,6 +96,44 @@ def test_partitions_that_cannot_be_helped_are_looked_at_in_steps() -> None:
         steps = steps_of(decided, cluster.state, Moment(next_offset=cluster.next_offset, now_ms=0))
 
         assert [None, None] == list(steps)
+
+
+def waiting(*, elr: bool) -> Cluster:
+    """Partition 0 moves from 2 and 1 to 2 and 3; 2 is lost. 3 is in sync, but without 1 there is one copy fewer."""
+    cluster = Cluster(25, elr=elr).brokers(1, 2, 3)
+    cluster.apply([ConfigRecord(4, "", "min.insync.replicas", "2")])
+    topic_id = cluster.topic("t", [2, 1])
+    cluster.change(2, ControlState.FENCED)
+    cluster.register(2, incarnation=1)  # after an unclean stop: it is in no ELR
+    directories = tuple(map(directory, (2, 3, 1)))
+    move = PartitionChangeRecord(
+        0, topic_id, replicas=(2, 3, 1), adding_replicas=(3,), removing_replicas=(1,), directories=directories
+    )
+    cluster.apply([move])
+    cluster.alter_isr("t", (1, 3))
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("elr", "deed"),
+    [
+        pytest.param(False, ConfigRecord(4, "", "min.insync.replicas", "1"), id="lower min.insync.replicas"),
+        pytest.param(True, ClearElrRecord("t"), id="a cleared ELR"),
+        pytest.param(True, FeatureLevelRecord("eligible.leader.replicas.version", 0), id="no ELR"),
+    ],
+)
+def test_a_reassignment_that_waits_for_copies_ends_once_fewer_are_enough(elr: bool, deed: Message) -> None:
+    """None of these changes the partition."""
+    cluster, completes = waiting(elr=elr), chore("complete reassignments")
+    if elr:
+        cluster.change(1, ControlState.FENCED)  # which is then in the ELR, and has what 3 has
+
+    assert (completes.is_due(cluster.state), cluster.write(completes.command(cluster.settings))) == (True, 0)
+    cluster.apply([deed])
+    assert cluster.write(completes.command(cluster.settings)) == 1
+    partition = cluster.partition("t")
+    assert (partition.replicas, partition.isr, partition.leader) == ((2, 3), (3,), 3)
+    assert (False, False) == (partition.is_reassigning, completes.is_due(cluster.state))
 
 
 @pytest.mark.parametrize(

@@ -25,4 +25,21 @@ ORDER_BUGS: Final = (
         test="tests/services/observer/test_state_keeper.py"
         "::test_a_restart_passes_a_metadata_transaction_in_which_the_leader_changed",
     ),
+    Planted(
+        number="C122",
+        what="a reassignment that waits for copies is not looked at when fewer are enough",
+        file="libs/quorate/controller/periodic.py",
+        right="return set(found.partition.adding_replicas) <= set(found.partition.isr)",
+        wrong="return not found.partition.adding_replicas",
+        test="tests/controller/test_periodic.py::test_a_reassignment_that_waits_for_copies_ends_once_fewer_are_enough",
+    ),
+    Planted(
+        number="C123",
+        what="a broker that comes back, in turns, may be elected in a directory that it has lost",
+        file="libs/quorate/controller/commands/change_broker_state.py",
+        right="records = (*_without(broker, failed), _change(broker, fenced=_UNFENCE)) if is_same else ()",
+        wrong="records = (_change(broker, fenced=_UNFENCE),) if is_same else ()",
+        test="tests/controller/test_fan_out.py"
+        "::test_a_directory_that_is_lost_at_a_broker_that_comes_back_has_no_leader_in_any_turn",
+    ),
 )

@@ -1,11 +1,14 @@
-"""Periodic tasks of the active controller, as a table: no-op records, leader elections, token expiry."""
+"""Periodic tasks of the active controller, as a table.
+
+No-op records, leader elections, the ends of reassignments that have waited, token expiry.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from quorate.controller.access.delegation_tokens import is_expired
 from quorate.controller.configs.settings import ControllerSettings
@@ -31,12 +34,12 @@ from quorate.records import NoOpRecord, PartitionChangeRecord, RemoveDelegationT
 __all__ = ["AGAIN_MS", "CHORES", "ELECTIONS_PER_WRITE_MAX", "LOOKED_AT_PER_STEP", "PeriodicTask"]
 
 ELECTIONS_PER_WRITE_MAX: Final = 1_000
-"""The most elections in one write, as in Kafka, so that other requests do not wait for long."""
+"""The most elections, or ends of reassignments, in one write, as in Kafka, so that other requests do not wait long."""
 
 LOOKED_AT_PER_STEP: Final = 4_000
 """The partitions that are looked at in one step: some 8 ms of CPU."""
-LOOKED_AT_PER_ELECTION: Final = 5
-"""What an election costs beside, in partitions that are only looked at."""
+LOOKED_AT_PER_CHANGE: Final = 5
+"""What a partition costs beside that is not only looked at, in partitions that are."""
 
 EXPIRED_TOKENS_PER_WRITE_MAX: Final = 1_000
 """The most expired delegation tokens that one write removes, as in Kafka."""
@@ -50,10 +53,11 @@ class PeriodicTask:
     """A periodic task. `command` returns the number of records that it wrote, at most `written_max`.
 
     `interval_ms` is the default of Kafka's config `setting`; 0 turns the task off. `is_due` is a cheap check before it.
+    A task that Kafka does not have has no setting.
     """
 
     name: str
-    setting: str
+    setting: str | None
     interval_ms: int
     is_due: Callable[[ClusterState], bool]
     command: Callable[[ControllerSettings], Command[int]]
@@ -97,6 +101,10 @@ def _write_no_op(_: ControllerSettings) -> Command[int]:
     return lambda _state, _moment: Decision(1, (NoOpRecord(),))
 
 
+MayHelp: TypeAlias = Callable[[ClusterState, Rulebook, TopicPartition], bool]
+"""A cheap look at a partition: whether a task may have to change it."""
+
+
 def _elect_uncleanly(settings: ControllerSettings) -> Command[int]:
     """Elects leaders for partitions without one, if the topic allows unclean election."""
 
@@ -116,12 +124,37 @@ def _elect_preferred(settings: ControllerSettings) -> Command[int]:
     return _elections(settings, may_help, Election.PREFERRED)
 
 
-def _elections(
-    settings: ControllerSettings, may_help: Callable[[ClusterState, Rulebook, TopicPartition], bool], election: Election
-) -> Command[int]:
+def _elections(settings: ControllerSettings, may_help: MayHelp, election: Election) -> Command[int]:
     """Returns the command that runs an election in each imbalanced partition where it may help.
 
-    It looks at all of them in steps: while a broker is away, very many are imbalanced, and none can be helped.
+    While a broker is away, very many are imbalanced, and none can be helped.
+    """
+    return _changes(settings, lambda state: state.topics.imbalanced(), may_help, lambda _book, _name: election)
+
+
+def _complete_reassignments(settings: ControllerSettings) -> Command[int]:
+    """Completes reassignments that waited for more copies, once fewer are enough.
+
+    A reassignment ends with the change of its partition that makes it complete (KIP-455). Ours also waits until enough
+    replicas have all committed records (`keeps_copies`), and what is enough falls without a change of the partition: a
+    lower min.insync.replicas, a cleared ELR, a lower eligible.leader.replicas.version.
+    """
+
+    def may_help(_: ClusterState, __: Rulebook, found: TopicPartition) -> bool:
+        return set(found.partition.adding_replicas) <= set(found.partition.isr)
+
+    return _changes(settings, lambda state: state.topics.reassigning(), may_help, Rulebook.election)
+
+
+def _changes(
+    settings: ControllerSettings,
+    among: Callable[[ClusterState], Iterable[TopicPartition]],
+    may_help: MayHelp,
+    election_of: Callable[[Rulebook, str], Election],
+) -> Command[int]:
+    """Returns the command that changes those partitions to what they should be now. It looks at all of them in steps.
+
+    `election_of` has the election by the topic's name.
     """
 
     @CommandInSteps
@@ -130,16 +163,17 @@ def _elections(
         known: dict[object, Mapping[str, Any]] = {}
         records: list[PartitionChangeRecord] = []
         since_step = 0
-        for found in state.topics.imbalanced():
+        for found in among(state):
             since_step += 1
             if since_step >= LOOKED_AT_PER_STEP:
                 since_step = 0
                 yield
             if not may_help(state, book, found):
                 continue
-            since_step += LOOKED_AT_PER_ELECTION
+            since_step += LOOKED_AT_PER_CHANGE
             topic, partition_id, partition = found
-            kind = partition.shape, book.min_isr(topic.name)
+            election = election_of(book, topic.name)
+            kind = partition.shape, book.min_isr(topic.name), election
             if kind not in known:
                 rules = book.rules(topic.name, partition)
                 known[kind] = changed_fields(partition, PartitionTarget(election=election), rules)
@@ -187,6 +221,14 @@ CHORES: Final = (
         interval_ms=300_000,
         is_due=lambda state: state.topics.imbalanced_count > 0,
         command=_elect_preferred,
+        written_max=ELECTIONS_PER_WRITE_MAX,
+    ),
+    PeriodicTask(
+        name="complete reassignments",
+        setting=None,
+        interval_ms=5_000,
+        is_due=lambda state: state.topics.reassigning_count > 0,
+        command=_complete_reassignments,
         written_max=ELECTIONS_PER_WRITE_MAX,
     ),
     PeriodicTask(

@@ -183,6 +183,11 @@ class Topics:
         return sum(1 for _ in self.imbalanced())
 
     @property
+    def reassigning_count(self) -> int:
+        """The number of partitions under reassignment. KIP-455."""
+        return len(self._index.reassigning) if self._offset is None else sum(1 for _ in self.reassigning())
+
+    @property
     def under_replicated_count(self) -> int:
         """The number of partitions that have a leader and a replica outside the ISR.
 
