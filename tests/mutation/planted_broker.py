@@ -22,6 +22,14 @@ PARTITIONS: Final = "tests/services/broker/test_partitions.py"
 
 BROKER_BUGS: Final = (
     Planted(
+        number="B70",
+        what="a read begins where a batch ended that was cut off since",
+        file="libs/quorate/partition_log/segment.py",
+        right="        self._is_shared = False\n        self._tail.clear()\n",
+        wrong="        self._is_shared = False\n",
+        test="tests/partition_log/test_against_a_model.py::test_what_was_cut_off_is_not_where_a_read_begins",
+    ),
+    Planted(
         number="B65",
         what="a record that is framed as the one before is taken with any offset",
         file="libs/quorate/partition_log/produced_records.py",

@@ -155,3 +155,18 @@ def test_the_size_between_two_offsets_is_that_of_the_batches(
 
     assert sum(written[start:end]) == log.size_between(start, end)
     log.abandon()
+
+
+def test_what_was_cut_off_is_not_where_a_read_begins(tmp_path: Path) -> None:
+    """Where the batches end that were appended last is known by heart, until they are cut off."""
+    log = opened(tmp_path)
+    for _ in range(3):
+        log.append_as_leader(produced(), epoch=1, now_ms=NOW_MS)
+    log.truncate(1)
+    two = log.append_as_leader(produced(count=2, size=100), epoch=1, now_ms=NOW_MS)
+    found = log.read(2, log.leo, 1 << 20)
+    log.abandon()
+
+    assert found is not None
+    assert (1, 2) == (two.base_offset, two.last_offset)
+    assert len(produced()) == found.position

@@ -20,6 +20,8 @@ from quorate.wire.batch import HEADER_BYTES, BatchHeader, Buffer, check_batch, p
 WINDOW_BYTES: Final = 4096 + HEADER_BYTES
 """Bytes that one read fetches when a batch is searched; an index entry is rarely further away."""
 SCAN_BYTES: Final = 4 << 20
+TAIL: Final = 32
+"""Where so many batches end that were appended last is known without the file: most reads begin and end there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +37,13 @@ class Slice:
     size: int
 
     def read(self) -> bytes:
-        """Returns the bytes. Raises Corrupt if the disk does not give them."""
-        return read_at(self.descriptor, self.size, self.position, path=self.path)
+        """Returns the bytes. Raises Corrupt if the disk does not give them, or no batch begins there."""
+        data = read_at(self.descriptor, self.size, self.position, path=self.path)
+        try:
+            peek_header(data)
+        except Corrupt as damage:
+            raise damage.at(self.path, self.position) from None
+        return data
 
 
 class Segment:
@@ -57,6 +64,8 @@ class Segment:
         self.first_timestamp: int | None = None
         """The largest timestamp of the first batch, for `segment.ms`."""
         self._index = SegmentIndex(base_offset, interval_bytes=index_interval_bytes)
+        self._tail: dict[Offset, int] = {}
+        """Of the batches appended last: the offset after each, and the position after it."""
         self.files = OpenFiles() if files is None else files
         self._is_shared = False
         self._log: int | None = os.open(self.path, os.O_RDWR | os.O_CREAT, FILE_MODE)
@@ -106,6 +115,7 @@ class Segment:
         """Checks each batch from the file's beginning, counts and yields its header. Raises Corrupt at a bad one."""
         end = os.fstat(self._descriptor).st_size
         self._index.clear()
+        self._tail.clear()
         self.size, self.next_offset, self.first_timestamp = 0, self.base_offset, None
         while self.size < end:
             data = self._bytes(self.size, SCAN_BYTES, until=end)
@@ -120,6 +130,8 @@ class Segment:
 
     def position_of(self, offset: Offset) -> int:
         """Returns the position of the batch with `offset`, or of the first one after it; the size if there is none."""
+        if (position := self._tail.get(offset)) is not None:
+            return position
         self._wake()
         for position, header in self.headers(self._index.position_before(offset)):
             if header.next_offset > offset:
@@ -146,7 +158,9 @@ class Segment:
     def slice(self, position: int, until: int, max_bytes: int) -> Slice:
         """Returns what lies from `position` to `until`, up to `max_bytes` and at least the first batch whole."""
         assert 0 <= position < until <= self.size, (position, until, self.size)
-        size = min(until - position, max(max_bytes, self.header_at(position).size))
+        size = until - position
+        if size > max_bytes:
+            size = min(size, max(max_bytes, self.header_at(position).size))
         return Slice(descriptor=self._descriptor, path=self.path, position=position, size=size)
 
     def first_from(self, timestamp_ms: int) -> tuple[int, BatchHeader] | None:
@@ -171,6 +185,7 @@ class Segment:
         self._wake()
         self.files.forget(self)
         self._is_shared = False
+        self._tail.clear()
         self._remove_index_files()
         end, start = self.size, self._index.truncate(self.size)
         unnoted = [header for _, header in self.headers(start)]
@@ -198,6 +213,7 @@ class Segment:
     def share(self) -> None:
         """Says that nothing is appended until `reopen`: its files may be closed, and are opened again for a read."""
         self._is_shared = True
+        self._tail.clear()
         self.files.note(self)
 
     def retire(self) -> None:
@@ -253,6 +269,9 @@ class Segment:
             self.first_timestamp = header.max_timestamp
         self.size += header.size
         self.next_offset = header.next_offset
+        self._tail[header.next_offset] = self.size
+        if len(self._tail) > TAIL:
+            del self._tail[next(iter(self._tail))]
 
     def _checked(self, data: bytes, at: int) -> BatchHeader:
         try:
