@@ -285,9 +285,9 @@ BROKER_BUGS: Final = (
         number="C75",
         what="a fetch session forgets a partition when another one is added",
         file="services/broker/fetch_sessions.py",
-        right="            if known is None:\n                session.partitions[each.name] = _Told(each)",
+        right="            if known is None:\n                known = session.partitions[each.name] = _Told(each)",
         wrong="            if known is None:\n                session.partitions.popitem()\n"
-        "                session.partitions[each.name] = _Told(each)",
+        "                known = session.partitions[each.name] = _Told(each)",
         test="tests/services/broker/test_fetch_sessions.py::"
         "test_a_session_has_what_was_said_before_without_what_is_forgotten",
     ),
@@ -391,8 +391,8 @@ BROKER_BUGS: Final = (
         number="C92",
         what="a large fetch session begins in one turn of the loop",
         file="services/broker/fetch_sessions.py",
-        right="            partitions[each.name] = _Told(each)\n            yield from done.many(PER_PARTITION)",
-        wrong="            partitions[each.name] = _Told(each)",
+        right="            told.ask(each)\n            yield from done.many(PER_PARTITION)",
+        wrong="            told.ask(each)",
         test=f"{TURNS}::test_no_turn_works_on_all_items_of_a_request",
     ),
     Planted(

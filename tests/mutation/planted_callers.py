@@ -66,8 +66,8 @@ CALLER_BUGS: Final = (
         number="C30",
         what="the answer to a large request is encoded at once",
         file="libs/quorate/protocol/messages.py",
-        right="    if not has_many_items(message):",
-        wrong="    if True:",
+        right="    if has_many_items(message):",
+        wrong="    if False:",
         test=f"{TURNS}::test_a_large_answer_is_given_in_turns",
     ),
     Planted(

@@ -26,9 +26,9 @@ WIRE_BUGS: Final = (
         file=f"{PROTOCOL}/server.py",
         right="        while self._slots and self._slots[0].is_filled:\n"
         "            slot = self._slots.popleft()\n"
-        "            self._in_flight_bytes -= slot.size + len(slot.data)\n"
-        "            self._out.append(slot.data)",
-        wrong="        self._slots.remove(slot)\n        self._out.append(slot.data)",
+        "            self._in_flight_bytes -= slot.size + slot.answer_bytes\n"
+        "            self._out += slot.pieces",
+        wrong="        self._slots.remove(slot)\n        self._out += slot.pieces",
         test=f"{CONNECTION}::test_answers_go_out_in_the_order_of_the_requests",
     ),
     Planted(

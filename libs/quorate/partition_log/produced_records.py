@@ -157,28 +157,7 @@ class _Walk:
                 time, delta = stamp, (stamp >> 1) ^ -(stamp & 1)
                 lowest, highest = min(lowest, delta), max(highest, delta)
             offset_at = at
-            offset = data[at]
-            at += 1
-            if offset > 127:
-                offset, at = _more(data, at, offset)
-            key_at = at
-            if offset != index << 1:
-                raise Corrupt(f"record {index} has the offset delta {(offset >> 1) ^ -(offset & 1)}")
-            key = data[at]
-            at += 1
-            if key > 127:
-                key, at = _more(data, at, key)
-            key_end = at
-            if key != _NULL:
-                at += _length(key, index)
-            value_at = at
-            value = data[at]
-            at += 1
-            if value > 127:
-                value, at = _more(data, at, value)
-            value_end = at
-            if value != _NULL:
-                at += _length(value, index)
+            key_at, key_end, value_at, value_end, at = _fields(data, at, index)
             headers = data[at]
             at += 1
             if headers:
@@ -252,6 +231,33 @@ class _Shape(NamedTuple):
 _OFFSETS: Final = tuple(varint(number) for number in range(1 << 10))
 _OFFSETS_OF_BYTES: Final = {1: 1 << 6, 2: len(_OFFSETS)} | dict.fromkeys(range(3, 11), 0)
 """Below which offset delta it has so many bytes, as far as they are kept."""
+
+
+def _fields(data: bytes, at: int, index: int) -> tuple[int, int, int, int, int]:
+    """Reads a record from its offset delta on; returns where key and value begin, each with its length, and end."""
+    offset = data[at]
+    at += 1
+    if offset > 127:
+        offset, at = _more(data, at, offset)
+    if offset != index << 1:
+        raise Corrupt(f"record {index} has the offset delta {(offset >> 1) ^ -(offset & 1)}")
+    key_at = at
+    key = data[at]
+    at += 1
+    if key > 127:
+        key, at = _more(data, at, key)
+    key_end = at
+    if key != _NULL:
+        at += _length(key, index)
+    value_at = at
+    value = data[at]
+    at += 1
+    if value > 127:
+        value, at = _more(data, at, value)
+    value_end = at
+    if value != _NULL:
+        at += _length(value, index)
+    return key_at, key_end, value_at, value_end, at
 
 
 def _length(number: int, index: int) -> int:
