@@ -37,17 +37,17 @@ _HELP: Final = {
     "what-if": "who would lead, and what would be offline, without these brokers or this rack",
     "compact": "many small files of bronze's closed days to one a day",
     "export": "every row of metadata logs and checkpoints as plain Parquet in a new directory, without tables",
-    "run": "ingest, silver, gold, verify and report, in one session",
+    "run": "ingest (of a live quorum: stream --once), silver, gold, verify and report, in one session",
 }
 _TAKES: Final = {
     "ingest": ("source", "spans", "cluster_id", "mode"),
-    "stream": ("source", "cluster_id", "mode", "stream"),
+    "stream": ("source", "cluster_id", "mode", "live", "stream"),
     "gold": ("min_isr",),
     "report": ("report",),
     "what-if": ("cluster", "loss", "min_isr"),
     "compact": ("before",),
     "export": ("source", "cluster_id", "mode"),
-    "run": ("source", "spans", "cluster_id", "mode", "min_isr", "report"),
+    "run": ("source", "spans", "cluster_id", "mode", "live", "min_isr", "report"),
 }
 
 
@@ -111,7 +111,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_source(one: argparse.ArgumentParser, job: str) -> None:
     what = "logs and checkpoints: a directory, a file or a glob"
-    one.add_argument("--from", dest="source", required=job in ("export", "run"), metavar="LOGS", help=what)
+    one.add_argument("--from", dest="source", required=job == "export", metavar="LOGS", help=what)
 
 
 def _add_spans(one: argparse.ArgumentParser, _: str) -> None:
@@ -134,7 +134,7 @@ def _add_report(one: argparse.ArgumentParser, _: str) -> None:
     one.add_argument("--report", required=True, metavar="FILE", help="where the page is written")
 
 
-def _add_stream(one: argparse.ArgumentParser, _: str) -> None:
+def _add_live(one: argparse.ArgumentParser, _: str) -> None:
     one.add_argument("--endpoints", metavar="HOST:PORT,…", help="instead of --from: nodes of a running quorum (gRPC)")
     one.add_argument(
         "--bootstrap-controller",
@@ -145,6 +145,9 @@ def _add_stream(one: argparse.ArgumentParser, _: str) -> None:
         "--command-config", metavar="FILE", help="properties of a Kafka client, for TLS (and SASL to a Kafka)"
     )
     one.add_argument("--checkpoint", metavar="DIR", help="where it keeps how far it is (_stream in TABLES)")
+
+
+def _add_stream(one: argparse.ArgumentParser, _: str) -> None:
     one.add_argument("--once", action="store_true", help="end when all is read that is there now")
     one.add_argument("--every", type=int, default=10, metavar="SECONDS", help="how often it looks (10)")
 
@@ -192,6 +195,7 @@ def _day(text: str) -> date:
 
 _OPTIONS: Final = {
     "before": _add_before,
+    "live": _add_live,
     "stream": _add_stream,
     "cluster": _add_cluster,
     "loss": _add_loss,
@@ -208,7 +212,7 @@ def _check(asked: argparse.Namespace) -> None:
     """Checks the arguments before Spark is started. Raises OSError and ValueError."""
     if asked.name == "ingest" and asked.source is None and asked.spans is None:
         raise OSError("there is nothing to read: give --from, --spans, or both")
-    if asked.name == "stream":
+    if asked.name in ("stream", "run"):
         if [asked.source, asked.endpoints, asked.bootstrap_controller].count(None) != 2:
             raise OSError("what is read is one of --from, --endpoints and --bootstrap-controller: give one of them")
         node_options(asked)
@@ -225,8 +229,9 @@ def _check(asked: argparse.Namespace) -> None:
 
 
 def _are_few(asked: argparse.Namespace) -> bool:
-    """Returns whether the job's input is small enough for a session for few records; never for a stream."""
-    return asked.name != "stream" and are_few(asked.to, getattr(asked, "source", None), getattr(asked, "spans", None))
+    """Returns whether the job's input is small enough for a session for few records; never of a stream."""
+    is_stream = asked.name == "stream" or (asked.name == "run" and asked.source is None)
+    return not is_stream and are_few(asked.to, getattr(asked, "source", None), getattr(asked, "spans", None))
 
 
 if __name__ == "__main__":

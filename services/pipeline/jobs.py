@@ -154,11 +154,13 @@ def make_report(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> i
 
 
 def run_all(spark: SparkSession, tables: Lake, asked: argparse.Namespace) -> int:
-    """The job `run`: runs ingest, silver, gold, verify and report in order; returns the highest exit code.
+    """The job `run`: reads what there is, and runs silver, gold, verify and report in order; returns the highest code.
 
-    A log without a checkpoint is not an error.
+    A log without a checkpoint is not an error. Damage that was found ends no job: what is sound is told.
     """
-    codes = [_timed(name, spark, tables, asked) for name in ("ingest", "silver", "gold")]
+    reads = [*(["ingest"] if asked.source or asked.spans else []), *([] if asked.source else ["stream"])]
+    asked.once, asked.every = True, None
+    codes = [_timed(name, spark, tables, asked) for name in (*reads, "silver", "gold")]
     if tables.read(bronze.SNAPSHOTS) is None:
         say("verify: there is no checkpoint to compare the replay with")
     else:

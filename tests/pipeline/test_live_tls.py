@@ -105,7 +105,7 @@ async def test_others_are_refused(secured: Secured, tmp_path: Path) -> None:
         await secured.read(secured.properties(impostor), retry_s=BRIEF_S)
 
 
-async def test_the_command_streams_it_into_bronze(secured: Secured, spark: SparkSession, tmp_path: Path) -> None:
+async def test_the_command_makes_tables_and_a_page_of_it(secured: Secured, spark: SparkSession, tmp_path: Path) -> None:
     from services.pipeline import bronze
     from services.pipeline.exits import DONE
     from services.pipeline.tables import ParquetTables
@@ -113,9 +113,10 @@ async def test_the_command_streams_it_into_bronze(secured: Secured, spark: Spark
     properties = secured.properties(secured.reader())
     file, lake = tmp_path / "client.properties", str(tmp_path / "lake")
     file.write_text("".join(f"{name}={each}\n" for name, each in properties.items()))
-    given = ("--endpoints", secured.node.address, "--command-config", str(file), "--once")
+    given = ("--endpoints", secured.node.address, "--command-config", str(file), "--report", str(tmp_path / "page"))
 
-    assert DONE == await asyncio.to_thread(run, spark, "stream", "--to", lake, *given)
+    assert DONE == await asyncio.to_thread(run, spark, "run", "--to", lake, *given)
+    assert "<html" in (tmp_path / "page").read_text()
     records = ParquetTables(spark, lake).read(bronze.RECORDS)
     assert records is not None
     assert RECORDS == records.where("type = 'CONFIG_RECORD'").count()

@@ -5,20 +5,13 @@
 {{- if and .Values.pipeline.enabled (not .Values.pipeline.logs.existingClaim) -}}true{{- end -}}
 {{- end -}}
 
+{{/* The job: of copies of logs, or of the release's own observers. It goes on after damage, which its exit code tells at its end. */}}
 {{- define "quorate.pipeline.run" -}}
-[run, --from, /logs, --to, /lake/tables, --report, /lake/report.html]
-{{- end -}}
-
-{{/* The jobs that do for observers what `run` does for files, in their order; the last one is the report. */}}
-{{- define "quorate.pipeline.jobs" -}}
 {{- if include "quorate.pipeline.isLive" . -}}
 {{- $observers := printf "%s:%v" (include "quorate.host" (dict "root" . "component" "observer")) (index (include "quorate.ports" . | fromYaml) "observer") -}}
-- [stream, --once, --endpoints, {{ $observers | quote }}, --command-config, /etc/quorate/client.properties, --to, /lake/tables]
-- [silver, --to, /lake/tables]
-- [gold, --to, /lake/tables]
-- [report, --to, /lake/tables, --report, /lake/report.html]
+[run, --endpoints, {{ $observers | quote }}, --command-config, /etc/quorate/client.properties, --to, /lake/tables, --report, /lake/report.html]
 {{- else -}}
-- {{ include "quorate.pipeline.run" . }}
+[run, --from, /logs, --to, /lake/tables, --report, /lake/report.html]
 {{- end -}}
 {{- end -}}
 
@@ -44,26 +37,26 @@
 {{- end }}
 {{- end -}}
 
-{{/* A dict with root and job, its arguments: a container that runs one job. Spark listens on loopback, and works in /tmp. */}}
+{{/* The container that runs the job. Spark listens on loopback, and works in /tmp. */}}
 {{- define "quorate.pipeline.container" -}}
-{{- $live := include "quorate.pipeline.isLive" .root -}}
-- name: {{ first .job }}
-  image: {{ include "quorate.image" (dict "root" .root "service" "pipeline") }}
-  imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+{{- $live := include "quorate.pipeline.isLive" . -}}
+- name: run
+  image: {{ include "quorate.image" (dict "root" . "service" "pipeline") }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
   command: [python, -m, services.pipeline]
   args:
-    {{- toYaml .job | nindent 4 }}
+    {{- include "quorate.pipeline.run" . | fromYamlArray | toYaml | nindent 4 }}
   env:
     - name: SPARK_DRIVER_MEMORY
-      value: {{ .root.Values.pipeline.memory | quote }}
+      value: {{ .Values.pipeline.memory | quote }}
   securityContext:
-    {{- include "quorate.securityContext" .root | nindent 4 }}
+    {{- include "quorate.securityContext" . | nindent 4 }}
   resources:
-    {{- toYaml .root.Values.pipeline.resources | nindent 4 }}
+    {{- toYaml .Values.pipeline.resources | nindent 4 }}
   volumeMounts:
     - name: tmp
       mountPath: /tmp
-    {{- include "quorate.pipeline.claimMounts" .root | nindent 4 }}
+    {{- include "quorate.pipeline.claimMounts" . | nindent 4 }}
     {{- if $live }}
     - name: config
       mountPath: /etc/quorate/client.properties
