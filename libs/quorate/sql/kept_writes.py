@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import Any, Final, NamedTuple, assert_never
 
@@ -18,6 +18,8 @@ __all__ = ["insert_rows", "merge_rows", "storable_text", "write_changes"]
 
 ROWS_AT_ONCE: Final = 10_000
 """Rows of a whole state that are given to the database in one call."""
+TEXTS_KEPT: Final = 1_024
+"""Statements that are kept as text: there are three for each set of columns that records change together."""
 COPYING: Final = "psycopg"
 """The driver that copies rows into PostgreSQL; with another one they are inserted."""
 NO_TEXT: Final = "\ufffd"
@@ -41,7 +43,7 @@ class _Kind(NamedTuple):
 class _Statement(NamedTuple):
     """A statement, and its parameters for a change."""
 
-    what: sa.Executable
+    what: sa.UpdateBase
     parameters: Callable[[Changed], Parameters]
 
 
@@ -50,7 +52,12 @@ def write_changes(connection: sa.Connection, changes: Iterable[Changed]) -> None
     storable = _storable(connection)
     for kind, run in _runs(changes):
         for statement in _statements(kind):
-            connection.execute(statement.what, [storable(statement.parameters(each)) for each in run])
+            parameters = [storable(statement.parameters(each)) for each in run]
+            text, order = _text(kind, statement, connection.dialect, tuple(parameters[0]))
+            if order is None:
+                connection.exec_driver_sql(text, parameters)
+            else:
+                connection.exec_driver_sql(text, [tuple([each[name] for name in order]) for each in parameters])
 
 
 def insert_rows(connection: sa.Connection, table: sa.Table, rows: Iterable[Row], place: Place | None) -> None:
@@ -146,7 +153,19 @@ def _statements(kind: _Kind) -> Sequence[_Statement]:
             assert_never(kind.change)
 
 
-def _ended(kept: KeptNoun, found: sa.ColumnElement[bool]) -> sa.Executable:
+@lru_cache(TEXTS_KEPT)
+def _text(
+    kind: _Kind, statement: _Statement, dialect: sa.Dialect, names: tuple[str, ...]
+) -> tuple[str, Sequence[str] | None]:
+    """Returns a statement as the driver takes it, and the order of its parameters if they have no names there.
+
+    SQLAlchemy would look at each parameter of each row again: a third of the time that a change takes.
+    """
+    compiled = statement.what.compile(dialect=dialect, column_keys=names)
+    return str(compiled), compiled.positiontup
+
+
+def _ended(kept: KeptNoun, found: sa.ColumnElement[bool]) -> sa.Insert:
     """Returns what copies rows of the present to the past; its parameters are those of `_end`."""
     ends = [sa.bindparam(END.format(name), type_=kind) for name, kind in zip(TO, PLACE_TYPES, strict=True)]
     columns = [column.name for column in kept.past.columns]
