@@ -91,6 +91,7 @@ class Apis:
                 lane=call.api.lane,
                 request_id=call.request_id,
                 begin=None if call.deadline is None else call.deadline.begin,
+                by=call.principal,
             )
         except ApiError as refusal:
             if OFFSET in refusal.metadata and not has_written:

@@ -20,7 +20,7 @@ from quorate.controller.engine.engine import Answer, Engine, QueueLimit
 from quorate.controller.engine.failures import Consequence, Fault, Where, row_for, told_to_caller
 from quorate.controller.engine.preparation import Undecided
 from quorate.errors import ApiError, Corrupt, ErrorCode
-from quorate.nouns import NOBODY, Epoch, NodeId, Offset
+from quorate.nouns import NOBODY, Epoch, NodeId, Offset, Principal
 from quorate.runtime.clock import Clock
 from quorate.runtime.logs import logger
 from quorate.runtime.telemetry import Telemetry
@@ -118,14 +118,15 @@ class ControllerDriver:
         lane: QueueLimit = QueueLimit.CLUSTER,
         request_id: RequestId | None = None,
         begin: Callable[[], None] | None = None,
+        by: Principal | None = None,
     ) -> Answer:
         """Runs a command, applies and appends its records, and returns the answer once they are committed.
 
         Commands are decided one after the other. `begin` is called when it is this one's turn; an ApiError that it
-        raises ends the write. A request whose `request_id` was sent before gets the same answer again. A caller that
-        goes away before the decision ends has written nothing. Raises ApiError: also NOT_CONTROLLER, until the commit.
+        raises ends the write. The trace says `by` whom. A request whose `request_id` was sent before gets the same
+        answer. A caller that goes before the decision ends has written nothing. Raises ApiError: also NOT_CONTROLLER.
         """
-        return response_of(await (await self._begin(api, command, lane, request_id, begin)))
+        return response_of(await (await self._begin(api, command, lane, request_id, begin, by=by)))
 
     async def query(self, api: str, command: Command[T], *, lane: QueueLimit = QueueLimit.ADMIN) -> Answer:
         """Runs a command that only reads; it need not wait for a write that is being decided in steps. Raises ApiError.
@@ -176,6 +177,7 @@ class ControllerDriver:
         request_id: RequestId | None = None,
         begin: Callable[[], None] | None = None,
         *,
+        by: Principal | None = None,
         only_reads: bool = False,
     ) -> asyncio.Future[Answer]:
         """Waits until all commands before are decided, then decides this one. Returns and raises as `_decide`."""
@@ -184,7 +186,7 @@ class ControllerDriver:
             if begin is not None:
                 begin()
             asked = command if only_reads else failing(command)
-            return await self._decide(api, asked, lane, request_id, only_reads=only_reads)
+            return await self._decide(api, asked, lane, request_id, by=by, only_reads=only_reads)
         finally:
             self._decisions.leave()
 
@@ -195,6 +197,7 @@ class ControllerDriver:
         lane: QueueLimit,
         request_id: RequestId | None = None,
         *,
+        by: Principal | None = None,
         only_reads: bool,
     ) -> asyncio.Future[Answer]:
         """Runs the command in the engine, sends its append, and returns the future of its answer. Raises ApiError.
@@ -203,7 +206,7 @@ class ControllerDriver:
         """
         begun_ns = self._clock.wall_ns()
         waiting = PendingWrite.begun(api, begun_ns, self.loop, self._tracer.traceparent())
-        with self._tracer.write(api) as span:
+        with self._tracer.write(api, by) as span:
             try:
                 asked = Undecided(
                     token=waiting,
@@ -224,13 +227,9 @@ class ControllerDriver:
         if record_count:
             self.applied_at_ms = self._clock.wall_ms()
         # Applied before the append: a record that cannot be applied must not be replicated.
+        made, epoch, began_ns = waiting.traceparent, self.leader_epoch, waiting.decided_ns
         self._tracer.applied(
-            waiting.traceparent,
-            epoch=self.leader_epoch,
-            offset=base,
-            record_count=record_count,
-            start_ns=waiting.decided_ns,
-            end_ns=waiting.written_ns,
+            made, epoch=epoch, offset=base, record_count=record_count, start_ns=began_ns, end_ns=waiting.written_ns
         )
         self._carry_out()
         return waiting.answered

@@ -9,7 +9,7 @@ from quorate.controller.engine.decision import Command, CommandInSteps, Decision
 from quorate.controller.engine.engine import Answer
 from quorate.controller.engine.steps import Steps
 from quorate.metadata.state import ClusterState
-from quorate.nouns import Epoch, NodeId, Offset
+from quorate.nouns import Epoch, NodeId, Offset, Principal
 from quorate.records import trace_of
 from quorate.runtime.clock import Clock
 from quorate.runtime.telemetry import Span, Telemetry, current_traceparent
@@ -36,9 +36,10 @@ class WriteTracer:
         """Returns the current W3C traceparent, which the written records carry; None while telemetry is off."""
         return current_traceparent() if self._telemetry.enabled else None
 
-    def write(self, api: str) -> Span:
-        """Returns the `write` span, a context manager to run a command in."""
-        return self._telemetry.span("write", attributes={"kraft.api": api}, root=False)
+    def write(self, api: str, by: Principal | None = None) -> Span:
+        """Returns the `write` span, a context manager to run a command in; `by` is who asks, None for this node."""
+        who = {} if by is None or not self.enabled else {"kraft.principal": str(by)}
+        return self._telemetry.span("write", attributes={"kraft.api": api, **who}, root=False)
 
     def timed(self, command: Command[T], waiting: PendingWrite) -> Command[T]:
         """Returns the command so that it notes the end of its decision in `waiting`; itself while telemetry is off."""

@@ -71,6 +71,12 @@ def test_a_write_is_a_tree_of_bars_on_one_scale() -> None:
     assert WRITE_AS_TEXT.splitlines() == waterfall_lines(WRITE, width=112)
 
 
+def test_who_asked_for_a_write_is_told() -> None:
+    asked = span(1, 0, "write", "controller-1", 100, 101, attributes={"kraft.principal": "User:al\x1bice"})
+
+    assert waterfall_lines([asked])[-1].endswith("  by=User:al?ice")
+
+
 def test_the_order_in_which_spans_arrive_does_not_matter() -> None:
     assert waterfall_lines(WRITE) == waterfall_lines(WRITE[::-1])
     assert waterfall_svg(WRITE) == waterfall_svg(WRITE[::-1])

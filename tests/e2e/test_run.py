@@ -155,6 +155,7 @@ async def test_once_shows_everything_and_ends(tmp_path: Path) -> None:
     assert 3 == len(re.findall(r"10[123],10[123],10[123].+10[123],10[123],10[123]", shown.printed))
     assert re.search(r"^quorum  leader [123]  epoch \d+  HWM \d+", shown.printed, re.M)
     assert re.search(r"^trace [0-9a-f]{32}", shown.printed, re.M)
+    assert re.search(r"^ +write .* by=User:ANONYMOUS$", shown.printed, re.M)
     assert [] == [name for name in ("write", "commit", "append", "apply", "Place") if name not in shown.printed]
     assert ({}, []) == (shown.addresses, shown.lines), "nobody is there any more to paste them for"
     assert "stopping" == shown.printed.splitlines()[-1]
@@ -210,18 +211,20 @@ async def test_a_sigterm_while_it_starts_ends_it_and_its_services(tmp_path: Path
 async def test_while_it_runs_it_says_where_everybody_is_and_what_to_ask(run: Run) -> None:
     assert NAMES == list(run.addresses)
     assert 4 == len(run.lines)
-    assert 4 == len(run.commands)
+    assert 7 == len(run.commands)
 
 
 async def test_the_commands_to_paste_work(run: Run) -> None:
-    described, tried, traced, diagnosed = [
-        await asyncio.to_thread(by_command, *shlex.split(each)) for each in run.commands
-    ]
+    answered = [await asyncio.to_thread(by_command, *shlex.split(each)) for each in run.commands]
+    described, tried, told, foretold, asked, traced, diagnosed = answered
 
-    assert [0, 0, 0] == [each.code for each in (described, tried, traced)], (described, tried, traced)
+    assert [0] * 6 == [each.code for each in answered[:-1]], answered
     assert described.out.startswith("leader ")
     assert "  invoices  would be created  " in tried.out
-    assert "kraft.service.Controller/" in traced.out
+    assert "  topic orders is created with id " in told.out
+    assert "Without broker 102, as of offset " in foretold.out
+    assert ", as of offset " in asked.out
+    assert "  create a topic  " in traced.out
     assert (True, "") == (diagnosed.code in (0, 1), diagnosed.err)
 
 

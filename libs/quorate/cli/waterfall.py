@@ -30,6 +30,7 @@ SHOWN: Final = {
     "kraft.record_count": "records",
     "kraft.partition": "partition",
     "kraft.replica": "replica",
+    "kraft.principal": "by",
     "kraft.error": "error",
 }
 """Span attributes that are shown in the line, and their short names."""
