@@ -77,7 +77,7 @@ class ControllerDriver:
         """Waits while a commit is under way and others come: what is appended meanwhile is sent after it."""
         self._clock = clock
         self._led_until_ms = clock.monotonic_ms()
-        self._tracer = WriteTracer(telemetry, clock, node_id=node_id)
+        self.tracer = WriteTracer(telemetry, clock, node_id=node_id)
         self._node_id = node_id
         self._activation = activation
         self._activated: Offset = 0
@@ -205,12 +205,12 @@ class ControllerDriver:
         Between two steps of the decision the loop runs other tasks. A command without steps is decided at once.
         """
         begun_ns = self._clock.wall_ns()
-        waiting = PendingWrite.begun(api, begun_ns, self.loop, self._tracer.traceparent())
-        with self._tracer.write(api, by) as span:
+        waiting = PendingWrite.begun(api, begun_ns, self.loop, self.tracer.traceparent())
+        with self.tracer.write(api, by) as span:
             try:
                 asked = Undecided(
                     token=waiting,
-                    command=self._tracer.timed(command, waiting),
+                    command=self.tracer.timed(command, waiting),
                     now_ms=self._clock.wall_ms(),
                     traceparent=waiting.traceparent,
                     request_id=request_id,
@@ -228,7 +228,7 @@ class ControllerDriver:
             self.applied_at_ms = self._clock.wall_ms()
         # Applied before the append: a record that cannot be applied must not be replicated.
         made, epoch, began_ns = waiting.traceparent, self.leader_epoch, waiting.decided_ns
-        self._tracer.applied(
+        self.tracer.applied(
             made, epoch=epoch, offset=base, record_count=record_count, start_ns=began_ns, end_ns=waiting.written_ns
         )
         self._carry_out()
@@ -329,7 +329,7 @@ class ControllerDriver:
             self.applied.note(header.epoch, header.size)
             self.applied_at_ms = header.max_timestamp
             if records:
-                self._tracer.replayed(records[0], header, start_ns=started)
+                self.tracer.replayed(records[0], header, start_ns=started)
 
     def next_offset(self) -> Offset:
         """Returns the offset from which the quorum node's events are requested."""
@@ -410,7 +410,7 @@ class ControllerDriver:
             self.applied.note(append.epoch, sum(map(len, append.values)))
         for answer in ready.answers:
             waiting: PendingWrite = answer.token
-            self._tracer.committed(waiting.traceparent, waiting.api, answer, start_ns=waiting.written_ns)
+            self.tracer.committed(waiting.traceparent, waiting.api, answer, start_ns=waiting.written_ns)
             if not waiting.answered.done():  # the caller may have gone
                 waiting.answered.set_result(answer)
 

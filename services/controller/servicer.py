@@ -137,7 +137,9 @@ class ControllerService:
             self._apis.authorizing.check_node(CHANGE_BROKER_STATE, request, caller)
             self._claims.check(request.tracker_id)
             log.debug("a broker's state", broker=request.broker_id, target=request.target, reason=request.reason)
-            answer = await self._driver.write_in_turns(CHANGE_BROKER_STATE.name, turns, lane=CHANGE_BROKER_STATE.lane)
+            with self._driver.tracer.state_change(request.broker_id, _STATES[request.target], request.reason):
+                lane = CHANGE_BROKER_STATE.lane
+                answer = await self._driver.write_in_turns(CHANGE_BROKER_STATE.name, turns, lane=lane)
             self._set_position(answer, context)
             return ChangeBrokerStateResponse(state=CONTROL_STATE_NUMBERS[answer.response.state], offset=answer.offset)  # type: ignore[arg-type]  # the stubs' enum type
 

@@ -8,6 +8,7 @@ from kraft import Message
 from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment, steps_of
 from quorate.controller.engine.engine import Answer
 from quorate.controller.engine.steps import Steps
+from quorate.liveness import ControlState
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Epoch, NodeId, Offset, Principal
 from quorate.records import trace_of
@@ -40,6 +41,11 @@ class WriteTracer:
         """Returns the `write` span, a context manager to run a command in; `by` is who asks, None for this node."""
         who = {} if by is None or not self.enabled else {"kraft.principal": str(by)}
         return self._telemetry.span("write", attributes={"kraft.api": api, **who}, root=False)
+
+    def state_change(self, broker_id: NodeId, state: ControlState, reason: str) -> Span:
+        """Returns the span of what the heartbeat service asks for: which state of a broker, and why."""
+        told = {"kraft.broker.id": broker_id, "kraft.broker.state": state.value, "kraft.reason": reason}
+        return self._telemetry.span("change a broker's state", attributes=told, root=False)
 
     def timed(self, command: Command[T], waiting: PendingWrite) -> Command[T]:
         """Returns the command so that it notes the end of its decision in `waiting`; itself while telemetry is off."""

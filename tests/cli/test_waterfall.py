@@ -77,6 +77,13 @@ def test_who_asked_for_a_write_is_told() -> None:
     assert waterfall_lines([asked])[-1].endswith("  by=User:al?ice")
 
 
+def test_why_a_broker_was_fenced_is_told() -> None:
+    told = {"kraft.broker.id": 103, "kraft.broker.state": "fenced", "kraft.reason": "its session expired"}
+    changed = span(1, 0, "change a broker's state", "controller-1", 100, 101, attributes=told)
+
+    assert waterfall_lines([changed])[-1].endswith("  broker=103 state=fenced reason=its session expired")
+
+
 def test_the_order_in_which_spans_arrive_does_not_matter() -> None:
     assert waterfall_lines(WRITE) == waterfall_lines(WRITE[::-1])
     assert waterfall_svg(WRITE) == waterfall_svg(WRITE[::-1])

@@ -31,6 +31,9 @@ SHOWN: Final = {
     "kraft.partition": "partition",
     "kraft.replica": "replica",
     "kraft.principal": "by",
+    "kraft.broker.id": "broker",
+    "kraft.broker.state": "state",
+    "kraft.reason": "reason",
     "kraft.error": "error",
 }
 """Span attributes that are shown in the line, and their short names."""
