@@ -31,6 +31,7 @@ from quorate.sql.difference import Change, Difference, differences
 from quorate.sql.following import Changed, Following
 from quorate.sql.kept_reads import Cursor, Gap, KeptPast, KeptReader, TooMany, UnknownState
 from quorate.sql.nouns import NOUNS, Image, rows
+from quorate.sql.sentences import sentence
 from quorate.sql.subjects import subject_of
 from tests.metadata.histories import histories, write
 from tests.metadata.test_properties import replayed
@@ -127,6 +128,7 @@ def test_its_changes_are_those_of_a_replay_and_its_differences_those_of_the_stat
 
     within = [each for each in at_their_places(expected) if begin <= each[0] < end]
     assert within == at_their_places(found)
+    assert [str(sentence(each)) for _, each in within] == [str(sentence(each.row)) for each in found]
     for text, its in subjects.items():
         assert [each for each in at_their_places(expected) if subject_of(text).has(each[1])] == at_their_places(its)
     between = list(differences(*(Image(state=replayed(whole(log[:offset]))) for offset in (begin, end))))

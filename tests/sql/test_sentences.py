@@ -84,6 +84,7 @@ CHANGES: list[tuple[str, Values, Values, str]] = [
         {"feature_level": 26},
         "feature metadata.version 25 → 26",
     ),
+    ("client_quotas", QUOTA, {"value": None}, "quota of client-id app, user (default): consumer_byte_rate 1024 → NaN"),
     ("client_quotas", QUOTA, {"value": 0.5}, "quota of client-id app, user (default): consumer_byte_rate 1024 → 0.5"),
     (
         "scram_users",

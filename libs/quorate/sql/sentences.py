@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from math import nan
 from typing import Final, NamedTuple
 
 from quorate.doubles import double_text
@@ -235,6 +236,8 @@ def _quota(of: Values) -> str:
 
 
 def _number(value: Value) -> str:
+    if value is None:
+        return double_text(nan)  # which a database has as null
     assert isinstance(value, int | float), value
     return str(int(value)) if value == value // 1 and abs(value) < WHOLE_MAX else double_text(float(value))
 
