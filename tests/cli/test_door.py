@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -63,6 +64,29 @@ def test_without_a_verb_it_shows_the_help_in_its_lines_and_ends_with_2(given: li
     assert (2, "") == (ran.code, ran.out)
     assert ran.err.startswith("Usage: quorate")
     assert len(ran.err.splitlines()) > 5
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("quorate topics ", {"list", "create", "delete"}),
+        ("quorate features up", {"upgrade"}),
+        ("quorate topics create --dry", {"--dry-run"}),
+        ("quorate topics --output y", {"yaml"}),
+    ],
+)
+def test_a_shell_completes_verbs_options_and_values(words: str, expected: set[str]) -> None:
+    """Also of a noun whose verb may be left out."""
+    asked = {"_QUORATE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    ran = subprocess.run(
+        [sys.executable, "-c", "from quorate.cli import main; main()"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **asked},
+        check=False,
+    )
+
+    assert expected <= set(ran.stdout.split()), ran
 
 
 def test_its_version_names_the_levels_that_it_knows() -> None:

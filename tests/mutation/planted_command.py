@@ -114,6 +114,14 @@ COMMAND_BUGS: Final = (
         test="tests/sql/test_sentences.py::test_a_change_is_told_by_what_was_and_what_is",
     ),
     Planted(
+        number="C115",
+        what="a shell completes no verb of a noun whose verb may be left out",
+        file="libs/quorate/cli/app_nouns.py",
+        right="if ctx.resilient_parsing and not args:",
+        wrong="if ctx.resilient_parsing and not ctx:",
+        test="tests/cli/test_door.py::test_a_shell_completes_verbs_options_and_values",
+    ),
+    Planted(
         number="C113",
         what="the state at an offset lacks what the record at that offset has ended",
         file="libs/quorate/sql/as_of.py",

@@ -28,6 +28,8 @@ class _Listed(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Puts the verb before the arguments if they do not begin with one. `ctx` is of typer's own click."""
+        if ctx.resilient_parsing and not args:
+            return super().parse_args(ctx, args)  # a shell asks how a word goes on: the verbs
         if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
             if args and _is_like_a_verb(args[0]):
                 named = (
