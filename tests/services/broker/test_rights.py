@@ -259,7 +259,7 @@ async def test_metadata_tells_what_the_caller_may_do(disks: list[Path]) -> None:
 class Block:
     """A controller that gives producer ids."""
 
-    async def call(self, *_: object, **__: object) -> SimpleNamespace:
+    async def ask(self, *_: object, **__: object) -> SimpleNamespace:
         return SimpleNamespace(producer_id_start=0, producer_id_len=10)
 
 
