@@ -128,7 +128,8 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
         }
         theirs = Brokers(quorum, THEIRS, [*quorum.kafkas], above)
         servers = ",".join(quorum.kafka_address(each) for each in quorum.kafkas)
-        own = OwnBrokers(quorum, (OURS,), settings={**above, "controller.quorum.bootstrap.servers": servers})
+        known = {"controller.quorum.bootstrap.servers": servers, "shutdown.graceful.timeout.ms": "30000"}
+        own = OwnBrokers(quorum, (OURS,), settings={**above, **known})
         for name in FOR_OURS:
             del own[OURS].settings[name]
         with Toolbox() as tools:

@@ -103,6 +103,14 @@ BROKER_BUGS: Final = (
         test=f"{PARTITIONS}::test_a_rollout_may_go_on_once_the_broker_takes_part_and_is_in_every_isr",
     ),
     Planted(
+        number="B59",
+        what="a whole request that a controller refuses counts as one that was done",
+        file="services/broker/controllers.py",
+        right="        refuse_error(found)\n",
+        wrong="",
+        test="tests/services/broker/test_our_controllers.py::test_the_error_of_a_whole_answer_is_raised",
+    ),
+    Planted(
         number="B58",
         what="an admin client sends through ours a version that an older controller of Kafka's does not know",
         file="services/broker/forwarding.py",

@@ -1,0 +1,105 @@
+"""Services of ours behind the broker's port: each request goes to the service that takes it, and refusals are told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from kraft import Message, Uuid
+from kraft.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from kraft.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from kraft.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+from kraft.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from kraft.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from kraft.service.controller_pb2_grpc import ControllerServicer, ControllerStub, add_ControllerServicer_to_server
+from kraft.service.heartbeat_pb2_grpc import HeartbeatServicer, HeartbeatStub, add_HeartbeatServicer_to_server
+from quorate.errors import ApiError, ErrorCode
+from quorate.runtime.client import Client
+from quorate.runtime.server import Server
+from quorate.wire.protobuf import to_protobuf, to_struct
+from services.broker.controllers import OurControllers
+from tests.services.scripted import LOOPBACK
+
+DEADLINE_MS = 30_000
+DIRECTORY = Uuid(bytes(range(16)))
+REGISTRATION = BrokerRegistrationRequest(
+    broker_id=101,
+    cluster_id="n3Vb0q7mSlW8cYkXe2RtZw",
+    incarnation_id=DIRECTORY,
+    listeners=(BrokerRegistrationRequest.Listener("PLAINTEXT", LOOPBACK, 9092, 0),),
+    features=(BrokerRegistrationRequest.Feature("metadata.version", 7, 29),),
+    rack=None,
+    log_dirs=(DIRECTORY,),
+)
+ASKED: dict[Message, Message] = {
+    REGISTRATION: BrokerRegistrationResponse(broker_epoch=7),
+    AlterPartitionRequest(broker_id=101, broker_epoch=7): AlterPartitionResponse(),
+    AssignReplicasToDirsRequest(broker_id=101, broker_epoch=7): AssignReplicasToDirsResponse(),
+    AllocateProducerIdsRequest(101, 7): AllocateProducerIdsResponse(producer_id_start=1_000, producer_id_len=1_000),
+    BrokerHeartbeatRequest(101, 7, 3): BrokerHeartbeatResponse(is_fenced=False),
+}
+
+
+class Answering:
+    """Answers as the table says, and remembers what it was asked, as structs."""
+
+    def __init__(self) -> None:
+        self.asked: list[Message] = []
+        self.error = ErrorCode.NONE
+
+    async def _answer(self, request: Any, _context: Any) -> Any:
+        asked = to_struct(request)
+        self.asked.append(asked)
+        answer: Any = to_protobuf(ASKED[asked])
+        answer.error_code = self.error
+        return answer
+
+
+class Controller(Answering, ControllerServicer):
+    """A controller of ours."""
+
+    BrokerRegistration = AlterPartition = AssignReplicasToDirs = AllocateProducerIds = Answering._answer
+
+
+class Heartbeats(Answering, HeartbeatServicer):
+    """A heartbeat service."""
+
+    BrokerHeartbeat = Answering._answer
+
+
+@asynccontextmanager
+async def services() -> AsyncIterator[tuple[OurControllers, Controller, Heartbeats]]:
+    controller, heartbeats = Controller(), Heartbeats()
+    server = Server()
+    server.add("kraft.service.Controller", add_ControllerServicer_to_server, controller)
+    server.add("kraft.service.Heartbeat", add_HeartbeatServicer_to_server, heartbeats)
+    at = f"{LOOPBACK}:{server.listen(f'{LOOPBACK}:0')}"
+    await server.start()
+    asking = OurControllers(Client([at], ControllerStub), Client([at], HeartbeatStub))
+    try:
+        yield asking, controller, heartbeats
+    finally:
+        await asking.close()
+        await server.stop(grace_s=0.0)
+
+
+async def test_each_request_comes_whole_to_the_service_that_takes_it() -> None:
+    async with services() as (asking, controller, heartbeats):
+        answers = {each: await asking.ask(type(said), each, deadline_ms=DEADLINE_MS) for each, said in ASKED.items()}
+
+    assert answers == ASKED
+    *of_controller, beat = ASKED
+    assert of_controller == controller.asked
+    assert [beat] == heartbeats.asked
+
+
+async def test_the_error_of_a_whole_answer_is_raised() -> None:
+    async with services() as (asking, controller, _):
+        controller.error = ErrorCode.STALE_BROKER_EPOCH
+        with pytest.raises(ApiError) as refused:
+            await asking.ask(AlterPartitionResponse, AlterPartitionRequest(101, 7), deadline_ms=DEADLINE_MS)
+
+    assert ErrorCode.STALE_BROKER_EPOCH is refused.value.code
