@@ -18,7 +18,7 @@ from quorate.replication import (
     Grant,
     Isolation,
     admit_consumer,
-    admit_follower,
+    hear_follower,
     regrant,
 )
 from quorate.runtime.turns import in_turns
@@ -65,6 +65,15 @@ class _Part(NamedTuple):
     is_due: bool = False
 
 
+class _By(NamedTuple):
+    """Who fetches: a follower, in the registration that it has, or a consumer; and what it may read."""
+
+    sender: NodeId
+    broker_epoch: int
+    isolation: Isolation
+    caller: Caller
+
+
 class _To(NamedTuple):
     """Whom an answer is for: the version that it is told in, and the listener at which it is reached."""
 
@@ -103,45 +112,41 @@ class Fetch:
     def _parts(self, request: FetchRequest, context: FetchContext, caller: Caller) -> Steps[list[_Part]]:
         """Admits each partition's part, in steps."""
         parts = []
-        isolation = _isolation(request)
+        by = _By(_sender(request), request.replica_state.replica_epoch, _isolation(request), caller)
         for number, each in enumerate(context.asked, 1):
-            parts.append(self._part(request, each, isolation, caller))
+            parts.append(self._part(each, by))
             if number % PER_STEP == 0:
                 yield
         return parts
 
-    def _part(self, request: FetchRequest, of: Asked, isolation: Isolation, caller: Caller) -> _Part:
+    def _part(self, of: Asked, by: _By) -> _Part:
         """Admits one partition's part; a follower's progress counts from here on (R18)."""
-        sender, asked = _sender(request), of.partition
-        if (position := of.position) is None or position.isolation is not isolation:
-            position = of.position = _position(asked, isolation)
+        asked = of.partition
+        if (position := of.position) is None or position.isolation is not by.isolation:
+            position = of.position = _position(asked, by.isolation)
         try:
-            if sender == CONSUMER:
-                self._cluster.check(caller, AclOperation.READ, of.topic_id, of.topic)
-            elif not caller.may_on_cluster(AclOperation.CLUSTER_ACTION):
+            if by.sender == CONSUMER:
+                self._cluster.check(by.caller, AclOperation.READ, of.topic_id, of.topic)
+            elif not by.caller.may_on_cluster(AclOperation.CLUSTER_ACTION):
                 why = "CLUSTER_ACTION on the cluster is required to fetch as a replica"
                 raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, why)  # Kafka's code here
             hosted = self._cluster.hosted(of.topic_id, of.topic, asked.partition)
-            diverges = self._admitted(request, hosted, position, asked, sender)
+            diverges = self._admitted(hosted, position, asked, by)
         except ApiError as refusal:
             return _Part(of, position, refusal=refusal.code)
         return _Part(of, position, hosted, is_due=diverges)
 
-    def _admitted(
-        self, request: FetchRequest, hosted: Hosted, position: FetchPosition, asked: _Asked, sender: int
-    ) -> bool:
+    def _admitted(self, hosted: Hosted, position: FetchPosition, asked: _Asked, by: _By) -> bool:
         """Returns whether the reader's log diverges, which is answered at once. Raises ApiError."""
-        if sender == CONSUMER:
+        if by.sender == CONSUMER:
             return admit_consumer(hosted.partition, position).diverging is not None
-        follower = FollowerFetch(
-            replica_id=sender, broker_epoch=request.replica_state.replica_epoch, log_start=asked.log_start_offset
-        )
-        grant, effects = admit_follower(hosted.partition, position, follower, now_ms=self._replicas.now_ms)
-        if grant.diverging is None:
-            self._traces.fetched(hosted, sender, position.offset)
+        follower = FollowerFetch(replica_id=by.sender, broker_epoch=by.broker_epoch, log_start=asked.log_start_offset)
+        diverging, effects = hear_follower(hosted.partition, position, follower, now_ms=self._replicas.now_ms)
+        if diverging is None:
+            self._traces.fetched(hosted, by.sender, position.offset)
         if effects:
             self._replicas.carry_out(hosted, effects)
-        return grant.diverging is not None
+        return diverging is not None
 
     async def _wait(self, request: FetchRequest, parts: list[_Part]) -> None:
         """Waits until there are `min_bytes`, or something else than records to tell (R48)."""

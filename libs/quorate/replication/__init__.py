@@ -37,6 +37,7 @@ from quorate.replication.admission import (
     admit_produce,
     deleted_outcome,
     end_of_epoch,
+    hear_follower,
     regrant,
 )
 from quorate.replication.alterations import Alterations, AlterRequest, Answered
@@ -128,6 +129,7 @@ __all__ = [
     "committed_of",
     "deleted_outcome",
     "end_of_epoch",
+    "hear_follower",
     "maximal_isr",
     "new_epochs",
     "regrant",

@@ -127,11 +127,19 @@ def admit_follower(
     A fetch that is refused or diverges says nothing about the follower's log, and is not recorded. The answer has the
     high watermark that the fetch itself has raised; in Kafka the follower learns that one a fetch later.
     """
+    diverging, effects = hear_follower(partition, position, sender, now_ms=now_ms)
+    return _grant(leader_of(partition, position.leader_epoch), Isolation.LOG_END, diverging), effects
+
+
+def hear_follower(
+    partition: Partition, position: FetchPosition, sender: FollowerFetch, *, now_ms: int
+) -> tuple[OffsetAndEpoch | None, list[Effect]]:
+    """As `admit_follower`, but of what the follower may have it returns only where its log diverges."""
     role = leader_of(partition, position.leader_epoch)
     _check_sender(role, position, sender)
     diverging = _place(role, position)
     if diverging is not None:
-        return _grant(role, Isolation.LOG_END, diverging), []
+        return diverging, []
     effects = role.note_fetch(
         sender.replica_id,
         offset=position.offset,
@@ -139,7 +147,7 @@ def admit_follower(
         broker_epoch=sender.broker_epoch,
         now_ms=now_ms,
     )
-    return _grant(role, Isolation.LOG_END), effects
+    return None, effects
 
 
 def admit_consumer(partition: Partition, position: FetchPosition) -> Grant:
