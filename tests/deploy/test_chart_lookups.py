@@ -116,6 +116,21 @@ def test_the_notes_say_that_nodes_with_one_certificate_speak_for_each_other(step
     assert f"production: {way}" in done.stdout
 
 
+def test_the_notes_say_where_brokers_are_and_what_they_do_not_serve_without_gateways() -> None:
+    def notes(values: Json) -> str:
+        with api_server([DEFAULT]) as server:
+            return install(server.url, values, "--dry-run=server").stdout.partition("\nNOTES:\n")[2]
+
+    alone, both = (
+        notes({"brokers": {"enabled": True}}),
+        notes({"brokers": {"enabled": True}, "gateway": {"enabled": True}}),
+    )
+
+    assert ["There is no gateway" in each for each in (alone, both)] == [True, False]
+    assert all("brokers at q-quorate-bootstrap.kraft.svc:9092, by TLS with a certificate" in e for e in (alone, both))
+    assert "brokers" not in notes({})
+
+
 LISTENERS: Final[list[Json]] = [
     {"name": "KAFKA", "port": 9092},
     {"name": "LOGINS", "port": 19092, "protocol": "SASL_PLAINTEXT", "saslMechanisms": ["PLAIN"],
@@ -180,6 +195,15 @@ def test_nodes_that_are_there_keep_their_ids(had: int, wanted: int) -> None:
     says = refused({"quorum": {"firstNodeId": wanted}}, [quorum(first=had)], is_upgrade=True)
 
     assert f"quorum.firstNodeId = {wanted}: the quorum was installed with {had}, and its nodes keep their ids" in says
+
+
+@pytest.mark.parametrize(("had", "wanted"), [(0, 100), (100, 200)])
+def test_brokers_that_are_there_keep_their_ids(had: int, wanted: int) -> None:
+    found = quorum(first=had)
+    found["metadata"] = {**found["metadata"], "name": "q-quorate-broker"}
+    says = refused({"brokers": {"enabled": True, "firstNodeId": wanted}}, [quorum(), found], is_upgrade=True)
+
+    assert f"brokers.firstNodeId = {wanted}: the brokers were installed with {had}, and they keep their ids" in says
 
 
 def test_a_cluster_keeps_its_id() -> None:

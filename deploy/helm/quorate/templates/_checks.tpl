@@ -105,8 +105,8 @@ pod that shows what those before it do not let in would never be ready, and the 
 {{- define "quorate.checkBrokers" -}}
 {{- $first := int .Values.brokers.firstNodeId -}}
 {{- $found := lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-broker" (include "quorate.fullname" .)) -}}
-{{- $begun := dig "spec" "ordinals" "start" $first $found | int -}}
-{{- if ne $first $begun -}}
+{{- $begun := dig "spec" "ordinals" "start" 0 $found | int -}}
+{{- if and $found (ne $first $begun) -}}
 {{- fail (printf "brokers.firstNodeId = %d: the brokers were installed with %d, and they keep their ids" $first $begun) -}}
 {{- end -}}
 {{- $ids := splitList "," (include "quorate.brokerIds" .) -}}
