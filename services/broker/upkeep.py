@@ -30,6 +30,8 @@ HIGH_WATERMARKS_S: Final = 5.0
 """`replica.high.watermark.checkpoint.interval.ms`."""
 RECOVERY_POINTS_S: Final = 60.0
 """`log.flush.offset.checkpoint.interval.ms` and `log.flush.start.offset.checkpoint.interval.ms`."""
+FLUSH_S: Final = 1.0
+"""How often segments are looked for that are full, to flush them; Kafka does that as each is full."""
 RETENTION_S: Final = 300.0
 """`log.retention.check.interval.ms`."""
 IDLE_PRODUCERS_S: Final = 600.0
@@ -59,6 +61,7 @@ class Upkeep:
             tasks.create_task(self._every(EXPIRY_S, self._expire))
             tasks.create_task(self._every(HIGH_WATERMARKS_S, self._write_high_watermarks))
             tasks.create_task(self._write_recovery_points())
+            tasks.create_task(self._every(FLUSH_S, self._flush_full))
             tasks.create_task(self._every(RETENTION_S, self._delete_old))
             tasks.create_task(self._every(IDLE_PRODUCERS_S, self._forget_idle_producers))
             tasks.create_task(self._every(DELETE_DELAY_S, self._remove_deleted))
@@ -107,6 +110,16 @@ class Upkeep:
         async with self._store.checkpoints:
             for path, offsets in tuple(files_of(self._replicas.table)):
                 await in_thread(write_offsets, path, offsets)
+
+    async def _flush_full(self) -> None:
+        """Flushes the segments that are full, so that the recovery points rise, and a start need not read them."""
+        for number, hosted in enumerate(self._replicas.table):
+            written = hosted.log
+            if self._replicas.table.get(hosted.key) is hosted and (full := written.begin_flush()) is not None:
+                await in_thread(full.flush)
+                written.end_flush(full)
+            elif number % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
 
     async def _delete_old(self) -> None:
         await self._each(self._delete_old_segments)

@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutation.planted import Planted
 
 PARTITIONS: Final = "tests/services/broker/test_partitions.py"
+UPKEEP: Final = "tests/services/broker/test_upkeep.py"
 
 RECORD_BUGS: Final = (
     Planted(
@@ -49,5 +50,22 @@ RECORD_BUGS: Final = (
         right="        await asyncio.wait([done])\n",
         wrong="",
         test=f"{PARTITIONS}::test_a_stop_waits_for_the_log_that_is_just_opened",
+    ),
+    Planted(
+        number="B88",
+        what="full segments are never flushed: after a kill a flipped bit in the oldest cuts off all that follows",
+        file="services/broker/upkeep.py",
+        right="                written.end_flush(full)\n",
+        wrong="",
+        test=f"{UPKEEP}::test_a_full_segment_is_flushed_in_a_thread_and_is_no_more_read_by_a_start",
+    ),
+    Planted(
+        number="B89",
+        what="what was truncated during a flush, and written anew, passes for flushed",
+        file="libs/quorate/partition_log/log.py",
+        right="        self.leo, self._flushing = leo, None\n",
+        wrong="        self.leo = leo\n",
+        test="tests/partition_log/test_recovery.py::"
+        "test_what_is_truncated_while_it_is_flushed_does_not_count_as_flushed",
     ),
 )

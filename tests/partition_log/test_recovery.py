@@ -163,3 +163,54 @@ def test_a_compaction_that_was_not_finished_is_refused_and_one_that_had_not_begu
     (directory / "00000000000000000000.log.swap").touch()
     with pytest.raises(Corrupt, match="start a Kafka broker on the directory once"):
         opened(tmp_path)
+
+
+def test_what_is_flushed_beside_appends_is_not_cut_off_by_a_flipped_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Full segments are on the disk with all their files; what is wrong in one was not left by a kill."""
+    synced: list[str] = []
+    sync = os.fdatasync
+
+    def fdatasync(descriptor: int) -> None:
+        sync(descriptor)
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+
+    log = opened(tmp_path, segment_bytes=300)
+    for _ in range(10):
+        log.append_as_leader(produced(), epoch=1, now_ms=NOW_MS)
+    full = log.begin_flush()
+    assert full is not None
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    full.flush()
+    log.end_flush(full)
+    *sealed, active = sorted(path.stem for path in (tmp_path / "t-0").glob("*.log"))
+
+    assert {f"{stem}.{suffix}" for stem in sealed for suffix in ("log", "index", "timeindex")} == set(synced)
+    assert int(active) == log.recovery_point
+    assert log.begin_flush() is None
+
+    log.abandon()
+    damaged = tmp_path / "t-0" / f"{sealed[0]}.log"
+    content = bytearray(damaged.read_bytes())
+    content[-1] ^= 1
+    damaged.write_bytes(content)
+    again = opened(tmp_path, segment_bytes=300, recovery_point=int(active))
+
+    assert (10, None) == (again.leo, again.torn)
+
+
+def test_what_is_truncated_while_it_is_flushed_does_not_count_as_flushed(tmp_path: Path) -> None:
+    """Other records may be at the same offsets by the end of the flush."""
+    log = opened(tmp_path, segment_bytes=300)
+    for _ in range(10):
+        log.append_as_leader(produced(), epoch=1, now_ms=NOW_MS)
+    full = log.begin_flush()
+    assert full is not None
+    log.truncate(1)
+    full.flush()  # some of its files are gone
+    for _ in range(9):
+        log.append_as_leader(produced(), epoch=1, now_ms=NOW_MS)
+    log.end_flush(full)
+
+    assert 0 == log.recovery_point

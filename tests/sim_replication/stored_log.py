@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from quorate.epochs import EpochCache
 from quorate.nouns import Epoch, Offset
@@ -13,6 +14,9 @@ from quorate.partition_log import carry_out
 from quorate.replication.effects import Append, Batch, Effect
 from quorate.wire.batch import BatchHeader, batches, records
 from tests.partition_log.batches import NOW_MS, opened, placed, produced_of
+
+SEGMENT_BYTES: Final = 1_500
+"""Some twenty batches: a kill meets full segments, flushed or not, and the torn one need not be the last."""
 
 
 class StoredLog:
@@ -22,7 +26,7 @@ class StoredLog:
         directory.mkdir()
         self._directory = directory
         self._flushed: Offset = 0
-        self._log = opened(directory)
+        self._log = opened(directory, segment_bytes=SEGMENT_BYTES)
         self._opened()
 
     @property
@@ -66,6 +70,7 @@ class StoredLog:
 
     def write(self, value: int, *, epoch: Epoch) -> Offset:
         self._log.append_as_leader(produced_of(value), epoch=epoch, now_ms=NOW_MS)
+        self._flush_full()
         return self.leo
 
     def carry_out(self, effect: Effect) -> None:
@@ -73,6 +78,13 @@ class StoredLog:
             effect = Append(tuple(replace(batch, data=self._stored(batch)) for batch in effect.batches))
         carry_out(self._log, effect, now_ms=NOW_MS)
         self._flushed = min(self._flushed, self.leo)
+        self._flush_full()
+
+    def _flush_full(self) -> None:
+        """As a broker's clock; what the simulator takes for flushed, which a kill may not take, is that or more."""
+        if (full := self._log.begin_flush()) is not None:
+            full.flush()
+            self._log.end_flush(full)
 
     def start_at(self, to: Offset) -> None:
         self._log.raise_start(to)
@@ -94,7 +106,13 @@ class StoredLog:
             self._open(clean=True)
 
     def _open(self, *, clean: bool) -> None:
-        self._log = opened(self._directory, clean=clean, recovery_point=self._flushed, log_start=self.start)
+        self._log = opened(
+            self._directory,
+            segment_bytes=SEGMENT_BYTES,
+            clean=clean,
+            recovery_point=self._flushed,
+            log_start=self.start,
+        )
         self._flushed = min(self._flushed, self.leo)
         self._opened()
 

@@ -1,6 +1,8 @@
 """The log of a data partition on disk, in Kafka's files: what a broker stores (R5 to R8 of `quorate.replication`).
 
 log                 append, read, truncate, delete, flush: a `quorate.replication.log.Log`
+appended            what becomes of a producer's batch
+flushing            segments that are full, and may not be on the disk yet
 effects             what the core decides, done to a log
 produced            what a leader checks of a producer's batch, and what it writes into it
 produced_records    reads and counts the records of such a batch
@@ -20,8 +22,10 @@ settings            a topic's settings that its log follows
 names               the names of the files
 """
 
+from quorate.partition_log.appended import Appended
 from quorate.partition_log.effects import carry_out
-from quorate.partition_log.log import Appended, PartitionLog
+from quorate.partition_log.flushing import Unflushed
+from quorate.partition_log.log import PartitionLog
 from quorate.partition_log.markers import Marker, TransactionEnd
 from quorate.partition_log.open_files import OpenFiles
 from quorate.partition_log.produced import Limits, TimestampType
@@ -37,6 +41,7 @@ __all__ = [
     "PartitionLog",
     "TimestampType",
     "TransactionEnd",
+    "Unflushed",
     "Verification",
     "carry_out",
 ]

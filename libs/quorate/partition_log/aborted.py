@@ -66,16 +66,3 @@ def cut_aborted(path: Path, *, to: Offset) -> None:
     kept = [each for each in found if each.last_offset < to]
     if len(kept) < len(found):
         replace_whole(path, b"".join(_ENTRY.pack(VERSION, *each) for each in kept))
-
-
-def flush_aborted(path: Path) -> None:
-    """Waits until a segment's index is on the disk, if there is one."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY)
-    except FileNotFoundError:
-        return
-    try:
-        with naming(path):
-            os.fdatasync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,20 +1,21 @@
 """The log of one data partition on disk, in Kafka's files: what `quorate.replication` decides is done to it here (R5).
 
-Unlike the metadata log it is not flushed before it is acknowledged: replication makes a record durable. `flush` is for
-`flush.messages`, for segments that are full, and for a stop; the recovery point says how far it has come.
+Unlike the metadata log it is not flushed before it is acknowledged: replication makes a record durable. Segments that
+are full are flushed in a thread (`begin_flush`), and all at a stop; the recovery point says how far that has come.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kraft import Uuid
 from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset, OffsetAndEpoch
-from quorate.partition_log.aborted import Aborted, cut_aborted, flush_aborted
+from quorate.partition_log.aborted import Aborted, cut_aborted
+from quorate.partition_log.appended import Appended
+from quorate.partition_log.flushing import Unflushed
 from quorate.partition_log.markers import TransactionEnd, marker_in
 from quorate.partition_log.names import ABORTED
 from quorate.partition_log.open_files import OpenFiles
@@ -38,19 +39,6 @@ RELATIVE_MAX: Final = (1 << 31) - 1
 
 OPENING_MAX: Final = 16
 """Sealed segments that are open at once while a log is opened: each is read once."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Appended:
-    """What became of a producer's batch: its offsets (inclusive), and whether the log had it before (KIP-98).
-
-    `log_append_time_ms` is -1 with `message.timestamp.type` CreateTime.
-    """
-
-    base_offset: Offset
-    last_offset: Offset
-    log_append_time_ms: int = -1
-    was_there: bool = False
 
 
 class PartitionLog:
@@ -96,6 +84,7 @@ class PartitionLog:
         self._written_epoch: Epoch = NO_EPOCH
         self.leo: Offset = self._active.next_offset
         self.recovery_point: Offset = self.leo if clean else min(recovery_point, self.leo)
+        self._flushing: Unflushed | None = None
         self._verifications = Verifications()
         self._committed: Offset = 0
         self._producer_files = ProducerFiles(directory)
@@ -312,13 +301,21 @@ class PartitionLog:
 
     def flush(self) -> Offset:
         """Waits until every record is on the disk; returns the recovery point, which is the end of the log then."""
-        end = self.leo
-        for segment in self._segments[self._segment_at(self.recovery_point) :]:
-            segment.flush()
-            flush_aborted(segment.path.with_suffix(ABORTED))
-        sync_directory(self.directory)
-        self.recovery_point = max(self.recovery_point, end)
+        everything = self._unflushed(len(self._segments), self.leo)
+        everything.flush()
+        self.recovery_point = max(self.recovery_point, everything.end)
         return self.recovery_point
+
+    def begin_flush(self) -> Unflushed | None:
+        """Returns the full segments that are not flushed, for a thread, and then for `end_flush`; None if all are."""
+        end = self._active.base_offset
+        self._flushing = self._unflushed(-1, end) if end > self.recovery_point else None
+        return self._flushing
+
+    def end_flush(self, flushed: Unflushed) -> None:
+        """Raises the recovery point, unless the log was truncated meanwhile: other records may be there now."""
+        if self._flushing is flushed:
+            self.recovery_point = max(self.recovery_point, flushed.end)
 
     def roll(self) -> None:
         """Begins a new segment, with a snapshot of the producers at its base."""
@@ -339,9 +336,9 @@ class PartitionLog:
 
     def close(self) -> None:
         """Flushes, and leaves what a clean start trusts: indexes and a snapshot of the producers."""
-        self.flush()
         self._active.seal()
         self._producer_files.snapshot(self.leo)
+        self.flush()
         self.abandon()
 
     def abandon(self) -> None:
@@ -401,8 +398,12 @@ class PartitionLog:
         segment.retire()
         self._retired.append(segment)
 
+    def _unflushed(self, until: int, end: Offset) -> Unflushed:
+        segments = self._segments[self._segment_at(self.recovery_point) : until]
+        return Unflushed(directory=self.directory, segments=tuple(each.path for each in segments), end=end)
+
     def _ends_at(self, leo: Offset) -> None:
-        self.leo = leo
+        self.leo, self._flushing = leo, None
         self.recovery_point = min(self.recovery_point, leo)
         self._producer_files.load(self._segments, start=self.start, leo=leo, flushed=leo)
         self.commit(min(self._committed, leo))  # what is read anew has the markers that are committed, too

@@ -3,7 +3,9 @@
 Certain is everything after a clean stop, and what lies below the recovery point, up to which the log was flushed. Above
 it a bad batch is the torn tail of an unclean stop: it is cut off with all that follows, as in Kafka, and the leader has
 it. Below it a bad batch is damage: the log is not opened, since a replica that forgot what it had acknowledged could be
-elected. A whole batch of an epoch that it cannot have is damage anywhere: no unclean stop leaves that.
+elected. Above it any segment may be torn, not the last one alone: files reach the disk in no order, so a power cut may
+leave a later one whole. Full segments are flushed as they are full, so that little lies above it.
+A whole batch of an epoch that it cannot have is damage anywhere: no unclean stop leaves that.
 """
 
 from __future__ import annotations

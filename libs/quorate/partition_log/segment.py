@@ -47,7 +47,7 @@ class Slice:
 
 
 class Segment:
-    """The batches from `base_offset` on, in one file, with its indexes. Nothing is durable before `flush`."""
+    """The batches from `base_offset` on, in one file, with its indexes. Nothing is durable before a flush."""
 
     def __init__(
         self, directory: Path, base_offset: Offset, *, index_interval_bytes: int, files: OpenFiles | None = None
@@ -90,11 +90,6 @@ class Segment:
             os.ftruncate(self._descriptor, self.size)
             raise
         self._note(header)
-
-    def flush(self) -> None:
-        """Waits until every batch is on the disk. After an OSError the log directory counts as failed (KIP-112)."""
-        with naming(self.path):
-            os.fdatasync(self._descriptor)
 
     def trust(self) -> bool:
         """Takes the file's size and its index files as they are; returns False if the index files do not fit.
@@ -206,7 +201,7 @@ class Segment:
         return left
 
     def seal(self) -> None:
-        """Writes the index files of a segment that gets no more batches. They are not synced: a scan rebuilds them."""
+        """Writes the index files of a segment that gets no more batches; a flush syncs them with it."""
         self._index.seal(*self._index_files)
         self.share()
 
