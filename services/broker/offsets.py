@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kraft.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -176,20 +177,22 @@ def _from_time(log: PartitionLog, timestamp: int) -> _Place:
 
     Within a batch of a codec that is not read here it is the batch's first record: a consumer gets some records more.
     """
-    found = log.find_time(timestamp)
-    if found is None:
-        return NOTHING
-    segment, position, header = found
-    if header.base_timestamp >= timestamp:
-        return _Place(header.base_offset, header.base_timestamp)
-    batch = segment.slice(position, position + header.size, header.size).read()
-    try:
-        for record in records(batch, 0, header):
-            if record.timestamp >= timestamp and record.offset >= log.start:
-                return _Place(record.offset, record.timestamp)
-    except Corrupt:
-        pass
-    return _Place(max(header.base_offset, log.start), header.base_timestamp)
+    least = 0
+    while (found := log.find_time(timestamp, least=least)) is not None:
+        segment, position, header = found
+        is_whole = header.base_offset >= log.start
+        if is_whole and header.base_timestamp >= timestamp:
+            return _Place(header.base_offset, header.base_timestamp)
+        batch = segment.slice(position, position + header.size, header.size).read()
+        with suppress(Corrupt):
+            for record in records(batch, 0, header):
+                if record.timestamp >= timestamp and record.offset >= log.start:
+                    return _Place(record.offset, record.timestamp)
+            if not is_whole:  # those records of it are deleted
+                least = header.next_offset
+                continue
+        return _Place(max(header.base_offset, log.start), header.base_timestamp)
+    return NOTHING
 
 
 def _epoch(role: Leading, log: PartitionLog, offset: Offset) -> int:

@@ -68,4 +68,12 @@ RECORD_BUGS: Final = (
         test="tests/partition_log/test_recovery.py::"
         "test_what_is_truncated_while_it_is_flushed_does_not_count_as_flushed",
     ),
+    Planted(
+        number="B90",
+        what="ListOffsets by time answers an offset that is deleted, and the consumer gets OFFSET_OUT_OF_RANGE",
+        file="services/broker/offsets.py",
+        right="is_whole = header.base_offset >= log.start",
+        wrong="is_whole = True",
+        test="tests/services/broker/test_offsets.py::test_a_time_finds_no_record_that_is_deleted",
+    ),
 )

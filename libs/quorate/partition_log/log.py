@@ -286,17 +286,22 @@ class PartitionLog:
             segment.path.unlink(missing_ok=True)
         self._retired.clear()
 
-    def find_time(self, timestamp_ms: int) -> tuple[Segment, int, BatchHeader] | None:
-        """Returns the first batch, with segment and position, that has a record of at least this timestamp."""
-        for segment in self._segments:
-            if segment.largest_timestamp >= timestamp_ms and (found := segment.first_from(timestamp_ms)) is not None:
+    def find_time(self, timestamp_ms: int, *, least: Offset = 0) -> tuple[Segment, int, BatchHeader] | None:
+        """Returns the first batch, with segment and position, that has a record of at least this timestamp.
+
+        Of those that end above `least` and the log start.
+        """
+        least = max(least, self.start)
+        for segment in self._segments[self._segment_at(least) :]:
+            if segment.largest_timestamp >= timestamp_ms and (found := segment.first_from(timestamp_ms, least)):
                 return segment, *found
         return None
 
     @property
     def largest_timestamp(self) -> tuple[int, Offset] | None:
         """The largest timestamp of a record, and an offset by its batch (KIP-734); None for a log without records."""
-        every = [segment.largest for segment in self._segments if segment.size]
+        there = self._segments[self._segment_at(self.start) :]
+        every = [found for segment in there if segment.size and (found := segment.largest_from(self.start))]
         return max(every, key=lambda each: each[0]) if every else None
 
     def flush(self) -> Offset:

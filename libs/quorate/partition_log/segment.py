@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,8 @@ WINDOW_BYTES: Final = 4096 + HEADER_BYTES
 SCAN_BYTES: Final = 4 << 20
 TAIL: Final = 32
 """Where so many batches end that were appended last is known without the file: most reads begin and end there."""
+LOOKED_AT_MAX: Final = 10_000
+"""Batches of which a search by time reads the headers: some 20 ms. It needs more only where timestamps fall."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,11 +161,29 @@ class Segment:
             size = min(size, max(max_bytes, self.header_at(position).size))
         return Slice(descriptor=self._descriptor, path=self.path, position=position, size=size)
 
-    def first_from(self, timestamp_ms: int) -> tuple[int, BatchHeader] | None:
-        """Returns the first batch whose largest timestamp is at least `timestamp_ms`, and its position."""
+    def first_from(self, timestamp_ms: int, least: Offset) -> tuple[int, BatchHeader] | None:
+        """Returns the first batch that ends above `least` and whose largest timestamp is at least `timestamp_ms`.
+
+        With its position. Where timestamps fall, the index does not help: after `LOOKED_AT_MAX` batches it is the last
+        one looked at, which lies before what is sought.
+        """
+        for count, found in enumerate(self._headers_above(max(self._index.offset_before(timestamp_ms), least)), 1):
+            if found[1].next_offset > least and (found[1].max_timestamp >= timestamp_ms or count >= LOOKED_AT_MAX):
+                return found
+        return None
+
+    def largest_from(self, least: Offset) -> tuple[int, Offset] | None:
+        """As `largest`, of the batches that end above `least`, or the first of them; None if there are none."""
+        if self.largest[1] >= least:
+            return self.largest
+        above = (header for _, header in self._headers_above(least) if header.next_offset > least)
+        every = [(header.max_timestamp, header.last_offset) for header in islice(above, LOOKED_AT_MAX)]
+        return max(every, key=lambda each: each[0]) if every else None
+
+    def _headers_above(self, offset: Offset) -> Iterator[tuple[int, BatchHeader]]:
+        """Yields what `headers` does, from a batch near before `offset` on."""
         self._wake()
-        start = self._index.position_before(self._index.offset_before(timestamp_ms))
-        return next((each for each in self.headers(start) if each[1].max_timestamp >= timestamp_ms), None)
+        return self.headers(self._index.position_before(offset))
 
     def truncate(self, position: int) -> None:
         """Removes the batches from `position` on, durably; the segment is appended to from there."""

@@ -1,0 +1,85 @@
+"""Offsets by time: of the records that are there, and none of those that are deleted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kraft.api.list_offsets import ListOffsetsRequest
+from quorate.partition_log import segment
+from quorate.partition_log.produced import Limits
+from quorate.partition_log.settings import LogSettings
+from quorate.runtime.turns import in_turns
+from services.broker.offsets import MAX_TIMESTAMP
+from tests.partition_log.batches import NOW_MS, produced
+from tests.services.broker import test_partitions
+from tests.services.broker.calling import caller
+from tests.services.broker.test_rights import Broker
+from tests.services.broker.test_transactions import Leader, leading
+
+disks = test_partitions.disks
+SECONDS = (0, 9, 1, 2, 3, 4, 2)
+"""Of the batches, two records each: the latest time is that of records which are deleted first."""
+
+
+async def place(leader: Leader, timestamp: int) -> tuple[int, int]:
+    """Offset and timestamp, in s since the first record; the offset -1 for nothing."""
+    asked = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(0, -1, timestamp)
+    request = ListOffsetsRequest(topics=(ListOffsetsRequest.ListOffsetsTopic("orders", (asked,)),))
+    answer = await in_turns(Broker(leader, leader.scene).offsets.list(request, 9, caller()))
+    found = answer.topics[0].partitions[0]
+    assert not found.error_code
+    return found.offset, (found.timestamp - NOW_MS) // 1000
+
+
+def written(leader: Leader, *, segment_bytes: int, start: int) -> None:
+    """All is committed, and deleted below `start`."""
+    log = leader[0].log
+    log.settings = LogSettings(limits=Limits(segment_bytes=segment_bytes))
+    for second in SECONDS:
+        log.append_as_leader(produced(count=2, timestamp_ms=NOW_MS + second * 1000), epoch=0, now_ms=NOW_MS)
+    leader.replicate()
+    log.raise_start(start)
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 30, 200], ids=["one segment", "some segments"])
+@pytest.mark.parametrize(
+    ("start", "second", "expected"),
+    [
+        (0, 5, (2, 9)),
+        (3, 5, (3, 9)),
+        (4, 0, (4, 1)),
+        (5, 1, (5, 1)),
+        (5, 2, (6, 2)),
+        (4, 4, (10, 4)),
+        (4, 5, (-1, -NOW_MS // 1000 - 1)),
+        (14, 0, (-1, -NOW_MS // 1000 - 1)),
+    ],
+)
+async def test_a_time_finds_no_record_that_is_deleted(
+    disks: list[Path], segment_bytes: int, start: int, second: int, expected: tuple[int, int]
+) -> None:
+    async with leading(disks) as leader:
+        written(leader, segment_bytes=segment_bytes, start=start)
+
+        assert expected == await place(leader, NOW_MS + second * 1000)
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 30, 200], ids=["one segment", "some segments"])
+async def test_the_latest_time_is_that_of_a_record_which_is_there(disks: list[Path], segment_bytes: int) -> None:
+    async with leading(disks) as leader:
+        written(leader, segment_bytes=segment_bytes, start=5)
+
+        assert (10, 4) == await place(leader, MAX_TIMESTAMP)
+
+
+async def test_a_search_where_timestamps_fall_gives_up_before_what_is_sought(
+    disks: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a segment of 1 GiB it would read 5,000,000 headers in one turn of the loop."""
+    monkeypatch.setattr(segment, "LOOKED_AT_MAX", 4)
+    async with leading(disks) as leader:
+        written(leader, segment_bytes=1 << 30, start=4)
+
+        assert (6, 2) == await place(leader, NOW_MS + 4_000)
