@@ -25,7 +25,7 @@ from quorate.partition_log.open_files import OpenFiles
 from quorate.partition_log.settings import LogSettings
 from quorate.random_uuid import random_uuid
 from quorate.runtime.logs import logger
-from quorate.storage.files import sync_directory
+from quorate.storage.files import sync_directory, write_synced
 from quorate.storage.names import PARTITION_METADATA
 from services.broker.directories import LogDirectories, LogDirectory
 from services.broker.future_replica import FutureReplica, first_batch
@@ -38,6 +38,10 @@ log = logger(__name__)
 DELETED: Final = "delete"
 STRAY: Final = "stray"
 FUTURE: Final = "future"
+READY: Final = "quorate-copy-is-ready"
+"""A file in a copy's directory, once it has all and is about to take its place. Kafka's brokers know no such file, and
+let it be; a suffix of ours they would refuse.
+"""
 NAME_MAX: Final = 255
 """What a file system takes as a name; a topic's name is cut for that where a suffix follows."""
 COPY_OPEN_MAX: Final = 1
@@ -99,8 +103,9 @@ class PartitionStore:
         if found is not None and _topic_id_of(found.path) not in (key.topic_id, None):
             self._set_aside(found, STRAY)
             found = None
-        if found is None and (future := self._futures.pop(key, None)) is not None:
-            found = self._put(future.path, future.directory, name)  # it had all, and was about to take this place
+        copy = self._copy_for(key, is_there=found is not None)
+        if copy is not None:
+            found = self._put(copy.path, copy.directory, name)
         if found is None:
             self._forget(name)
         directory = self._place(wanted, name) if found is None else found.directory
@@ -109,7 +114,7 @@ class PartitionStore:
             directory.path / str(name),
             key.topic_id,
             settings,
-            clean=directory.marked_epoch is not None,
+            clean=copy is not None or directory.marked_epoch is not None,
             recovery_point=before[RECOVERY_POINTS].get(name, 0) if found else 0,
             log_start=before[LOG_STARTS].get(name, 0) if found else 0,
             files=self._files,
@@ -180,6 +185,8 @@ class PartitionStore:
         for file, offset in offsets.items():
             path = future.directory.path / file
             write_offsets(path, {**read_offsets(path), hosted.name: offset})
+        write_synced(future.log.directory / READY, b"")
+        sync_directory(future.log.directory)
 
     def put_in_place(self, hosted: Hosted, future: FutureReplica) -> tuple[PartitionLog, Path]:
         """Puts a copy that is ready into a replica's place; returns its log, and what is to be removed.
@@ -197,6 +204,7 @@ class PartitionStore:
         found = _Found(directory, directory.path / str(name))
         path.rename(found.path)
         sync_directory(directory.path)
+        (found.path / READY).unlink()
         self._counts[directory.path] += 1
         return found
 
@@ -250,6 +258,20 @@ class PartitionStore:
             raise Corrupt(f"{self._found[name].path} is of the same partition: one is a copy of the other", path=path)
         self._found[name] = _Found(directory, path)
         self._counts[directory.path] += 1
+
+    def _copy_for(self, key: Key, *, is_there: bool) -> _Found | None:
+        """Returns the copy that was about to take a replica's place, unless the replica is there, and goes on alone.
+
+        A copy that is not ready has a part of the log: who is in the ISR with it could lead without what it has
+        acknowledged.
+        """
+        copy = self._futures.get(key)
+        if copy is None or not (copy.path / READY).exists():
+            return None
+        if is_there:
+            (copy.path / READY).unlink()
+            return None
+        return self._futures.pop(key)
 
     def _forget(self, name: TopicPartition) -> None:
         """Forgets the checkpoints of a partition that is gone, or another topic's: one of its name begins anew."""

@@ -261,8 +261,8 @@ BROKER_BUGS: Final = (
         number="B37",
         what="a copy that was to take a replica's place when the broker was killed is removed, and nothing is left",
         file="services/broker/store.py",
-        right="(future := self._futures.pop(key, None)) is not None:",
-        wrong="(future := self._futures.pop(key, None)) is not None and False:",
+        right="        if copy is None or not (copy.path / READY).exists():",
+        wrong="        if True:",
         test=f"{MOVES}::test_a_copy_that_was_about_to_take_the_place_takes_it_at_a_start",
     ),
     Planted(

@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutation.planted import Planted
 
 PARTITIONS: Final = "tests/services/broker/test_partitions.py"
+MOVES: Final = "tests/services/broker/test_moves.py"
 UPKEEP: Final = "tests/services/broker/test_upkeep.py"
 
 RECORD_BUGS: Final = (
@@ -75,5 +76,13 @@ RECORD_BUGS: Final = (
         right="is_whole = header.base_offset >= log.start",
         wrong="is_whole = True",
         test="tests/services/broker/test_offsets.py::test_a_time_finds_no_record_that_is_deleted",
+    ),
+    Planted(
+        number="B91",
+        what="a copy that has a part of a log takes the place of a replica whose disk is gone, and may lead",
+        file="services/broker/store.py",
+        right="if copy is None or not (copy.path / READY).exists():",
+        wrong="if copy is None:",
+        test=f"{MOVES}::test_a_copy_that_has_a_part_takes_no_place",
     ),
 )

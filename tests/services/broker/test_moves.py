@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -28,6 +29,7 @@ from services.broker.cluster import Cluster
 from services.broker.descriptions import describe_log_dirs
 from services.broker.future_replica import FutureReplica
 from services.broker.moves import Moves
+from services.broker.store import READY
 from services.broker.table import Hosted
 from services.broker.upkeep import Upkeep
 from tests.partition_log.batches import NOW_MS, produced
@@ -321,6 +323,35 @@ async def test_a_copy_that_was_about_to_take_the_place_takes_it_at_a_start(disks
         assert disks[1] / "orders-0" == again.orders.log.directory
         assert (31, 60, 60, 60) == known(again)
         assert [ORDERS_0] == again.scene.placed
+        assert [] == named(disks[1] / "orders-0", READY)
+
+
+async def test_a_copy_that_has_a_part_takes_no_place(disks: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the replica is gone, with its disk, and the stop was in order: it would be in the ISR with half a log."""
+    monkeypatch.setattr(future_replica, "PIECE_BYTES", 1)
+    async with moving(disks) as scene:
+        scene.write(2)
+        scene.ask(disks[1])
+        assert scene.orders.future is not None
+        assert not scene.orders.future.copy(scene.orders.log, now_ms=NOW_MS)
+        scene.scene.directories.leave_marks(5)
+        shutil.rmtree(scene.orders.log.directory)
+    async with moving(disks) as again:
+        assert (disks[0] / "orders-0", 0) == (again.orders.log.directory, again.orders.log.leo)
+
+
+async def test_a_copy_that_was_ready_takes_no_place_once_the_replica_has_gone_on(disks: list[Path]) -> None:
+    async with moving(disks) as scene:
+        scene.write(2)
+        scene.ask(disks[1])
+        assert scene.orders.future is not None
+        assert scene.orders.future.copy(scene.orders.log, now_ms=NOW_MS)
+        scene.scene.store.get_ready(scene.orders, scene.orders.future)
+    async with moving(disks) as again:
+        again.write(2)
+        shutil.rmtree(again.orders.log.directory)
+    async with moving(disks) as last:
+        assert 0 == last.orders.log.leo
 
 
 async def test_a_kill_after_a_move_leaves_what_was_known_of_the_replica(disks: list[Path]) -> None:
