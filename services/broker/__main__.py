@@ -119,7 +119,7 @@ async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirect
                 _registration(config, directories, {name: each.port for name, each in servers.items()}),
                 control.controllers,
                 interval_ms=config.heartbeat_interval_ms,
-                published=lambda: replica.applied,
+                published=lambda: replicas.applied,
                 tell_ready=in_sync.set_ready,
             )
             driver = BrokerDriver(parts, lifecycle, timeout_ms=config.registration_timeout_ms)

@@ -30,7 +30,7 @@ NOT_REGISTERED: Final = -1
 
 
 class Lifecycle:
-    """The registration of this process. `published` is the end of the metadata log as far as it is applied here."""
+    """The registration of this process. `published` is the end of the metadata log as far as partitions have it."""
 
     def __init__(
         self,

@@ -64,7 +64,9 @@ class Partitions:
                 continue
             # By the state whose news are taken: what is replayed while logs are opened is not applied yet.
             there = [event for is_there, event in self._waiting if is_there(self._replica.state)]
+            end = self._replica.applied
             await self._apply_news()
+            self._replicas.applied = end
             for event in there:
                 event.set()
 

@@ -66,6 +66,8 @@ class Replicas:
         self.broker_id = broker_id
         self.settings = settings
         self.table = Table()
+        self.applied: Offset = 0
+        """The end of the metadata log as far as the partitions have their roles by it: what heartbeats tell."""
         self.brokers: dict[NodeId, BrokerStanding] = {}
         self.alterations: Alterations[Key] = Alterations(settings)
         self.proposed = asyncio.Event()

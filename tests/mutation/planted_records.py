@@ -85,4 +85,12 @@ RECORD_BUGS: Final = (
         wrong="if copy is None:",
         test=f"{MOVES}::test_a_copy_that_has_a_part_takes_no_place",
     ),
+    Planted(
+        number="B92",
+        what="a broker tells what it has read as what it has applied, and its old leader stops before it leads",
+        file="services/broker/partitions.py",
+        right="            await self._apply_news()\n            self._replicas.applied = end\n",
+        wrong="            self._replicas.applied = end\n            await self._apply_news()\n",
+        test=f"{PARTITIONS}::test_a_state_is_applied_only_with_what_was_replayed_while_logs_were_opened",
+    ),
 )

@@ -224,10 +224,12 @@ async def test_a_state_is_applied_only_with_what_was_replayed_while_logs_were_op
             async for replayed in scene.replica.changes():
                 if replayed == end:
                     break
+            told = scene.replicas.applied
             scene.store.may_go_on.set()
             await waiting
 
         assert ["orders-0", "orders-1"] == scene.names
+        assert (0, end) == (told, scene.replicas.applied)  # heartbeats let another broker stop only after this
 
 
 class Health:
