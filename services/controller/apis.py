@@ -83,7 +83,7 @@ class Apis:
         Raft thesis 6.4), or a deposed leader would answer from a stale state. Kafka answers them unconfirmed.
         `has_written` says that `write_ahead` has committed records of this call, which confirms the leadership too.
         """
-        epoch = self.driver.leader_epoch
+        epoch, command = self.driver.leader_epoch, call.deciding(command)
         try:
             answer = await self.driver.write(
                 call.api.name,

@@ -7,7 +7,6 @@ and a refusal is sent at once. Every decision goes to the `audit` log.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -24,8 +23,7 @@ from quorate.authorizer import (
 )
 from quorate.controller.access.screening import CallerRights
 from quorate.controller.engine.committed import Committed
-from quorate.controller.engine.decision import Proposal
-from quorate.controller.engine.engine import Answer, Engine
+from quorate.controller.engine.engine import Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import ANONYMOUS, NodeId, Principal
@@ -74,24 +72,6 @@ class Caller(NamedTuple):
     """Whether it has logged in with a delegation token, by a call's metadata."""
     passed_on_by: tuple[Requester, ...] = ()
     """Those that passed the request on and speak for their own node alone, as a broker with an Envelope does."""
-
-
-class AdmittedCall(NamedTuple):
-    """A call that its caller may send, without the items that are refused; `finish` adds their refusals."""
-
-    call: Call
-    with_refusals: Callable[[Any], Any] | None
-    """Adds the refusals to Kafka's response; None if nothing was screened."""
-
-    def finish(self, answer: Answer) -> Answer:
-        """Returns the answer with the refusals of the items that were taken out; also to a dry run."""
-        if self.with_refusals is None:
-            return answer
-        response = answer.response
-        if isinstance(response, Proposal):
-            proposal = dataclasses.replace(response, response=self.with_refusals(response.response))
-            return msgspec.structs.replace(answer, response=proposal)
-        return msgspec.structs.replace(answer, response=self.with_refusals(response))
 
 
 class Authorizing:
@@ -235,8 +215,8 @@ class Authorizing:
         if not self._may_act(caller, api):
             raise self._of_now(_refusal(_requester(caller), AclOperation.CLUSTER_ACTION, api))
 
-    async def admit(self, call: Call) -> AdmittedCall:
-        """Returns the call with only the items that the caller may use, and what refuses the others in its answer.
+    async def admit(self, call: Call) -> Call:
+        """Returns the call with only the items that the caller may use; `deciding` refuses the others in its answer.
 
         Many items are checked in turns of the loop, each by the ACLs that are committed then.
         Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) if the request as a whole is not allowed.
@@ -245,7 +225,7 @@ class Authorizing:
         self.check(call.api, caller)
         self.check_node(call.api, call.asked, caller)
         if self._authorizer is None:
-            return AdmittedCall(call, None)
+            return call
         rights = self.rights(caller, call.api.name)
         alters = call.api.alters(call.asked)
         if alters and not rights(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
@@ -259,9 +239,9 @@ class Authorizing:
             ),
         )
         if call.api.screen is None:
-            return AdmittedCall(call, None)
+            return call
         screened = await in_turns(call.api.screen(rights, call.asked, self._engine.state))
-        return AdmittedCall(msgspec.structs.replace(call, asked=screened.asked), screened.finish)
+        return msgspec.structs.replace(call, asked=screened.asked, with_refusals=screened.finish)
 
     def _of_now(self, refusal: ApiError) -> ApiError:
         """Adds leader epoch and the offset of the committed ACLs to a refusal's metadata, and returns it.

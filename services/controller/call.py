@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from quorate.authorizer import Requester
 from quorate.controller.access.rights import Allows, allows_all
+from quorate.controller.engine.decision import Command, finishing
 from quorate.controller.engine.deduplication import RequestId
 from quorate.nouns import ANONYMOUS, Offset, Principal
 from services.controller.api import Api
@@ -43,5 +45,11 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """A read sees the state at this offset, which the timeline keeps; None for the current state."""
     allows: Allows = allows_all
     """Answers whether the caller may do an operation on one resource; the call as a whole is already authorized."""
+    with_refusals: Callable[[Any], Any] | None = None
+    """Adds the refusals of the items that were taken out of `asked`, to Kafka's response; None if there are none."""
     would_allow: Allows = allows_all
     """As `allows`, but without an audit entry: for operations that the response only lists as allowed."""
+
+    def deciding(self, command: Command[Any]) -> Command[Any]:
+        """Returns the call's command, whose response has the refusals too: a retry gets those of the first answer."""
+        return command if self.with_refusals is None else finishing(command, self.with_refusals)

@@ -42,4 +42,13 @@ ORDER_BUGS: Final = (
         test="tests/controller/test_fan_out.py"
         "::test_a_directory_that_is_lost_at_a_broker_that_comes_back_has_no_leader_in_any_turn",
     ),
+    Planted(
+        number="C124",
+        what="what is kept for a retry lacks the refusals of the first answer",
+        file="services/controller/call.py",
+        right="return command if self.with_refusals is None else finishing(command, self.with_refusals)",
+        wrong="return command",
+        test="tests/services/controller/test_authorizing.py"
+        "::test_a_retry_is_answered_as_at_first_whatever_rights_have_changed_since",
+    ),
 )

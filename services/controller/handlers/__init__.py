@@ -48,4 +48,4 @@ async def answer_to(apis: Apis, call: Call) -> Answer:
     deadline = Deadline(call.api, call.timeout_ms, apis.loop)
     with deadline:
         admitted = await apis.authorizing.admit(replace(call, deadline=deadline))
-        return admitted.finish(await HANDLERS[call.api.name](apis, admitted.call))
+        return await HANDLERS[call.api.name](apis, admitted)

@@ -43,8 +43,8 @@ def read(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
     async def handle(apis: Apis, call: Call) -> Answer:
         await apis.quorum.confirm(apis.driver.leader_epoch)
         if call.as_of is not None:
-            return await read_as_of(apis.driver, command(apis, call), as_of=call.as_of)
-        return await apis.driver.query(call.api.name, command(apis, call))
+            return await read_as_of(apis.driver, call.deciding(command(apis, call)), as_of=call.as_of)
+        return await apis.driver.query(call.api.name, call.deciding(command(apis, call)))
 
     return handle
 
@@ -66,6 +66,6 @@ def read_anywhere(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
     """
 
     async def handle(apis: Apis, call: Call) -> Answer:
-        return await read_committed(apis.driver, command(apis, call))
+        return await read_committed(apis.driver, call.deciding(command(apis, call)))
 
     return handle

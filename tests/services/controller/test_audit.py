@@ -16,7 +16,7 @@ from quorate.authorizer import AclResource, DefaultRule, Requester, Ruling, Stan
 from quorate.controller.commands.delete_topics import delete_topics
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
 from quorate.controller.engine.decision import Command
-from quorate.controller.engine.engine import Answer, Engine
+from quorate.controller.engine.engine import Engine
 from quorate.errors import ApiError
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.nouns import ANONYMOUS, Principal
@@ -59,11 +59,8 @@ class Audited:
         )
 
     async def ask(self, rpc: str, asked: Any, command: Callable[[Call], Command[Any]]) -> None:
-        async def handle(call: Call) -> Answer:
-            return Answer(token=None, response=self.cluster.write(command(call)), epoch=1, offset=0)
-
         admitted = await self.authorizing.admit(Call(api=APIS[rpc], asked=asked, principal=ALICE, host=HOST))
-        admitted.finish(await handle(admitted.call))
+        self.cluster.write(admitted.deciding(command(admitted)))
 
 
 class Said:

@@ -11,7 +11,7 @@ import pytest
 from kraft.api.alter_configs import AlterConfigsRequest
 from kraft.api.create_partitions import CreatePartitionsRequest
 from kraft.api.create_topics import CreateTopicsRequest
-from kraft.api.delete_topics import DeleteTopicsRequest
+from kraft.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kraft.api.describe_cluster import DescribeClusterRequest
 from kraft.api.describe_configs import DescribeConfigsRequest
 from kraft.api.describe_topic_partitions import DescribeTopicPartitionsRequest
@@ -24,8 +24,10 @@ from quorate.controller.commands.describe_cluster import describe_cluster
 from quorate.controller.commands.describe_configs import describe_configs
 from quorate.controller.commands.describe_topic_partitions import describe_topic_partitions
 from quorate.controller.commands.incremental_alter_configs import incremental_alter_configs
-from quorate.controller.engine.decision import Command, propose
-from quorate.controller.engine.engine import Answer, Engine
+from quorate.controller.configs.settings import ControllerSettings
+from quorate.controller.engine.decision import Command, Decision, propose
+from quorate.controller.engine.deduplication import RequestId
+from quorate.controller.engine.engine import Engine
 from quorate.controller.refused_items import CHECKS_PER_STEP
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
@@ -59,15 +61,9 @@ class Door:
 
     async def ask(self, rpc: str, asked: Any, command: Callable[[Call], Command[Any]], **changes: Any) -> Any:
         """What Alice is answered."""
-
-        async def handle(call: Call) -> Answer:
-            made = command(call)
-            response = self.cluster.decide(propose(made)).response if call.validate_only else self.cluster.write(made)
-            return Answer(token=None, response=response, epoch=1, offset=0)
-
-        call = Call(api=APIS[rpc], asked=asked, principal=ALICE, host=HOST, **changes)
-        admitted = await self.authorizing.admit(call)
-        return admitted.finish(await handle(admitted.call)).response
+        call = await self.authorizing.admit(Call(api=APIS[rpc], asked=asked, principal=ALICE, host=HOST, **changes))
+        made = call.deciding(command(call))
+        return self.cluster.decide(propose(made)).response if call.validate_only else self.cluster.write(made)
 
 
 def engine_of(cluster: Cluster) -> Engine:
@@ -393,7 +389,33 @@ async def test_many_items_are_checked_in_turns(rpc: str, asked: Any) -> None:
         turn_count += 1
 
     assert turn_count >= 5
-    assert () == admitting.result().call.asked.topics
+    assert () == admitting.result().asked.topics
+
+
+async def test_a_retry_is_answered_as_at_first_whatever_rights_have_changed_since() -> None:
+    engine = engine_of(Door((DELETE, TOPIC, "a"), (DESCRIBE, TOPIC, "b")).cluster)
+    engine.claim(1, engine.next_offset)
+    authorizing = Authorizing(engine, StandardAuthorizer())
+    topics = tuple(map(DeleteTopicsRequest.DeleteTopicState, ("a", "b")))
+    request_id = RequestId.of(bytes(16), caller=str(ALICE), asked=b"", response=DeleteTopicsResponse)
+
+    def written(command: Command[Any], request_id: RequestId | None = None) -> Any:
+        engine.write(None, command, now_ms=0, request_id=request_id)
+        engine.took(engine.next_offset)
+        engine.commit(engine.next_offset)
+        return engine.ready().answers[0].response
+
+    async def ask() -> list[tuple[str | None, int]]:
+        asked = DeleteTopicsRequest(topics=topics)
+        call = await authorizing.admit(Call(api=APIS["DeleteTopics"], asked=asked, principal=ALICE, host=HOST))
+        answer = written(call.deciding(delete_topics(call.asked, settings=ControllerSettings())), request_id)
+        return [(each.name, each.error_code) for each in answer.responses]
+
+    assert [("a", NONE), ("b", REFUSED)] == await ask()
+    for instead in (CREATE, TOPIC, "c"), (DELETE, TOPIC, "b"):  # of DELETE on a
+        changed = tuple(entries([instead]))
+        written(lambda _state, _moment, records=changed: Decision(None, records))  # type: ignore[misc]
+        assert [("a", NONE), ("b", REFUSED)] == await ask()
 
 
 class Connection:

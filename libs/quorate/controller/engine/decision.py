@@ -97,6 +97,17 @@ def steps_of(command: Command[T], state: ClusterState, moment: Moment) -> Steps[
     return command(state, moment)
 
 
+def finishing(command: Command[T], finish: Callable[[T], T]) -> Command[T]:
+    """Wraps a command so that its response is what `finish` makes of it: also the one that is kept for retries."""
+
+    @CommandInSteps
+    def decide(state: ClusterState, moment: Moment) -> Steps[Decision[T]]:
+        decision = yield from steps_of(command, state, moment)
+        return Decision(finish(decision.response), decision.records, atomic=decision.atomic)
+
+    return decide
+
+
 @dataclass(frozen=True, slots=True)
 class Proposal(Generic[T]):
     """The response and the records of a command that is run as a trial and not written."""
