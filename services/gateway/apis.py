@@ -13,7 +13,7 @@ from quorate.protocol.api_versions import Versions
 from quorate.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, all_apis
 from quorate.runtime import passing_on
 
-__all__ = ["ENVELOPE", "FORWARDABLE", "ROUTES", "SERVED", "Backend"]
+__all__ = ["ENVELOPE", "FORWARDABLE", "READS", "ROUTES", "SERVED", "Backend"]
 
 ENVELOPE: Final = 58
 
@@ -52,6 +52,9 @@ ROUTES: Final[Mapping[int, Backend]] = {
     _KEYS[name]: backend for backend, names in _BY_BACKEND.items() for name in names
 }
 """The service that answers an API, by API key; the RPC has the API's name."""
+
+READS: Final = frozenset(key for name, key in _KEYS.items() if name.startswith(("Describe", "List")))
+"""The keys of the APIs that change nothing; of those that a controller answers all others do."""
 
 FORWARDABLE: Final = frozenset(_KEYS[name] for name in passing_on.FORWARDABLE)
 """The keys of the APIs that an Envelope may contain."""

@@ -38,13 +38,14 @@ from quorate.runtime.statuses import is_gone
 from quorate.runtime.telemetry import OFF, Attributes, SpanKind, Telemetry
 from quorate.runtime.turns import in_turns, protobuf_of, struct_of
 from quorate.tls.node_ids import NodeIds
-from services.gateway.apis import ENVELOPE, ROUTES, SERVED, Backend
+from services.gateway.apis import ENVELOPE, READS, ROUTES, SERVED, Backend
 from services.gateway.endpoints import Endpoints
 from services.gateway.envelope import enclosed, sealed
 from services.gateway.features import ApiVersionsCache
 from services.gateway.guard import ClusterActionGuard
 from services.gateway.metrics import ERRORS, TIME
 from services.gateway.older import answered_in, as_newest
+from services.gateway.order import Order
 from services.gateway.reader_fetches import ReaderFetches
 
 __all__ = ["Gateway"]
@@ -91,6 +92,7 @@ class Gateway:
         self._readers = readers
         self._endpoints = {name: Endpoints(gateways, name) for name in gateways}
         self._telemetry = telemetry
+        self._order = Order()
         self.features = ApiVersionsCache(self._ask_features, SERVED, controller=addresses.get(Backend.CONTROLLER, ""))
 
     @property
@@ -106,9 +108,16 @@ class Gateway:
         attributes: Attributes = {"kraft.api": name, "kraft.api.version": request.header.request_api_version}
         with self._telemetry.span(name, kind=SpanKind.SERVER, attributes=attributes, root=begins_trace):
             try:
-                return await self._answered(request, client)
+                return await self._in_order(request, client)
             finally:
                 TIME.record(now_s() - began, {"kraft.api": name})
+
+    async def _in_order(self, request: Request, client: ConnectedClient) -> Message:
+        if ROUTES.get(request.api.key) is not Backend.CONTROLLER:
+            return await self._answered(request, client)
+        connection = client.listener, client.host, client.port
+        async with self._order.turn(connection, writes=request.api.key not in READS):
+            return await self._answered(request, client)
 
     async def _answered(self, request: Request, client: ConnectedClient) -> Message:
         message, header = request.message, request.header

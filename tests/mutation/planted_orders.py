@@ -51,4 +51,20 @@ ORDER_BUGS: Final = (
         test="tests/services/controller/test_authorizing.py"
         "::test_a_retry_is_answered_as_at_first_whatever_rights_have_changed_since",
     ),
+    Planted(
+        number="C125",
+        what="a gateway passes on a request before those before it on its connection are answered",
+        file="services/gateway/order.py",
+        right="await answered.wait()",
+        wrong="await asyncio.sleep(0)",
+        test="tests/services/gateway/test_waiting.py::test_what_follows_a_write_on_its_connection_finds_its_effect",
+    ),
+    Planted(
+        number="C126",
+        what="a gateway has a write wait for the writes before it, and not for the reads",
+        file="services/gateway/order.py",
+        right="if writes or is_write]",
+        wrong="if is_write]",
+        test="tests/services/gateway/test_waiting.py::test_what_follows_a_write_on_its_connection_finds_its_effect",
+    ),
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from kraft import Message
@@ -10,7 +13,9 @@ from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumRespo
 from kraft.api.envelope import EnvelopeRequest, EnvelopeResponse
 from kraft.api.fetch import FetchRequest
 from quorate.errors import ErrorCode
-from tests.services.gateway.test_handler import Services, gateway, inner, principal
+from quorate.wire.protobuf import to_protobuf
+from tests.services.gateway.test_handler import APIS, Services, gateway, inner, principal
+from tests.services.scripted import WITHIN_S
 
 
 async def test_an_envelope_asks_for_another_controller_where_no_leader_describes_the_quorum() -> None:
@@ -46,3 +51,33 @@ async def test_a_calls_own_timeout_bounds_it(asked: Message, given_s: int) -> No
         await client.ask(asked)
 
     assert [given_s] == services.given_s
+
+
+async def test_what_follows_a_write_on_its_connection_finds_its_effect() -> None:
+    """Kafka handles one request of a connection at a time; heartbeats and raft depend on no other request."""
+    services, seen, beaten, both = Services(), list[str](), asyncio.Event(), asyncio.Event()
+
+    def held(rpc: str, until: asyncio.Event, *, sets: bool) -> None:
+        async def method(_: Any, **__: Any) -> Any:
+            seen.append(rpc)
+            if sets:
+                until.set()
+            await until.wait()
+            seen.append("answered")
+            return to_protobuf(APIS[rpc].response())
+
+        setattr(services, rpc, method)
+
+    held("CreateTopics", beaten, sets=False)
+    held("DescribeConfigs", both, sets=False)
+    held("DescribeAcls", both, sets=True)
+    held("DeleteTopics", both, sets=True)
+    held("BrokerHeartbeat", beaten, sets=True)
+    names = ("CreateTopics", "DescribeConfigs", "DescribeAcls", "DeleteTopics", "BrokerHeartbeat")
+    async with gateway(services) as client, asyncio.timeout(WITHIN_S):
+        await asyncio.gather(*(client.ask(APIS[name].request()) for name in names))
+
+    order = ["CreateTopics", "BrokerHeartbeat", "DescribeConfigs", "DescribeAcls", "DeleteTopics"]
+    assert (order, 10) == ([each for each in seen if each != "answered"], len(seen))
+    assert ["answered"] * 2 == seen[2:4]
+    assert ["answered"] * 2 == seen[6:8]
