@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from quorate.runtime.config import ConfigError
 from quorate.runtime.logs import logger, redact
 from quorate.runtime.setting_types import SettingType
-from services.observer.engines import AWAY
+from services.observer.engines import is_away
 from services.observer.spans import SpanStore
 
 __all__ = ["database_url", "is_kept", "is_refused", "open_store", "reason_of", "refusal"]
@@ -29,7 +29,7 @@ REFUSED: Final = re.compile(
     r"|permission denied for (database|schema)|server does not support SSL, but SSL was required"
 )
 """What PostgreSQL and libpq say to an observer that will not be let in, in English; in another language it counts as
-away. A connection that fails has no SQLSTATE: libpq has no result yet from which it could be read."""
+away, as a connection that fails has no SQLSTATE."""
 
 
 def is_kept(url: str) -> bool:
@@ -45,7 +45,7 @@ def is_kept(url: str) -> bool:
 def is_refused(error: sa.exc.DBAPIError, url: str) -> bool:
     """Returns whether a database will not have us, so that another try is of no use; a server may be away."""
     is_server = sa.make_url(url).get_backend_name() != "sqlite"
-    return not (isinstance(error, AWAY) and is_server and not REFUSED.search(reason_of(error)))
+    return not (is_away(error) and is_server and not REFUSED.search(reason_of(error)))
 
 
 def reason_of(error: sa.exc.DBAPIError) -> str:

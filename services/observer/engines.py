@@ -8,14 +8,43 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-__all__ = ["AWAY", "engine_of", "reading_engine_of"]
+__all__ = ["engine_of", "is_away", "reading_engine_of"]
 
 CONNECT_TIMEOUT_S: Final = 10
 """How long (s) a connection to PostgreSQL may take; psycopg waits 130 s by itself, and others for ever."""
 LIBPQ: Final = ("psycopg", "psycopg2")
 """Drivers that know `connect_timeout`."""
-AWAY: Final = (sa.exc.OperationalError, sa.exc.InterfaceError)
-"""Errors of a database that takes nothing, whichever it is."""
+AWAY_STATES: Final = ("08", "25006", "40", "53", "55P03", "57", "58")
+"""How the SQLSTATE of a server begins that takes nothing now: no connection, a standby, a conflict, no memory or space,
+a lock, an operator or a restart, its disk. All others are of the statement, and come again with it."""
+AWAY_CODES: Final = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PROTOCOL,
+)
+"""The same of SQLite."""
+PRIMARY: Final = 0xFF
+"""The bits of a code of SQLite that say its kind."""
+
+
+def is_away(error: Exception) -> bool:
+    """Returns whether a database takes nothing now, whatever it is, so that the same may be tried again."""
+    if not isinstance(error, sa.exc.DBAPIError):
+        return False
+    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    if state is not None:
+        return state.startswith(AWAY_STATES)
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    if code is not None:
+        return code & PRIMARY in AWAY_CODES
+    # A connection that fails has no SQLSTATE: libpq has no result yet.
+    return isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError)
 
 
 def reading_engine_of(url: str) -> sa.Engine:

@@ -17,7 +17,7 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.runtime.daemon_threads import DaemonThreads
 from quorate.runtime.logs import logger
 from quorate.traces import SpanData
-from services.observer.engines import AWAY, engine_of
+from services.observer.engines import engine_of, is_away
 
 __all__ = ["ROWS_MAX", "SPANS", "SpanStore", "TraceSummary"]
 
@@ -215,7 +215,7 @@ class SpanStore:
                 connection.execute(self._insert(), [_row(span) for span, _ in batch])
                 self._drop_oldest(connection, sum(size for _, size in batch))
         except Exception as error:  # of a driver, too: some refuse a text with an error of their own
-            if self._is_open and len(batch) > 1 and not isinstance(error, AWAY):
+            if self._is_open and len(batch) > 1 and not is_away(error):
                 self._write(batch[: len(batch) // 2])
                 self._write(batch[len(batch) // 2 :])
                 return

@@ -22,7 +22,7 @@ from quorate.runtime.logs import logger
 from quorate.sql.following import Following
 from quorate.sql.kept import Applied, KeptDatabase, Superseded
 from services.observer.database import is_refused, reason_of, refusal
-from services.observer.engines import engine_of
+from services.observer.engines import engine_of, is_away
 from services.observer.state_log import apply, loaded, skip
 
 __all__ = ["SETTING", "StateKeeper"]
@@ -34,6 +34,8 @@ CHANGES_MAX: Final = 20_000
 """Rows that are written in one transaction of the database, beside those of one batch of the log."""
 AGAIN_S: Final = 1.0
 """The pause (s) before a database that is away, or that another observer writes, is tried again."""
+REFUSED_S: Final = 30.0
+"""The pause (s) before what a database has refused is given to it again, for whoever mends that."""
 CLOSE_S: Final = 1.0
 """How long (s) a close waits for what the database is doing."""
 
@@ -55,7 +57,8 @@ class StateKeeper:
         self._following = Following()
         self._is_told = False
         self._is_taken = False
-        """Whether the database was ours at some time: what it refuses after that may pass, as a full disk does."""
+        """Whether the database was ours at some time: what it refuses after that ends no observer, which has others."""
+        self._pause_s = AGAIN_S
 
     async def run(self) -> None:
         """Keeps the database until cancelled. Raises ConfigError for one that refuses us, or is of another log."""
@@ -89,7 +92,7 @@ class StateKeeper:
             elif not is_told:
                 log.info("the state's database is away, or another observer writes it; this one stands by")
                 is_told = True
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(self._pause_s)
 
     async def _follow(self) -> None:
         """Follows the log from its beginning, and writes from where the database is."""
@@ -177,7 +180,7 @@ class StateKeeper:
         """Has a transaction written once, also if the answer to its commit is lost. Raises Superseded."""
         while not await self._try(lambda: _done(work), default=False):
             await self._do(self._database.close)
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(self._pause_s)
             found = await self._claim()
             if found == after:
                 break
@@ -186,15 +189,28 @@ class StateKeeper:
         self._at = after
 
     async def _try(self, work: Callable[[], T], *, default: T) -> T:
-        """Returns what `work` does; the default if the database is away. Raises ConfigError if it never had us."""
+        """Returns what `work` does; the default if the database fails. Raises ConfigError if it never had us."""
+        self._pause_s = AGAIN_S
         try:
             return await self._do(work)
         except sa.exc.DBAPIError as error:
             if not self._is_taken and is_refused(error, self._url):
                 raise refusal(SETTING, self._url, reason_of(error)) from None
-            log.warning("the state's database cannot be written; it is tried again", reason=reason_of(error))
+            if is_away(error):
+                log.warning("the state's database cannot be written; it is tried again", reason=reason_of(error))
+            else:
+                self._pause_s = REFUSED_S
+                log.error(
+                    "the state's database refuses what it is told, and stays where it is until that is mended",
+                    next_offset=self._at.next_offset if self._at else 0,
+                    reason=reason_of(error),
+                    again_in_s=REFUSED_S,
+                )
             return default
         except OSError as error:
+            if self._is_taken:
+                log.warning("the state's database cannot be locked; it is tried again", reason=str(error))
+                return default
             raise refusal(SETTING, self._url, f"{error.filename}: {error.strerror}") from None
 
     async def _do(self, work: Callable[[], T]) -> T:

@@ -8,6 +8,7 @@ from tests.mutation.planted import BUGS
 from tests.mutation.planted_broker import BROKER_BUGS
 from tests.mutation.planted_callers import CALLER_BUGS
 from tests.mutation.planted_command import COMMAND_BUGS
+from tests.mutation.planted_database import DATABASE_BUGS
 from tests.mutation.planted_orders import ORDER_BUGS
 from tests.mutation.planted_page import PAGE_BUGS
 from tests.mutation.planted_plans import PLAN_BUGS
@@ -24,6 +25,7 @@ ALL: Final = (
     *BROKER_BUGS,
     *CALLER_BUGS,
     *COMMAND_BUGS,
+    *DATABASE_BUGS,
     *ORDER_BUGS,
     *PAGE_BUGS,
     *PLAN_BUGS,

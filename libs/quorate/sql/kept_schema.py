@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateColumn
 
-from quorate.sql.kept_tables import KEPT, METADATA
+from quorate.sql.kept_tables import KEPT, LONG_KEYS, METADATA
 from quorate.sql.tables import COLUMNS, described
 from quorate.sql.views import POSTGRESQL, VIEWS, views_in
 
@@ -30,6 +30,8 @@ def make(connection: sa.Connection) -> bool:
             grown = True
         for index in table.indexes:
             index.create(connection, checkfirst=True)
+    if connection.dialect.name == "postgresql":
+        _drop_indexes_of_whole_keys(connection)
     for kept in KEPT.values():
         if kept.history not in views or grown:
             connection.exec_driver_sql(f"DROP VIEW IF EXISTS {kept.history}")
@@ -39,6 +41,13 @@ def make(connection: sa.Connection) -> bool:
     else:
         _make_views_on_postgresql(connection)
     return grown
+
+
+def _drop_indexes_of_whole_keys(connection: sa.Connection) -> None:
+    """Drops indexes of an earlier release that refuse long texts."""
+    for kept in map(KEPT.__getitem__, LONG_KEYS):
+        for table in (kept.present, kept.past):
+            connection.exec_driver_sql(f"DROP INDEX IF EXISTS {table.name}_key")
 
 
 def _make_views_on_postgresql(connection: sa.Connection) -> None:

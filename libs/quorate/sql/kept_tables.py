@@ -16,7 +16,7 @@ from sqlalchemy.types import TypeEngine
 from quorate.sql.nouns import NOUNS, Noun
 from quorate.sql.tables import column_of
 
-__all__ = ["APPLIED", "FROM", "GAPS", "KEPT", "METADATA", "PLACE_TYPES", "TO", "KeptNoun"]
+__all__ = ["APPLIED", "FROM", "GAPS", "KEPT", "LONG_KEYS", "METADATA", "PLACE_TYPES", "TO", "KeptNoun"]
 
 METADATA: Final = MetaData()
 
@@ -26,6 +26,18 @@ TO: Final = ("valid_to_offset", "valid_to_epoch", "valid_to_ms", "valid_to_trace
 """The columns of the record that ended it."""
 PLACE_TYPES: Final[tuple[type[TypeEngine[Any]], ...]] = (BigInteger, BigInteger, BigInteger, Text)
 """The types of both."""
+
+LONG_KEYS: Final[Mapping[str, str]] = {
+    "client_quotas": "entity",
+    "configs": "resource_name",
+    "features": "name",
+    "scram_users": "name",
+}
+"""Tables whose key is a text of any length, and the column of it by which PostgreSQL finds a row.
+
+Its B-trees refuse a row of more than 2,704 bytes; a hash index has only the hash. In the keys of all other tables are
+numbers, ids, and names of topics, which have 249 characters at most.
+"""
 
 _SAID: Final = {
     "offset": "The offset of the record that {} this row.",
@@ -83,12 +95,20 @@ def _kept(noun: Noun) -> KeptNoun:
     )
     incoming = Table(f"incoming_{noun.name}", MetaData(), *map(column_of, noun.columns), prefixes=["TEMPORARY"])
     for table in (present, past, incoming) if noun.identity else ():
-        # No primary key: what a log made by hand has twice is there twice, as elsewhere.
-        Index(f"{table.name}_key", *(table.c[name] for name in noun.identity))
+        _index_key(table, noun)
     for table, offsets in ((present, FROM[:1]), (past, (FROM[0], TO[0]))):
         for name in offsets:  # what changed is looked for by its offset
             Index(f"{table.name}_{name}", table.c[name])
     return KeptNoun(noun=noun, present=present, past=past, incoming=incoming)
+
+
+def _index_key(table: Table, noun: Noun) -> None:
+    """No primary key: what a log made by hand has twice is there twice, as elsewhere."""
+    key = Index(f"{table.name}_key", *(table.c[name] for name in noun.identity))
+    if noun.name in LONG_KEYS:
+        key.ddl_if(dialect="sqlite")
+        by_hash = Index(f"{table.name}_hash", table.c[LONG_KEYS[noun.name]], postgresql_using="hash")
+        by_hash.ddl_if(dialect="postgresql")
 
 
 KEPT: Final[Mapping[str, KeptNoun]] = {name: _kept(noun) for name, noun in NOUNS.items()}

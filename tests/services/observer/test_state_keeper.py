@@ -9,6 +9,7 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from random import Random
+from string import ascii_letters
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -19,15 +20,17 @@ from deploy.local.ports import free_ports
 from kraft import Message
 from kraft.control.leader_change_message import LeaderChangeMessage
 from kraft.service.quorum_pb2 import CreateSnapshotRequest
-from quorate.metadata.configs import TOPIC
+from quorate.metadata.configs import BROKER, GROUP, TOPIC
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST
 from quorate.nouns import NOBODY, Offset
 from quorate.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    UserScramCredentialRecord,
     VotersRecord,
     encode_record,
 )
@@ -43,6 +46,8 @@ from quorate.sql.views import VIEWS
 from quorate.wire.batch import ControlType, control_batch, data_batch, read_header
 from quorate.wire.codec import encode
 from quorate.wire.schema import layout_of
+from services.observer import state_keeper
+from services.observer.engines import is_away
 from services.observer.state_keeper import StateKeeper
 from services.observer.state_log import apply, skip
 from services.quorum.cleaner import Cleaner
@@ -260,6 +265,56 @@ async def test_a_database_of_another_log_is_refused(tmp_path: Path, column: str,
     assert kept == rows_of(engine)
 
 
+async def test_what_a_database_refuses_is_told_and_is_written_once_it_is_taken(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_keeper, "REFUSED_S", POLL_S)
+    url, batches = f"sqlite:///{tmp_path}/state.db", batches_of(20, seed=3)
+    engine = reading(url)
+    async with node(tmp_path) as (driver, log), keeping(url, log) as running:
+        await reached(engine, await append(driver, batches[:1]))
+        with engine.begin() as connection:
+            connection.exec_driver_sql(
+                "CREATE TRIGGER refuses BEFORE UPDATE ON applied BEGIN SELECT RAISE(ABORT, 'not this'); END"
+            )
+        end = await append(driver, batches[1:])
+        while not (told := [each for each in caplog.records if each.levelname == "ERROR"]):  # noqa: ASYNC110
+            await asyncio.sleep(POLL_S)
+        assert not running.done()
+        with engine.begin() as connection:
+            connection.exec_driver_sql("DROP TRIGGER refuses")
+        await reached(engine, end)
+
+    assert "the state's database refuses what it is told" in told[0].getMessage()
+    assert expected(batches) == rows_of(engine)
+
+
+STATES = {
+    "08006": True,
+    "25006": True,
+    "40001": True,
+    "53100": True,
+    "55P03": True,
+    "57P01": True,
+    "58030": True,
+    "22P05": False,
+    "42501": False,
+    "42P16": False,
+    "54000": False,
+    None: True,
+}
+"""By SQLSTATE: would the same be taken later?"""
+
+
+def test_only_what_passes_by_itself_counts_as_away() -> None:
+    class Failed(Exception):
+        def __init__(self, sqlstate: str | None) -> None:
+            self.sqlstate = sqlstate
+
+    assert STATES == {each: is_away(sa.exc.OperationalError("", None, Failed(each))) for each in STATES}
+    assert not is_away(ValueError())
+
+
 async def test_of_two_observers_one_writes_and_the_other_takes_over(tmp_path: Path) -> None:
     await one_writes_at_a_time(f"sqlite:///{tmp_path}/state.db", tmp_path)
 
@@ -308,6 +363,42 @@ def test_views_and_past_are_the_same_on_postgresql_and_sqlite(tmp_path: Path, se
     assert [] == [name for name, found in views.items() if not found]
     assert views == views_there
     assert past == past_there
+
+
+def test_names_of_any_length_are_written_to_postgresql_by_record_and_by_checkpoint(server: str) -> None:
+    """A B-tree takes rows of up to 2,704 bytes; one is there from an earlier release."""
+    schema, name = "long", "".join(Random(1).choices(ascii_letters, k=4_000))
+    with reading(server).begin() as connection:
+        connection.exec_driver_sql(f"CREATE SCHEMA {schema}")
+    url = f"{server}?options=-csearch_path%3D{schema}"
+    kept = Kept(url)
+    with kept.engine.begin() as connection:
+        connection.exec_driver_sql("CREATE INDEX configs_key ON configs (resource_type, resource_name, name)")
+    kept.close()
+    entity, entities = ClientQuotaRecord.EntityData, ("user", name)
+    log: list[Message] = [
+        ClientQuotaRecord((entity(*entities),), "producer_byte_rate", 1.0),
+        ClientQuotaRecord((entity(*entities),), "producer_byte_rate", 2.0),
+        ConfigRecord(GROUP, name, "consumer.session.timeout.ms", "45000"),
+        ConfigRecord(BROKER, "1", name, name),
+        UserScramCredentialRecord(name, 1, b"s", b"k", b"v", 4096),
+    ]
+    more = [*log, ConfigRecord(BROKER, "2", name, name)]
+    kept = Kept(url)
+    kept.follow(log)
+    kept.write()
+    by_record = kept.present(), kept.rows_at(1)
+    kept.load(more)
+    by_checkpoint = kept.present()
+    kept.close()
+
+    assert rows_after(log) == {each: in_order(found) for each, found in by_record[0].items()}
+    assert rows_after(log[:1]) == {each: in_order(found) for each, found in by_record[1].items()}
+    assert rows_after(more) == {each: in_order(found) for each, found in by_checkpoint.items()}
+
+
+def rows_after(log: list[Message]) -> dict[str, list[Row]]:
+    return {name: in_order(rows(noun, Image(state=replayed(log)))) for name, noun in NOUNS.items()}
 
 
 def told_of(url: str, log: list[Message]) -> list[Any]:

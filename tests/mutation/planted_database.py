@@ -1,0 +1,28 @@
+"""Bugs in the database that an observer keeps: each names the test that kills it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutation.planted import Planted
+
+KEEPER: Final = "tests/services/observer/test_state_keeper.py"
+
+DATABASE_BUGS: Final = (
+    Planted(
+        number="C130",
+        what="PostgreSQL refuses a long name for its index, and the database stands still from there on",
+        file="libs/quorate/sql/kept_tables.py",
+        right='postgresql_using="hash"',
+        wrong='postgresql_using="btree"',
+        test=f"{KEEPER}::test_names_of_any_length_are_written_to_postgresql_by_record_and_by_checkpoint",
+    ),
+    Planted(
+        number="C131",
+        what="what a database refuses for good is told as if the database were away",
+        file="services/observer/state_keeper.py",
+        right="            if is_away(error):",
+        wrong="            if is_away(error) or self._is_taken:",
+        test=f"{KEEPER}::test_what_a_database_refuses_is_told_and_is_written_once_it_is_taken",
+    ),
+)
