@@ -156,7 +156,6 @@ class StateKeeper:
             )
         if self._database.is_grown:
             await self._replace()
-            self._database.is_grown = False
 
     def _refusal(self, reason: str) -> Exception:
         return refusal(SETTING, self._url, f"it {reason}; name another one, or delete this one")

@@ -25,4 +25,20 @@ DATABASE_BUGS: Final = (
         wrong="            if is_away(error) or self._is_taken:",
         test=f"{KEEPER}::test_what_a_database_refuses_is_told_and_is_written_once_it_is_taken",
     ),
+    Planted(
+        number="C132",
+        what="a process that ends before it has filled new columns leaves them empty for good",
+        file="libs/quorate/sql/kept_schema.py",
+        right="    if grown:\n",
+        wrong="    if not known:\n",
+        test="tests/sql/test_kept.py::test_a_table_of_an_earlier_release_grows_and_its_rows_with_it",
+    ),
+    Planted(
+        number="C133",
+        what="what an earlier release has written after a rollback lacks the values of this one's columns for good",
+        file="libs/quorate/sql/kept.py",
+        right="found.whole != whole_at(found.next_offset)",
+        wrong="found.whole is None",
+        test="tests/sql/test_kept.py::test_what_an_earlier_release_has_written_in_between_is_made_whole",
+    ),
 )

@@ -168,7 +168,7 @@ def test_rows_and_history_are_those_of_a_replay_however_often_it_begins_again(
 
 
 def test_a_table_of_an_earlier_release_grows_and_its_rows_with_it(tmp_path: Path) -> None:
-    """Here one without the epochs of brokers, and without any ACL entry."""
+    """Here one without the epochs of brokers, and without any ACL entry; the first start of the later one is killed."""
     log = write(Random(5), 200)
     url = f"sqlite:///{tmp_path}/state.db"
     kept = Kept(url)
@@ -180,17 +180,41 @@ def test_a_table_of_an_earlier_release_grows_and_its_rows_with_it(tmp_path: Path
         for statement in ("ALTER TABLE brokers DROP COLUMN broker_epoch", "DROP TABLE acls", "DROP TABLE acls_past"):
             connection.execute(statement)
     connection.close()
+    Kept(url).close()
     kept = Kept(url)
     is_grown = kept.database.is_grown
     kept.begin(log)
     kept.database.replace(kept.following.image, before=kept.at, after=applied(len(log)))
     now = sorted_rows(kept.present())
     kept.close()
+    kept = Kept(url)
+    is_grown_again = kept.database.is_grown
+    kept.close()
 
     assert is_grown
+    assert not is_grown_again
     assert now["brokers"]
     assert now["acls"]
     assert expected(replayed(log)) == now
+
+
+def test_what_an_earlier_release_has_written_in_between_is_made_whole(tmp_path: Path) -> None:
+    """It moves the offset, and knows neither this release's columns nor its mark."""
+    url = f"sqlite:///{tmp_path}/state.db"
+    kept = Kept(url)
+    kept.load(write(Random(5), 200))
+    kept.close()
+    kept = Kept(url)
+    is_grown = [kept.database.is_grown]
+    kept.close()
+    with sqlite3.connect(tmp_path / "state.db") as connection:
+        connection.execute("UPDATE applied SET next_offset = next_offset + 1")
+    connection.close()
+    kept = Kept(url)
+    is_grown.append(kept.database.is_grown)
+    kept.close()
+
+    assert [False, True] == is_grown
 
 
 def test_nothing_is_written_where_another_process_has_written(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from quorate.nouns import Epoch, Offset
 from quorate.sql.following import Changed, Place
 from quorate.sql.kept_schema import make
-from quorate.sql.kept_tables import APPLIED, GAPS, KEPT
+from quorate.sql.kept_tables import APPLIED, GAPS, KEPT, whole_at
 from quorate.sql.kept_writes import insert_rows, merge_rows, write_changes
 from quorate.sql.nouns import Image, rows
 
@@ -56,7 +56,11 @@ class KeptDatabase:
         self._connection: sa.Connection | None = None
         self._lock: int | None = None
         self.is_grown = False
-        """Whether `claim` has added tables or columns, of which the rows of before lack the values."""
+        """Whether rows may lack values of columns that this release has, until `replace` has written them.
+
+        So it is after `claim` where another release has written last, or its tables have grown; a mark in the database
+        says so, as a process may end before `replace`.
+        """
         if self._is_sqlite:
             sa.event.listen(engine, "connect", _begin_nothing_by_itself)
             sa.event.listen(engine, "begin", _begin_immediate)
@@ -75,7 +79,9 @@ class KeptDatabase:
             with connection.begin():
                 is_ours = self._is_sqlite or _lock_server(connection)
                 if is_ours:
-                    self.is_grown = make(connection)
+                    make(connection)
+                    found = connection.execute(sa.select(APPLIED.c.next_offset, APPLIED.c.whole)).one_or_none()
+                    self.is_grown = found is not None and found.whole != whole_at(found.next_offset)
         except BaseException:
             connection.close()
             raise
@@ -106,13 +112,13 @@ class KeptDatabase:
     def write(self, changes: Sequence[Changed], *, before: Applied | None, after: Applied) -> None:
         """Writes changes in the order of the log. Raises Superseded if it is not at `before`, and DBAPIError."""
         with self._transaction() as connection:
-            _move(connection, before, after)
+            _move(connection, before, after, is_whole=not self.is_grown)
             write_changes(connection, changes)
 
     def replace(self, image: Image, *, before: Applied | None, after: Applied) -> None:
         """Writes what differs from a whole state as one change, at the record before `after`. Raises as `write`."""
         with self._transaction() as connection:
-            _move(connection, before, after)
+            _move(connection, before, after, is_whole=True)
             had = -1 if before is None else before.place.offset
             if after.place.offset > had:
                 connection.execute(sa.insert(GAPS), {"after_offset": had, "until_offset": after.place.offset})
@@ -122,6 +128,7 @@ class KeptDatabase:
                     insert_rows(connection, kept.present, found, after.place)
                 else:
                     merge_rows(connection, kept, found, after.place)
+        self.is_grown = False
 
     @contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:
@@ -149,8 +156,8 @@ def _lock_server(connection: sa.Connection) -> bool:
     return bool(connection.scalar(sa.select(sa.func.pg_try_advisory_lock(WRITER_LOCK, schema))))
 
 
-def _move(connection: sa.Connection, before: Applied | None, after: Applied) -> None:
-    values: Mapping[str, Any] = after._asdict()
+def _move(connection: sa.Connection, before: Applied | None, after: Applied, *, is_whole: bool) -> None:
+    values: Mapping[str, Any] = {**after._asdict(), "whole": whole_at(after.next_offset) if is_whole else None}
     if before is None:
         if connection.scalar(sa.select(sa.func.count()).select_from(APPLIED)):
             raise Superseded(f"the database was empty, and is not any more; {after} was to be written")

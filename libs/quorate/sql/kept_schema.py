@@ -5,15 +5,15 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateColumn
 
-from quorate.sql.kept_tables import KEPT, LONG_KEYS, METADATA
+from quorate.sql.kept_tables import APPLIED, KEPT, LONG_KEYS, METADATA
 from quorate.sql.tables import COLUMNS, described
 from quorate.sql.views import POSTGRESQL, VIEWS, views_in
 
 __all__ = ["make"]
 
 
-def make(connection: sa.Connection) -> bool:
-    """Makes what is missing. Returns whether that was a part only: a column, or a table beside those there are.
+def make(connection: sa.Connection) -> None:
+    """Makes what is missing.
 
     A column that this release does not know is left as it is, and is null in rows of this release.
     """
@@ -30,6 +30,8 @@ def make(connection: sa.Connection) -> bool:
             grown = True
         for index in table.indexes:
             index.create(connection, checkfirst=True)
+    if grown:
+        connection.execute(sa.update(APPLIED).values(whole=None))
     if connection.dialect.name == "postgresql":
         _drop_indexes_of_whole_keys(connection)
     for kept in KEPT.values():
@@ -40,7 +42,6 @@ def make(connection: sa.Connection) -> bool:
         _make_what_sqlite_lacks(connection)
     else:
         _make_views_on_postgresql(connection)
-    return grown
 
 
 def _drop_indexes_of_whole_keys(connection: sa.Connection) -> None:

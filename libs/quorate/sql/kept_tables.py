@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Final
 
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text
 from sqlalchemy.types import TypeEngine
 
+from quorate.nouns import Offset
 from quorate.sql.nouns import NOUNS, Noun
 from quorate.sql.tables import column_of
 
-__all__ = ["APPLIED", "FROM", "GAPS", "KEPT", "LONG_KEYS", "METADATA", "PLACE_TYPES", "TO", "KeptNoun"]
+__all__ = ["APPLIED", "FROM", "GAPS", "KEPT", "LONG_KEYS", "METADATA", "PLACE_TYPES", "TO", "KeptNoun", "whole_at"]
 
 METADATA: Final = MetaData()
 
@@ -121,8 +123,22 @@ APPLIED: Final = Table(
     Column("next_offset", BigInteger, nullable=False, comment="Every record below this offset is in the tables."),
     Column("epoch", BigInteger, nullable=False, comment="The leader epoch of the last of them."),
     Column("timestamp_ms", BigInteger, nullable=False, comment="When that was appended, in ms since 1970."),
+    Column("whole", Text, comment="Of which columns the rows have all values, and at which next offset that was said."),
     comment="how much of the log the tables have",
 )
+
+
+def whole_at(next_offset: Offset) -> str:
+    """Returns the mark of `applied` for rows that have a value in each column of this release.
+
+    A release with other columns makes another one. One that knows of no mark moves the offset alone.
+    """
+    return f"{_COLUMNS} {next_offset}"
+
+
+_COLUMNS: Final = sha256(
+    repr([(kept.noun.name, [column.name for column in kept.present.columns]) for kept in KEPT.values()]).encode()
+).hexdigest()[:16]
 
 GAPS: Final = Table(
     "history_gaps",
