@@ -86,6 +86,9 @@ class StateKeeper:
                 found = await self._try(lambda: [self._database.applied()], default=nothing)
                 if found:
                     self._is_taken = True
+                    if self._database.left_views:
+                        views = list(self._database.left_views)
+                        log.warning("views of the state's database are left as another release made them", views=views)
                     log.info("keeps the state's database", next_offset=found[0].next_offset if found[0] else 0)
                     return found[0]
                 await self._do(self._database.close)

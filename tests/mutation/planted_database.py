@@ -41,4 +41,20 @@ DATABASE_BUGS: Final = (
         wrong="found.whole is None",
         test="tests/sql/test_kept.py::test_what_an_earlier_release_has_written_in_between_is_made_whole",
     ),
+    Planted(
+        number="C134",
+        what="an observer ends after a rollback, as a later release's view has a column more",
+        file="libs/quorate/sql/kept_schema.py",
+        right="        if not sa.inspect(connection).has_table(name):\n            raise\n        return False\n",
+        wrong="        raise\n",
+        test=f"{KEEPER}::test_views_of_a_later_release_and_of_others_stay_on_postgresql",
+    ),
+    Planted(
+        number="C135",
+        what="an observer ends where a table has grown and somebody's view stands on its history",
+        file="libs/quorate/sql/kept_tables.py",
+        right="dict.fromkeys([*had, *(",
+        wrong="dict.fromkeys([*(",
+        test=f"{KEEPER}::test_views_of_a_later_release_and_of_others_stay_on_postgresql",
+    ),
 )

@@ -61,6 +61,8 @@ class KeptDatabase:
         So it is after `claim` where another release has written last, or its tables have grown; a mark in the database
         says so, as a process may end before `replace`.
         """
+        self.left_views: Sequence[str] = ()
+        """Views that `claim` has left as another release made them, as they could not be replaced."""
         if self._is_sqlite:
             sa.event.listen(engine, "connect", _begin_nothing_by_itself)
             sa.event.listen(engine, "begin", _begin_immediate)
@@ -79,7 +81,7 @@ class KeptDatabase:
             with connection.begin():
                 is_ours = self._is_sqlite or _lock_server(connection)
                 if is_ours:
-                    make(connection)
+                    self.left_views = make(connection)
                     found = connection.execute(sa.select(APPLIED.c.next_offset, APPLIED.c.whole)).one_or_none()
                     self.is_grown = found is not None and found.whole != whole_at(found.next_offset)
         except BaseException:

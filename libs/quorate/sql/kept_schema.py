@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateColumn
 
@@ -12,13 +14,13 @@ from quorate.sql.views import POSTGRESQL, VIEWS, views_in
 __all__ = ["make"]
 
 
-def make(connection: sa.Connection) -> None:
-    """Makes what is missing.
+def make(connection: sa.Connection) -> Sequence[str]:
+    """Makes what is missing. Returns the views that PostgreSQL does not replace: they are as another release made them.
 
     A column that this release does not know is left as it is, and is null in rows of this release.
     """
     inspector = sa.inspect(connection)
-    there, views = set(inspector.get_table_names()), set(inspector.get_view_names())
+    there = set(inspector.get_table_names())
     known = {table.name: table for table in METADATA.sorted_tables if table.name in there}
     grown = bool(known) and len(known) < len(METADATA.tables)
     METADATA.create_all(connection)
@@ -34,14 +36,10 @@ def make(connection: sa.Connection) -> None:
         connection.execute(sa.update(APPLIED).values(whole=None))
     if connection.dialect.name == "postgresql":
         _drop_indexes_of_whole_keys(connection)
-    for kept in KEPT.values():
-        if kept.history not in views or grown:
-            connection.exec_driver_sql(f"DROP VIEW IF EXISTS {kept.history}")
-            connection.exec_driver_sql(f"CREATE VIEW {kept.history} AS {kept.history_query}")
     if connection.dialect.name == "sqlite":
         _make_what_sqlite_lacks(connection)
-    else:
-        _make_views_on_postgresql(connection)
+        return []
+    return _make_views_on_postgresql(connection)
 
 
 def _drop_indexes_of_whole_keys(connection: sa.Connection) -> None:
@@ -51,19 +49,44 @@ def _drop_indexes_of_whole_keys(connection: sa.Connection) -> None:
             connection.exec_driver_sql(f"DROP INDEX IF EXISTS {table.name}_key")
 
 
-def _make_views_on_postgresql(connection: sa.Connection) -> None:
-    """Makes the views, or replaces them: so they keep who may read them, and what others have built on them."""
+def _make_views_on_postgresql(connection: sa.Connection) -> Sequence[str]:
+    """Makes the views, or replaces them: so they keep who may read them, and what others have built on them.
+
+    Returns those that are left as they are, as where a later release's view has a column more.
+    """
+    inspector, left = sa.inspect(connection), list[str]()
+    views = set(inspector.get_view_names())
+    for kept in KEPT.values():
+        had = [each["name"] for each in inspector.get_columns(kept.history)] if kept.history in views else []
+        if not _is_replaced(connection, kept.history, kept.history_query(had)):
+            left.append(kept.history)
     for name, view in views_in(POSTGRESQL).items():
-        connection.exec_driver_sql(f"CREATE OR REPLACE VIEW {name} AS {view.query}")
+        if not _is_replaced(connection, name, view.query):
+            left.append(name)
+            continue
         about = view.about.replace("'", "''")
         connection.exec_driver_sql(f"COMMENT ON VIEW {name} IS '{about}'")
+    return left
+
+
+def _is_replaced(connection: sa.Connection, name: str, query: str) -> bool:
+    """Makes or replaces a view, if PostgreSQL lets us. Raises DBAPIError if there is none afterwards."""
+    try:
+        with connection.begin_nested():
+            connection.exec_driver_sql(f"CREATE OR REPLACE VIEW {name} AS {query}")
+    except sa.exc.DBAPIError:
+        if not sa.inspect(connection).has_table(name):
+            raise
+        return False
+    return True
 
 
 def _make_what_sqlite_lacks(connection: sa.Connection) -> None:
     """Makes the views, and the table of the columns' comments, which PostgreSQL has by itself."""
-    for name, view in VIEWS.items():
+    histories = {kept.history: kept.history_query() for kept in KEPT.values()}
+    for name, query in {**histories, **{name: view.query for name, view in VIEWS.items()}}.items():
         connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
-        connection.exec_driver_sql(f"CREATE VIEW {name} AS {view.query}")
+        connection.exec_driver_sql(f"CREATE VIEW {name} AS {query}")
     COLUMNS.create(connection, checkfirst=True)
     connection.execute(sa.delete(COLUMNS))
     names = [column.name for column in COLUMNS.columns]

@@ -6,7 +6,7 @@ of numbers, texts and JSON are as in `tables`, so that the same question may be 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
@@ -71,16 +71,17 @@ class KeptNoun:
         """The name of the view."""
         return f"{self.noun.name}_history"
 
-    @property
-    def history_query(self) -> str:
-        """The view's SQL: rows of the present end nowhere."""
-        columns = ", ".join(f'"{each.name}"' for each in self.present.columns)
-        kinds = zip(TO, PLACE_TYPES, strict=True)
-        nowhere = ", ".join(f"CAST(NULL AS {kind()}) AS {name}" for name, kind in kinds)
-        return (
-            f"SELECT {columns}, {', '.join(TO)} FROM {self.past.name}"
-            f" UNION ALL SELECT {columns}, {nowhere} FROM {self.present.name}"
-        )
+    def history_query(self, had: Sequence[str] = ()) -> str:
+        """Returns the view's SQL: rows of the present end nowhere.
+
+        It begins with the columns that the view `had`: PostgreSQL replaces none whose columns move. Those of a later
+        release are in the tables, too.
+        """
+        nowhere = {name: f"CAST(NULL AS {kind()}) AS {name}" for name, kind in zip(TO, PLACE_TYPES, strict=True)}
+        names = dict.fromkeys([*had, *(each.name for each in self.present.columns), *TO])
+        of_past = ", ".join(f'"{name}"' for name in names)
+        of_present = ", ".join(nowhere.get(name, f'"{name}"') for name in names)
+        return f"SELECT {of_past} FROM {self.past.name} UNION ALL SELECT {of_present} FROM {self.present.name}"
 
 
 def _kept(noun: Noun) -> KeptNoun:

@@ -60,7 +60,7 @@ from tests.runtime.test_log_reader import ONLY_THE_LATEST, node
 from tests.services.nodes import committed
 from tests.services.observer.test_stop import observing
 from tests.services.scripted import WITHIN_S
-from tests.sql.test_kept import Kept
+from tests.sql.test_kept import Kept, applied
 from tests.sql.test_kept_reads import ALL, listed, whole
 
 POLL_S = 0.02
@@ -395,6 +395,36 @@ def test_names_of_any_length_are_written_to_postgresql_by_record_and_by_checkpoi
     assert rows_after(log) == {each: in_order(found) for each, found in by_record[0].items()}
     assert rows_after(log[:1]) == {each: in_order(found) for each, found in by_record[1].items()}
     assert rows_after(more) == {each: in_order(found) for each, found in by_checkpoint.items()}
+
+
+def test_views_of_a_later_release_and_of_others_stay_on_postgresql(server: str) -> None:
+    """A rollback finds a view with a column more; then a table grows, on whose history somebody's view stands."""
+    schema, log = "rollback", whole(write(Random(5), 200))
+    with reading(server).begin() as connection:
+        connection.exec_driver_sql(f"CREATE SCHEMA {schema}")
+    url = f"{server}?options=-csearch_path%3D{schema}"
+    kept = Kept(url)
+    kept.load(log)
+    with kept.engine.begin() as connection:
+        connection.exec_driver_sql("DROP VIEW rack_load")
+        connection.exec_driver_sql("CREATE VIEW rack_load AS SELECT 1 AS broker_id, 2 AS more")
+        for table in ("brokers", "brokers_past"):
+            connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN rack CASCADE")
+        connection.exec_driver_sql("CREATE VIEW brokers_history AS SELECT valid_to_ms, broker_id FROM brokers_past")
+        connection.exec_driver_sql("CREATE VIEW mine AS SELECT broker_id FROM brokers_history")
+    kept.close()
+    kept = Kept(url)
+    left = kept.database.left_views
+    kept.begin(log)
+    kept.database.replace(kept.following.image, before=kept.at, after=applied(len(log)))
+    now = kept.rows_at(len(log) + 1)
+    with kept.engine.connect() as connection:
+        mine = [broker for (broker,) in connection.exec_driver_sql("SELECT broker_id FROM mine")]
+    kept.close()
+
+    assert ["rack_load"] == left
+    assert rows_after(log) == {each: in_order(found) for each, found in now.items()}
+    assert {row[0] for row in now["brokers"]} <= set(mine)
 
 
 def rows_after(log: list[Message]) -> dict[str, list[Row]]:
