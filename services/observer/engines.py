@@ -8,12 +8,21 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from quorate.sql.kept import IDLE_S, INTERVAL_S, PROBES
+
 __all__ = ["engine_of", "is_away", "reading_engine_of"]
 
 CONNECT_TIMEOUT_S: Final = 10
 """How long (s) a connection to PostgreSQL may take; psycopg waits 130 s by itself, and others for ever."""
+ALIVE: Final = {
+    "keepalives_idle": IDLE_S,
+    "keepalives_interval": INTERVAL_S,
+    "keepalives_count": PROBES,
+    "tcp_user_timeout": (IDLE_S + INTERVAL_S * PROBES) * 1_000,
+}
+"""By what libpq notices within 25 s that a server's host has died; by itself the system takes hours."""
 LIBPQ: Final = ("psycopg", "psycopg2")
-"""Drivers that know `connect_timeout`."""
+"""Drivers that know these options."""
 AWAY_STATES: Final = ("08", "25006", "40", "53", "55P03", "57", "58")
 """How the SQLSTATE of a server begins that takes nothing now: no connection, a standby, a conflict, no memory or space,
 a lock, an operator or a restart, its disk. All others are of the statement, and come again with it."""
@@ -64,9 +73,9 @@ def engine_of(url: str, *, synchronous: str) -> sa.Engine:
     """Returns the engine of a URL. `synchronous` is SQLite's: what a commit to a file waits for."""
     parsed = sa.make_url(url)
     if parsed.get_backend_name() != "sqlite":
-        has_default = parsed.get_driver_name() in LIBPQ and "connect_timeout" not in parsed.query
-        limit = {"connect_timeout": CONNECT_TIMEOUT_S} if has_default else {}
-        return sa.create_engine(parsed, pool_pre_ping=True, connect_args=limit)
+        limits = {"connect_timeout": CONNECT_TIMEOUT_S, **ALIVE} if parsed.get_driver_name() in LIBPQ else {}
+        limits = {name: value for name, value in limits.items() if name not in parsed.query}
+        return sa.create_engine(parsed, pool_pre_ping=True, connect_args=limits)
     if parsed.database in (None, "", ":memory:"):
         return sa.create_engine(parsed, poolclass=sa.StaticPool, connect_args={"check_same_thread": False})
     engine = sa.create_engine(parsed, connect_args={"check_same_thread": False})

@@ -57,4 +57,12 @@ DATABASE_BUGS: Final = (
         wrong="dict.fromkeys([*(",
         test=f"{KEEPER}::test_views_of_a_later_release_and_of_others_stay_on_postgresql",
     ),
+    Planted(
+        number="C136",
+        what="a server keeps the lock of a writer for hours whose host has died",
+        file="libs/quorate/sql/kept.py",
+        right="for name, value in ALIVE.items():",
+        wrong="for name, value in dict[str, int]().items():",
+        test=f"{KEEPER}::test_a_server_notices_within_half_a_minute_that_the_host_of_the_writer_has_died",
+    ),
 )

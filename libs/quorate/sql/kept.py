@@ -26,6 +26,17 @@ __all__ = ["Applied", "KeptDatabase", "Superseded"]
 WRITER_LOCK: Final = 0x51756F72
 """The first number of PostgreSQL's advisory lock of who writes: "Quor"; the second one is made from the schema."""
 LOCK_MODE: Final = 0o644
+IDLE_S: Final = 10
+INTERVAL_S: Final = 5
+PROBES: Final = 3
+"""After how many probes (s apart, the first after IDLE_S) without an answer a connection to PostgreSQL has ended."""
+ALIVE: Final = {
+    "tcp_keepalives_idle": IDLE_S,
+    "tcp_keepalives_interval": INTERVAL_S,
+    "tcp_keepalives_count": PROBES,
+    "tcp_user_timeout": (IDLE_S + INTERVAL_S * PROBES) * 1_000,
+}
+"""The server's settings of that, by name; the last one since PostgreSQL 12."""
 
 
 class Superseded(Exception):
@@ -153,7 +164,13 @@ class KeptDatabase:
 
 
 def _lock_server(connection: sa.Connection) -> bool:
-    """Returns whether this connection holds the server's lock of its schema from now on."""
+    """Returns whether this connection holds the server's lock of its schema from now on.
+
+    The lock ends with the session: within 25 s if our host dies without a word, where the server would take hours.
+    """
+    settings = sa.text("SELECT set_config(name, :value, false) FROM pg_settings WHERE name = :name")
+    for name, value in ALIVE.items():
+        connection.execute(settings, {"name": name, "value": str(value)})
     schema = sa.func.hashtext(sa.func.current_schema())
     return bool(connection.scalar(sa.select(sa.func.pg_try_advisory_lock(WRITER_LOCK, schema))))
 

@@ -38,6 +38,7 @@ from quorate.runtime.client import open_channel
 from quorate.runtime.config import ConfigError
 from quorate.runtime.log_reader import CommittedBatch, LogReader
 from quorate.sql.following import Following
+from quorate.sql.kept import KeptDatabase
 from quorate.sql.kept_reads import KeptReader
 from quorate.sql.kept_tables import APPLIED, GAPS, KEPT
 from quorate.sql.listings import LISTINGS, listing_query
@@ -395,6 +396,22 @@ def test_names_of_any_length_are_written_to_postgresql_by_record_and_by_checkpoi
     assert rows_after(log) == {each: in_order(found) for each, found in by_record[0].items()}
     assert rows_after(log[:1]) == {each: in_order(found) for each, found in by_record[1].items()}
     assert rows_after(more) == {each: in_order(found) for each, found in by_checkpoint.items()}
+
+
+def test_a_server_notices_within_half_a_minute_that_the_host_of_the_writer_has_died(server: str) -> None:
+    """Else the lock of its session stays for hours: the settings are those of the session that has it."""
+    engine = sa.create_engine(server, poolclass=sa.StaticPool)
+    database = KeptDatabase(engine)
+    assert database.claim()
+    with engine.connect() as connection:
+        idle, interval, count, unread_ms = (
+            int(connection.scalar(sa.text("SELECT setting FROM pg_settings WHERE name = :name"), {"name": name}) or 0)
+            for name in ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout")
+        )
+    database.close()
+
+    assert 0 < idle + interval * count <= 30
+    assert 0 < unread_ms <= 30_000
 
 
 def test_views_of_a_later_release_and_of_others_stay_on_postgresql(server: str) -> None:
