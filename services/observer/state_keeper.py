@@ -32,6 +32,8 @@ log = logger(__name__)
 SETTING: Final = "observer.state.database.url"
 CHANGES_MAX: Final = 20_000
 """Rows that are written in one transaction of the database, beside those of one batch of the log."""
+WRITE_S: Final = 0.025
+"""How long (s) a change waits for others that are written with it, while more of the log comes than is followed."""
 AGAIN_S: Final = 1.0
 """The pause (s) before a database that is away, or that another observer writes, is tried again."""
 REFUSED_S: Final = 30.0
@@ -100,13 +102,16 @@ class StateKeeper:
     async def _follow(self) -> None:
         """Follows the log from its beginning, and writes from where the database is."""
         self._following, self._seen, self._is_told = Following(), None, False
-        source = self._source()
+        source, clock = self._source(), asyncio.get_running_loop().time
+        written_s = clock()
         try:
             async with aclosing(_in_advance(source.events())) as events:
                 async for event, is_last in events:
                     await self._take(event, source)
-                    if is_last or len(self._following.changes) >= CHANGES_MAX:
+                    is_due = len(self._following.changes) >= CHANGES_MAX or clock() >= written_s + WRITE_S
+                    if is_last or is_due:
                         await self._write()
+                        written_s = clock()
         finally:
             if isinstance(source, LogReader):
                 await source.close()

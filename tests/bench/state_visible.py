@@ -40,8 +40,9 @@ RATE: Final = int(os.environ.get("VISIBLE_RATE", "1000"))
 SECONDS: Final = float(os.environ.get("VISIBLE_SECONDS", "10"))
 ROUNDS: Final = int(os.environ.get("VISIBLE_ROUNDS", "3"))
 OBSERVERS: Final = tuple(map(int, os.environ.get("VISIBLE_OBSERVERS", "0,10").split(",")))
+VOTERS: Final = int(os.environ.get("VISIBLE_VOTERS", "3"))
 PARTITIONS: Final = 100
-LOOK_AGAIN_S: Final = 0.001
+LOOK_AGAIN_S: Final = 0.003
 TICK_S: Final = 0.01
 WITHIN_S: Final = 120.0
 TOPIC: Final = "orders"
@@ -173,7 +174,7 @@ def _applied(url: str) -> int:
 @asynccontextmanager
 async def _observed(urls: Sequence[str]) -> AsyncIterator[tuple[Writer, Running, Sequence[Process]]]:
     """A quorum with a topic, and an observer for each database, which has it."""
-    async with quorum() as (plan, running), Writer(plan.quorum) as writer:
+    async with quorum(VOTERS) as (plan, running), Writer(plan.quorum) as writer:
         await writer.active()
         topic = [TopicRecord(TOPIC, uuid(TOPIC)), *map(_partition, range(PARTITIONS))]
         for record in (FeatureLevelRecord(METADATA_VERSION, LATEST), *topic):

@@ -66,6 +66,22 @@ PLAN_BUGS: Final = (
         test="tests/services/observer/test_state_keeper.py::test_checkpoints_are_the_same_rows_on_postgresql_and_sqlite",
     ),
     Planted(
+        number="C103",
+        what="the key of a row that a record changed is told in the order of the table's columns",
+        file="libs/quorate/sql/difference.py",
+        right="return [(name, names.index(name)) for name in identity], others",
+        wrong="return [(name, names.index(name)) for name in sorted(identity, key=names.index)], others",
+        test="tests/sql/test_touched.py::test_it_finds_what_comparing_the_states_finds",
+    ),
+    Planted(
+        number="C104",
+        what="nothing is written to the state's database until its observer has caught up",
+        file="services/observer/state_keeper.py",
+        right="if is_last or is_due:",
+        wrong="if is_last or len(self._following.changes) >= CHANGES_MAX:",
+        test="tests/services/observer/test_state_keeper.py::test_what_is_there_is_written_while_more_comes",
+    ),
+    Planted(
         number="F16",
         what="a broker whose directories are all cordoned counts among those that can take a replica",
         file="libs/quorate/doctor/advice.py",

@@ -30,6 +30,7 @@ from quorate.records import (
     ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    NoOpRecord,
     UserScramCredentialRecord,
     VotersRecord,
     encode_record,
@@ -54,6 +55,7 @@ from services.observer.state_log import apply, skip
 from services.quorum.cleaner import Cleaner
 from services.quorum.driver import QuorumDriver
 from services.quorum.snapshot_upload import take_snapshot
+from tests.cli.directories import batch as in_bytes
 from tests.metadata.histories import STEPS, feature_level, write
 from tests.metadata.test_properties import replayed
 from tests.pipeline.postgres import absent, postgres
@@ -65,6 +67,8 @@ from tests.sql.test_kept import Kept, applied
 from tests.sql.test_kept_reads import ALL, listed, whole
 
 POLL_S = 0.02
+TORRENT = 20_000
+"""Batches, each of which takes some tenths of a millisecond to follow."""
 ROLE = """\
     CREATE ROLE reader LOGIN PASSWORD 'theirs';
     GRANT USAGE ON SCHEMA public TO reader;
@@ -589,6 +593,41 @@ async def test_a_restart_passes_a_metadata_transaction_in_which_the_leader_chang
 def data(offset: Offset, *batch: Message) -> bytes:
     values = [encode_record(each, max(layout_of(type(each)).versions)) for each in batch]
     return data_batch(base_offset=offset, epoch=1, timestamp_ms=0, values=values)
+
+
+class Torrent:
+    """A log of which more is always there than is followed, until the database has some of it, or too much came."""
+
+    cluster_id = "c"
+    high_watermark = 1_000_000
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        self.read_to: asyncio.Future[Offset] = asyncio.get_running_loop().create_future()
+        """How far the log was read when the database had something."""
+
+    async def events(self) -> AsyncIterator[CommittedBatch]:
+        for offset in range(TORRENT):
+            data = in_bytes(1, offset, (NoOpRecord(), 0))
+            yield CommittedBatch(header=read_header(data), data=data, high_watermark=self.high_watermark)
+            if offset % 100 == 0 and (end_of(self._engine) or offset == TORRENT - 100):
+                self.read_to.set_result(offset)
+                break
+        await asyncio.Event().wait()
+
+
+async def test_what_is_there_is_written_while_more_comes(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/state.db"
+    torrent = Torrent(reading(url))
+    keeper = StateKeeper(url, lambda: torrent)  # type: ignore[arg-type, return-value]
+    running = asyncio.create_task(keeper.run())
+    async with asyncio.timeout(WITHIN_S):
+        read_to = await torrent.read_to
+    running.cancel()
+    await asyncio.wait([running])
+    await keeper.close()
+
+    assert read_to < TORRENT - 100
 
 
 async def test_a_file_that_is_no_database_ends_the_start(tmp_path: Path) -> None:
