@@ -95,6 +95,8 @@ async def test_a_silent_broker_is_fenced_and_another_leads_for_it(cluster: Clust
     epoch = (await sessions(cluster))[silent].broker_epoch
     log_dir = cluster.plan.log_dir(1)
     foretold = run("what-if", "--broker", silent, "--offline", log_dir, "--json").document["partitions"]
+    of_rack = run("what-if", "--rack", cluster.plan.racks[silent], "--offline", log_dir, "--json").document
+    is_safe = 0 == run("restart-safe", "--broker", silent, "--offline", log_dir).code
     await cluster.brokers[silent].fall_silent()
 
     assert others == await eventually(lambda: unfenced(cluster), lambda those: silent not in those)
@@ -106,6 +108,8 @@ async def test_a_silent_broker_is_fenced_and_another_leads_for_it(cluster: Clust
     rows = run("sql", "SELECT * FROM partitions", "--offline", log_dir, "--json").document["rows"]
     found = {(row["topic"], row["topic_id"], row["partition_id"]): row for row in rows}
     assert "silence" in {row["key"]["topic"] for row in foretold}
+    assert foretold == of_rack["partitions"]
+    assert is_safe == all(row["leader"] != -1 for row in rows)
     for row in foretold:
         there = found[tuple(row["key"].values())]
         assert row["after"] == {name: there[name] for name in row["after"]}
