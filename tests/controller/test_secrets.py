@@ -1,4 +1,4 @@
-"""What is a secret: one rule for whoever tells the values of configs. `tests/pipeline/test_secrets.py` asks Spark."""
+"""What is a secret: one rule for whoever tells the values of configs."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from quorate.records import (
     UnregisterControllerRecord,
     UserScramCredentialRecord,
 )
+from quorate.sql.nouns import NOUNS
 from tests.pipeline.hand_made import Story, config, controller, silver_tables, uuid_of
 from tests.pipeline.logs import NOON_MS
 
@@ -180,7 +181,9 @@ def test_no_sentence_has_a_secret(told: list[str]) -> None:
 
 
 def test_every_kind_that_silver_keeps_is_worded_or_has_its_reason() -> None:
-    from services.pipeline.gold.audit_kept import QUIET, WORDINGS
+    from services.pipeline.gold.audit_sentences import QUIET, TABLES
+    from services.pipeline.silver.image import UNKNOWN_KIND
     from services.pipeline.silver.kept import KINDS
 
-    assert {kind.name for kind in KINDS} == {*QUIET, *WORDINGS}
+    assert {*(kind.name for kind in KINDS), "topic", "config", "broker", UNKNOWN_KIND} == {*QUIET, *TABLES}
+    assert {*NOUNS} == {*TABLES.values(), "partitions", "voters"}

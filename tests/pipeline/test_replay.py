@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import pytest
 
 from quorate.cli.offline import load
 from quorate.metadata.canonical import canonical
+from tests.cli.directories import run
 from tests.pipeline.conftest import FIXTURES
 
 if TYPE_CHECKING:
@@ -192,6 +194,24 @@ def test_the_audit_timeline_tells_every_topic_that_was_made(lake: ParquetTables)
     told = sorted(rows_of(lake, "gold/audit_timeline"), key=lambda row: row["offset"])
 
     assert made == [row["subject"].removeprefix("topic ") for row in told if "is created with id" in row["sentence"]]
+
+
+NOT_IN_TABLES = (
+    r"controller [0-9]+ (becomes the active|registers again)|.* is written again|quorum voters |.*: (.*) → \2$"
+)
+NOT_IN_AUDIT = r"(partition|topic) .* is removed$|topic .*: .* → not set$|voter [0-9]+ "
+"""What only one of both tells: records that change no row, the set of voters, and the rows that go with their topic."""
+
+
+def test_command_and_pipeline_say_the_same_of_each_change(lake: ParquetTables) -> None:
+    """What a transaction does the command tells at its end."""
+    told = run("history", "--offline", NODE, "--json").documents
+    by_command = Counter(each["sentence"] for each in told)
+    by_pipeline = Counter(row["sentence"] for row in rows_of(lake, "gold/audit_timeline"))
+
+    assert (by_command & by_pipeline).total() > 100
+    assert [] == [each for each in by_pipeline - by_command if not re.match(NOT_IN_TABLES, each)]
+    assert [] == [each for each in by_command - by_pipeline if not re.match(NOT_IN_AUDIT, each)]
 
 
 def test_the_audit_timeline_tells_a_brokers_failure_in_order(lake: ParquetTables) -> None:

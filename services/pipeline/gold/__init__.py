@@ -1,6 +1,6 @@
 """Gold, the answer layer: tables that are computed from silver alone.
 
-audit          a sentence for every change: before, after, and the request that caused it; audit_kept, audit_rows
+audit          a sentence for every change: before, after, and the request that caused it; audit_sentences, audit_rows
 availability   for how long each partition was offline or under its min ISR, each day
 churn          how often each broker left and joined ISRs, won and lost leaderships, each day
 commit_slo     commit latencies, the slowest follower, and the gaps between leaders, each hour
@@ -18,7 +18,6 @@ began          since when a condition has held; silence finds periods without an
 clocks         where the times of a log go back, because another controller's clock is behind
 states         brings the states of each partition together in a Python worker; spans, past and partition_sentences are
                computed there over arrays
-secrets        which config values may be secrets
 of_silver      of which silver gold was made
 """
 

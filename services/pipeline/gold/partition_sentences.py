@@ -1,4 +1,4 @@
-"""The audit timeline's sentences about partitions, as Python workers make them over arrays."""
+"""The audit timeline's sentences about partitions, over arrays, with the words of `quorate.sql.sentences`."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from quorate.metadata.partitions import NO_LEADER, RECOVERED, RECOVERING
-from quorate.nouns import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, uuid_text
+from quorate.sql.sentences import (
+    AGAIN,
+    CREATED,
+    DIRECTORIES,
+    EPOCH,
+    LEADER,
+    LISTS,
+    NONE_THERE,
+    RECOVERED_WORDS,
+    RESERVED,
+    UNCLEAN,
+)
 from services.pipeline.gold.spans import led_uncleanly
 from services.pipeline.groups import NONE, Array, has_value, taken
 
 __all__ = ["COLUMNS", "SCHEMA", "sentences"]
 
-_LISTS: Final = {
-    "ISR": "isr",
-    "replicas": "replicas",
-    "adding": "adding_replicas",
-    "removing": "removing_replicas",
-    "ELR": "elr",
-    "last known ELR": "last_known_elr",
-}
-"""The words for lists of brokers, in the order of a sentence."""
+_LISTS: Final = {{"eligible_leader_replicas": "elr"}.get(name, name): words for name, words in LISTS.items()}
 _EPOCH: Final = "leader_epoch"
-_SHOWN: Final = ("leader", *_LISTS.values(), "directories", _EPOCH, "leader_recovery_state")
+_SHOWN: Final = ("leader", *_LISTS, "directories", _EPOCH, "leader_recovery_state")
 COLUMNS: Final = (
     "topic",
     "is_first",
@@ -48,7 +51,6 @@ SCHEMA: Final = pa.schema(
     }
 )
 """The columns of the audit timeline."""
-_RESERVED: Final = {UNASSIGNED_DIRECTORY: "unassigned", LOST_DIRECTORY: "lost", MIGRATING_DIRECTORY: "migrating"}
 _Shown = Callable[[pa.Array], pa.Array]
 
 
@@ -58,7 +60,7 @@ def sentences(states: pa.Table, bases: pa.Table) -> pa.Table:
     is_first = states["is_first"].to_numpy()
     changed = _joined(*_parts(states), separator="; ")
     plain = pc.equal(changed, "")
-    again = pc.coalesce(_arrow(states, "leader epoch", _EPOCH, _text), "is written again, unchanged")
+    again = pc.coalesce(_arrow(states, EPOCH, _EPOCH, _text), AGAIN)
     said = _scattered(pc.if_else(plain, again, changed), _created(states, np.flatnonzero(is_first)), is_first)
     numbers = _text(states["partition_id"].combine_chunks())
     subject = pc.binary_join_element_wise("partition ", states["topic"].combine_chunks(), "-", numbers, "")
@@ -86,11 +88,11 @@ def _parts(states: pa.Table) -> Sequence[pa.Array]:
         pc.fill_null(states[name], NONE).to_numpy() for name in ("leader_recovery_state", "was_leader_recovery_state")
     )
     return [
-        _arrow(states, "leader", "leader", _leader),
-        *(_arrow(states, words, name, _ids) for words, name in _LISTS.items()),
-        _arrow(states, "directories", "directories", _directories),
-        _where(led_uncleanly(states), "unclean election"),
-        _where((state == RECOVERED) & (was == RECOVERING), "has recovered"),
+        _arrow(states, LEADER, "leader", _leader),
+        *(_arrow(states, words, name, _ids) for name, words in _LISTS.items()),
+        _arrow(states, DIRECTORIES, "directories", _directories),
+        _where(led_uncleanly(states), UNCLEAN),
+        _where((state == RECOVERED) & (was == RECOVERING), RECOVERED_WORDS),
     ]
 
 
@@ -108,7 +110,8 @@ def _created(states: pa.Table, at: Array) -> pa.Array:
     first = states.select(["replicas", "isr", "leader"]).take(pa.array(at)).combine_chunks()
     replicas, isr = (_ids(first[name].combine_chunks()) for name in ("replicas", "isr"))
     leader = _leader(first["leader"].combine_chunks())
-    return pc.binary_join_element_wise("is created: replicas ", replicas, ", ISR ", isr, ", leader ", leader, "")
+    before_replicas, before_isr, before_leader = CREATED
+    return pc.binary_join_element_wise(before_replicas, replicas, before_isr, isr, before_leader, leader, "")
 
 
 def _scattered(texts: pa.Array, others: pa.Array, where: Array) -> pa.Array:
@@ -139,16 +142,16 @@ def _ids(lists: pa.Array) -> pa.Array:
 
 def _listed(lists: pa.Array) -> pa.Array:
     joined = pc.fill_null(pc.binary_join(lists, ","), "")
-    return pc.if_else(pc.equal(joined, ""), "none", joined)
+    return pc.if_else(pc.equal(joined, ""), NONE_THERE, joined)
 
 
 def _directories(lists: pa.Array) -> pa.Array:
     """Lists the replicas' directories; three reserved ids are shown as words (KIP-858)."""
     shown = _listed(lists)
-    for directory, word in _RESERVED.items():
-        shown = pc.replace_substring(shown, uuid_text(directory), word)
+    for directory, word in RESERVED.items():
+        shown = pc.replace_substring(shown, directory, word)
     return shown
 
 
 def _leader(numbers: pa.Array) -> pa.Array:
-    return pc.if_else(pc.equal(numbers, NO_LEADER), "none", _text(numbers))
+    return pc.if_else(pc.equal(numbers, NO_LEADER), NONE_THERE, _text(numbers))

@@ -44,10 +44,12 @@ __all__ = [
     "PLACES",
     "QUORUM_KINDS",
     "SILVER",
+    "UNKNOWN_KIND",
     "build",
     "histories",
     "image_history",
     "image_rows",
+    "other_rows",
     "record_of",
     "state_of",
 ]
@@ -147,11 +149,16 @@ def image_rows(tables: Mapping[str, DataFrame], more: Sequence[str] = ()) -> Dat
         more,
         {"elr": "eligibleLeaderReplicas", "last_known_elr": "lastKnownElr"},
     )
+    return other_rows(tables, more).unionByName(partitions)
+
+
+def other_rows(tables: Mapping[str, DataFrame], more: Sequence[str] = ()) -> DataFrame:
+    """Combines all these tables but that of partitions, of which there are most."""
     topics = _rows(tables["topic_history"], "topic", TopicRecord, ("topic_id",), more)
     configs = _rows(tables["config_history"], "config", ConfigRecord, ("resource_type", "resource_name", "name"), more)
     brokers = _rows(tables["broker_history"], "broker", RegisterBrokerRecord, ("broker_id",), more)
     kept = tables["kept_history"].withColumn("value", fn.col("payload")).select(*_COLUMNS, *more)
-    return kept.unionByName(partitions).unionByName(topics).unionByName(configs).unionByName(brokers)
+    return kept.unionByName(topics).unionByName(configs).unionByName(brokers)
 
 
 def state_of(rows: Iterable[Row], offset: Offset) -> ClusterState:
