@@ -343,7 +343,7 @@ BROKER_BUGS: Final = (
         number="C85",
         what="whoever says that it is a replica reads what it likes, and beyond what is committed",
         file="services/broker/fetch.py",
-        right="elif not caller.may_on_cluster(AclOperation.CLUSTER_ACTION):",
+        right="elif not by.caller.may_on_cluster(AclOperation.CLUSTER_ACTION):",
         wrong="elif False:",
         test=f"{RIGHTS}::test_a_replica_needs_the_right_of_brokers_and_none_on_topics",
     ),

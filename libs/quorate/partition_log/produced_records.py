@@ -130,9 +130,7 @@ class _Walk:
         """Reads records up to number `to` (exclusive), or up to one that `data` does not have whole."""
         size = len(data)
         lowest, highest = self.deltas
-        time = 0
-        before = 0  # the length of the record before
-        index = self._next
+        index, time, before = self._next, 0, 0  # the next record; timestamp and length of the one before
         while index < to:
             self._next = index
             begin = at
@@ -156,8 +154,24 @@ class _Walk:
             if stamp != time:
                 time, delta = stamp, (stamp >> 1) ^ -(stamp & 1)
                 lowest, highest = min(lowest, delta), max(highest, delta)
-            offset_at = at
-            key_at, key_end, value_at, value_end, at = _fields(data, at, index)
+            offset = data[at]
+            at += 1
+            if offset > 127:
+                offset, at = _more(data, at, offset)
+            if offset != index << 1:
+                raise Corrupt(f"record {index} has the offset delta {(offset >> 1) ^ -(offset & 1)}")
+            key = data[at]
+            at += 1
+            if key > 127:
+                key, at = _more(data, at, key)
+            if key != _NULL:
+                at += _length(key, index)
+            value = data[at]
+            at += 1
+            if value > 127:
+                value, at = _more(data, at, value)
+            if value != _NULL:
+                at += _length(value, index)
             headers = data[at]
             at += 1
             if headers:
@@ -166,15 +180,7 @@ class _Walk:
                 raise Corrupt(f"the length of record {index} is off by {end - at} from what its fields take")
             index += 1
             if length == before and not headers:
-                shape = _Shape(
-                    head=data[begin:offset_at],
-                    offset_bytes=key_at - offset_at,
-                    key_head=data[key_at:key_end],
-                    key_bytes=value_at - key_end,
-                    value_head=data[value_at:value_end],
-                    value_bytes=at - 1 - value_end,
-                )
-                index, at = shape.passed(data, at, index, to)
+                index, at = _shape_of(data, begin).passed(data, at, index, to)
             before = length
         else:
             self._next = to
@@ -228,36 +234,27 @@ class _Shape(NamedTuple):
         return max(index, to), at
 
 
+def _shape_of(data: bytes, begin: int) -> _Shape:
+    """Returns how a record is framed that was read, and has no headers."""
+    _, at = _number(data, begin)
+    _, offset_at = _number(data, at + 1)
+    _, key_at = _number(data, offset_at)
+    key, key_end = _number(data, key_at)
+    value_at = key_end + (0 if key == _NULL else key >> 1)
+    value, value_end = _number(data, value_at)
+    return _Shape(
+        head=data[begin:offset_at],
+        offset_bytes=key_at - offset_at,
+        key_head=data[key_at:key_end],
+        key_bytes=value_at - key_end,
+        value_head=data[value_at:value_end],
+        value_bytes=0 if value == _NULL else value >> 1,
+    )
+
+
 _OFFSETS: Final = tuple(varint(number) for number in range(1 << 10))
 _OFFSETS_OF_BYTES: Final = {1: 1 << 6, 2: len(_OFFSETS)} | dict.fromkeys(range(3, 11), 0)
 """Below which offset delta it has so many bytes, as far as they are kept."""
-
-
-def _fields(data: bytes, at: int, index: int) -> tuple[int, int, int, int, int]:
-    """Reads a record from its offset delta on; returns where key and value begin, each with its length, and end."""
-    offset = data[at]
-    at += 1
-    if offset > 127:
-        offset, at = _more(data, at, offset)
-    if offset != index << 1:
-        raise Corrupt(f"record {index} has the offset delta {(offset >> 1) ^ -(offset & 1)}")
-    key_at = at
-    key = data[at]
-    at += 1
-    if key > 127:
-        key, at = _more(data, at, key)
-    key_end = at
-    if key != _NULL:
-        at += _length(key, index)
-    value_at = at
-    value = data[at]
-    at += 1
-    if value > 127:
-        value, at = _more(data, at, value)
-    value_end = at
-    if value != _NULL:
-        at += _length(value, index)
-    return key_at, key_end, value_at, value_end, at
 
 
 def _length(number: int, index: int) -> int:
