@@ -22,7 +22,7 @@ ORDER_BUGS: Final = (
         file="services/observer/state_log.py",
         right="following.changes.clear()",
         wrong="following.take()",
-        test="tests/services/observer/test_state_keeper.py"
+        test="tests/services/observer/test_state_log.py"
         "::test_a_restart_passes_a_metadata_transaction_in_which_the_leader_changed",
     ),
     Planted(

@@ -79,7 +79,7 @@ PLAN_BUGS: Final = (
         file="services/observer/state_keeper.py",
         right="if is_last or is_due:",
         wrong="if is_last or len(self._following.changes) >= CHANGES_MAX:",
-        test="tests/services/observer/test_state_keeper.py::test_what_is_there_is_written_while_more_comes",
+        test="tests/services/observer/test_state_log.py::test_what_is_there_is_written_while_more_comes",
     ),
     Planted(
         number="F16",

@@ -36,7 +36,6 @@ from quorate.wire.items import Items, Steps
 
 RELATIVE_MAX: Final = (1 << 31) - 1
 """The largest offset of a segment, counted from its base: an index entry has 31 bits for it."""
-
 OPENING_MAX: Final = 16
 """Sealed segments that are open at once while a log is opened: each is read once."""
 

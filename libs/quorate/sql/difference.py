@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
-from typing import Final
+from typing import Final, TypeAlias
 
 from kraft import Message
 from quorate.controller.secrets import redacted
@@ -90,25 +90,29 @@ def compared_row(noun: Noun, before: Row, after: Row) -> Iterator[Difference]:
     """Yields what `compared` does of one row on each side with the same key, as most records change one row."""
     if before == after:
         return
-    key: dict[str, Value] = {}
+    key, others = _places(noun.name)
     was: dict[str, Value] = {}
     now: dict[str, Value] = {}
     same: dict[str, Value] = {}
-    for name, is_of_key, old, new in zip(*_columns(noun.name), before, after, strict=True):
-        if is_of_key:
-            key[name] = new
-        elif old == new:
+    for name, place in others:
+        old, new = before[place], after[place]
+        if old == new:
             same[name] = new
         else:
             was[name], now[name] = old, new
-    yield Difference(noun=noun, key=key, change=Change.CHANGED, before=was, after=now, same=same)
+    named = {name: after[place] for name, place in key}
+    yield Difference(noun=noun, key=named, change=Change.CHANGED, before=was, after=now, same=same)
+
+
+_Places: TypeAlias = Sequence[tuple[str, int]]
 
 
 @cache
-def _columns(table: str) -> tuple[tuple[str, ...], tuple[bool, ...]]:
-    """Returns a table's columns, and whether each is one of its rows' key."""
-    names = column_names(table)
-    return names, tuple(name in NOUNS[table].identity for name in names)
+def _places(table: str) -> tuple[_Places, _Places]:
+    """Returns where a row has the columns of its key, in the key's order, and where the others."""
+    names, identity = column_names(table), NOUNS[table].identity
+    others = [(name, place) for place, name in enumerate(names) if name not in identity]
+    return [(name, names.index(name)) for name in identity], others
 
 
 Key = tuple[Value, ...]
