@@ -138,6 +138,8 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
                 yield Cluster(quorum, theirs, own, tools)
             finally:
                 await theirs.close()
+                if quorum.running.is_up(own[OURS]):  # asked to stop, it would wait for controllers that are gone
+                    await own.kill(OURS)
 
 
 async def test_a_topic_is_made_through_ours_and_each_leads_is_killed_and_comes_back(cluster: Cluster) -> None:
