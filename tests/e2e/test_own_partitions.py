@@ -26,7 +26,7 @@ from kraft.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest, Offse
 from kraft.api.produce import ProduceRequest, ProduceResponse
 from quorate.errors import ErrorCode
 from quorate.network.client import Connection, Disconnected, connect
-from quorate.nouns import NodeId
+from quorate.nouns import NodeId, uuid_text
 from quorate.records import PartitionChangeRecord
 from quorate.runtime.health import IN_SYNC
 from quorate.runtime.loop import ExitCode
@@ -138,8 +138,6 @@ async def test_what_was_acknowledged_outlives_the_kills_of_its_leaders(cluster: 
             await partition(cluster, "kept")
             await writer.more(MANY)
     end = max(offset for offset, _ in writer.acknowledged[0]) + 1
-    for each in brokers.ids:  # what a rollout waits for
-        assert await eventually(lambda of=each: cluster.health(brokers[of], IN_SYNC))
     seen = (await asyncio.to_thread(consumed, servers(brokers), "kept", {0: end}))[0]
 
     assert [] == lost(writer.acknowledged[0], seen)
@@ -169,6 +167,29 @@ async def test_an_orderly_stop_moves_the_leadership_and_the_log_goes_on(cluster:
     said = brokers.log(leader).rpartition("starting")[2]
     assert "previous_broker_epoch=-1" not in said
     assert "cut off" not in said
+
+
+async def test_a_rollout_that_waits_for_in_sync_leaves_two_in_the_isr(cluster: Cluster, brokers: OwnBrokers) -> None:
+    """As a StatefulSet does it: the next is stopped once the one before is in all its ISRs, and not merely unfenced."""
+    made = (await cluster.create("rolled", at=1)).topics[0]
+    await partition(cluster, "rolled")
+    async with Writer(servers(brokers), "rolled") as writer:
+        await writer.more(1)
+        for each in IDS:
+            await brokers.stop(each)
+            await brokers.start(each)
+            assert await eventually(lambda of=each: cluster.health(brokers[of], IN_SYNC))
+        await writer.more(1)
+    changes = stored_records(cluster.plan.log_dir(await cluster.active()))
+    isrs = [
+        each.isr
+        for each in changes
+        if isinstance(each, PartitionChangeRecord) and uuid_text(each.topic_id) == made.topic_id and each.isr
+    ]
+
+    assert [] == writer.problems
+    assert 2 * len(IDS) <= len(isrs)
+    assert 2 == min(map(len, isrs)), isrs
 
 
 async def test_a_deleted_topic_is_set_aside_and_its_name_is_free(cluster: Cluster, brokers: OwnBrokers) -> None:
