@@ -119,7 +119,8 @@ async def main(life: ServiceLife) -> None:
         work.append(page.open)
     if config.state_database is not None:
         # The leader lists this observer once, by the reader above.
-        keeper = StateKeeper(config.state_database, partial(_reader, config, connect, replica_id=NOBODY))
+        source = partial(_reader, config, connect, replica_id=NOBODY)
+        keeper = StateKeeper(config.state_database, source, retention_ms=config.state_retention_ms)
         work.append(keeper.run)
         closing.append(keeper.close)
     await process.serve(server, *work, stop=stop, closing=closing)

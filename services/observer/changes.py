@@ -193,6 +193,7 @@ def _page(past: KeptPast, *, subject: Subject, request: ListChangesRequest, limi
     begins, applied = past.begins(), _end_of(past)
     if request.page_token:
         begin, end = _of_token(request.page_token, applied)
+        begin = max(begin, Cursor(min(begins, end)))  # the retention may have passed it between two pages
     else:
         end = _offset(past, request.to, "to", applied, applied)
         begin = Cursor(max(begins, _offset(past, getattr(request, "from"), "from", begins, applied)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from quorate.network.client_config import read_client_properties
 from quorate.runtime.config import setting
@@ -24,6 +25,8 @@ from quorate.runtime.setting_types import (
     text,
 )
 from services.observer.database import database_url, is_kept
+
+HOUR_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,12 @@ class ObserverConfig(GuardedSettings):
         default=None,
         secret=True,
     )
+    state_retention_ms: int = setting(
+        "observer.state.history.retention.ms",
+        milliseconds(-1, 2**63 - 1),
+        "What has changed longer ago is dropped from the history of the state, if a database keeps it; -1 for never.",
+        default=-1,
+    )
     page: ListenerAddress | None = setting(
         "observer.page.listener",
         optional(listener()),
@@ -113,6 +122,9 @@ class ObserverConfig(GuardedSettings):
             yield f"command.config = {self.command_config}: is for {kafka}, which is not given"
         if self.state_database is not None and not is_kept(self.state_database):
             yield "observer.state.database.url: in memory nothing is kept; it must be a file, or a server"
+        if 0 <= self.state_retention_ms < HOUR_MS:
+            name = "observer.state.history.retention.ms"
+            yield f"{name} = {self.state_retention_ms}: must be -1 or at least {HOUR_MS:,}, as pages of it are read"
         if self.state_database == self.database and self.database.startswith("sqlite"):
             yield "observer.state.database.url: must be another database than observer.database.url, of spans"
         try:

@@ -38,6 +38,8 @@ AGAIN_S: Final = 1.0
 """The pause (s) before a database that is away, or that another observer writes, is tried again."""
 REFUSED_S: Final = 30.0
 """The pause (s) before what a database has refused is given to it again, for whoever mends that."""
+DROP_EACH_S: Final = 300.0
+"""The pause (s) before the past is looked at again for what is too old, as Kafka's log.retention.check.interval.ms."""
 CLOSE_S: Final = 1.0
 """How long (s) a close waits for what the database is doing."""
 
@@ -47,7 +49,8 @@ T = TypeVar("T")
 class StateKeeper:
     """Keeps one database. `source` opens the log, from its beginning or a checkpoint on, each time it is called."""
 
-    def __init__(self, url: str, source: Callable[[], LogReader | KafkaLog]) -> None:
+    def __init__(self, url: str, source: Callable[[], LogReader | KafkaLog], *, retention_ms: int = -1) -> None:
+        """What ended `retention_ms` before the last record of the log is dropped from the past; -1 for nothing."""
         self._url = url
         self._source = source
         self._database = KeptDatabase(engine_of(url, synchronous="NORMAL"))
@@ -61,6 +64,9 @@ class StateKeeper:
         self._is_taken = False
         """Whether the database was ours at some time: what it refuses after that ends no observer, which has others."""
         self._pause_s = AGAIN_S
+        self._retention_ms = retention_ms
+        self._drop_s = float("-inf")
+        """When the past is looked at next, by the loop's clock."""
 
     async def run(self) -> None:
         """Keeps the database until cancelled. Raises ConfigError for one that refuses us, or is of another log."""
@@ -176,6 +182,21 @@ class StateKeeper:
         if before is None or before.next_offset < after.next_offset:
             changes = self._following.take()
             await self._commit(partial(self._database.write, changes, before=before, after=after), before, after)
+            await self._drop_past(after)
+
+    async def _drop_past(self, at: Applied) -> None:
+        """Drops a part of what is too old, if it is time for that. Raises Superseded."""
+        clock = asyncio.get_running_loop().time
+        if self._retention_ms < 0 or clock() < self._drop_s:
+            return
+        nothing: list[bool] = []
+        before_ms = at.timestamp_ms - self._retention_ms
+        done = await self._try(lambda: [self._database.drop_past(before_ms)], default=nothing)
+        self._drop_s = clock() + (0 if done == [True] else DROP_EACH_S)
+        if not done:
+            await self._do(self._database.close)
+            if (found := await self._claim()) != at:
+                raise Superseded(f"it was at {at}, and is at {found}")
 
     async def _replace(self) -> None:
         before, after = self._at, self._seen

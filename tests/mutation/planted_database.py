@@ -65,4 +65,20 @@ DATABASE_BUGS: Final = (
         wrong="for name, value in dict[str, int]().items():",
         test=f"{KEEPER}::test_a_server_notices_within_half_a_minute_that_the_host_of_the_writer_has_died",
     ),
+    Planted(
+        number="C137",
+        what="the history does not say from where on it is whole, once its beginning is dropped",
+        file="libs/quorate/sql/kept_retention.py",
+        right='{"after_offset": -1, "until_offset": until}',
+        wrong='{"after_offset": until - 1, "until_offset": until}',
+        test="tests/sql/test_kept.py::test_what_is_too_old_is_dropped_and_all_that_is_later_is_whole",
+    ),
+    Planted(
+        number="C138",
+        what="the retention drops rows that held until after its time",
+        file="libs/quorate/sql/kept_retention.py",
+        right="ms = kept.past.c[TO[0]], kept.past.c[TO[2]]",
+        wrong="ms = kept.past.c[TO[0]], kept.past.c.valid_from_ms",
+        test="tests/sql/test_kept.py::test_what_is_too_old_is_dropped_and_all_that_is_later_is_whole",
+    ),
 )

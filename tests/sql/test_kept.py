@@ -21,7 +21,7 @@ from quorate.nouns import Offset
 from quorate.records import VotersRecord
 from quorate.sql.following import Following, Place
 from quorate.sql.kept import Applied, KeptDatabase, Superseded
-from quorate.sql.kept_tables import KEPT
+from quorate.sql.kept_tables import GAPS, KEPT, TO
 from quorate.sql.nouns import NOUNS, Image, Row, column_names, rows
 from tests.cli.test_no_secret import FORMS, with_secrets
 from tests.metadata.histories import histories, write
@@ -215,6 +215,30 @@ def test_what_an_earlier_release_has_written_in_between_is_made_whole(tmp_path: 
     kept.close()
 
     assert [False, True] == is_grown
+
+
+def test_what_is_too_old_is_dropped_and_all_that_is_later_is_whole(tmp_path: Path) -> None:
+    """Here all that ended before the middle of the log, by its time."""
+    log = write(Random(7), 200)
+    kept = Kept(f"sqlite:///{tmp_path}/state.db")
+    for record in log:
+        kept.follow([record])
+        kept.write()
+    kept.follow([])
+    kept.write()
+    middle = place(len(log) // 2).timestamp_ms
+    is_more = kept.database.drop_past(middle)
+    with kept.engine.connect() as connection:
+        (begins,) = [until + 1 for after, until in connection.execute(sa.select(GAPS)) if after == -1]
+        left = [connection.scalar(sa.select(sa.func.min(each.past.c[TO[2]]))) for each in KEPT.values()]
+    ends = [end for end in range(begins, len(log) + 1) if not is_open(log[:end])]
+    found = {end: sorted_rows(kept.rows_at(end)) for end in ends}
+    kept.close()
+
+    assert not is_more
+    assert 0 < begins <= len(log) // 2
+    assert middle <= min(each for each in left if each is not None)
+    assert {end: expected(replayed(log[:end])) for end in ends} == found
 
 
 def test_nothing_is_written_where_another_process_has_written(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from quorate.nouns import Epoch, Offset
 from quorate.sql.following import Changed, Place
+from quorate.sql.kept_retention import drop_past
 from quorate.sql.kept_schema import make
 from quorate.sql.kept_tables import APPLIED, GAPS, KEPT, whole_at
 from quorate.sql.kept_writes import insert_rows, merge_rows, write_changes
@@ -142,6 +143,11 @@ class KeptDatabase:
                 else:
                     merge_rows(connection, kept, found, after.place)
         self.is_grown = False
+
+    def drop_past(self, before_ms: int) -> bool:
+        """Drops rows of the past that ended before a time. Returns whether there may be more. Raises DBAPIError."""
+        with self._transaction() as connection:
+            return drop_past(connection, before_ms)
 
     @contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:

@@ -52,7 +52,7 @@ class Cursor(NamedTuple):
 class Gap(NamedTuple):
     """A part of the log that a checkpoint has replaced: what changed in it is one change, at `until_offset`.
 
-    `after_offset` is the last one before it; -1 if the history begins with the checkpoint.
+    `after_offset` is the last one before it; -1 if the history begins there, with a checkpoint or by its retention.
     """
 
     after_offset: Offset
@@ -119,8 +119,11 @@ class KeptPast:
         return [Gap(*row) for row in self._connection.execute(sa.select(*columns).order_by(*columns))]
 
     def begins(self) -> Offset:
-        """Returns the offset from which on changes are known: 0, or the end of the checkpoint that was read first."""
-        return next((gap.until_offset + 1 for gap in self.gaps() if gap.after_offset < 0), 0)
+        """Returns the offset from which on changes are known: 0, or the end of the checkpoint that was read first.
+
+        With a retention it is after what that has dropped.
+        """
+        return max((gap.until_offset + 1 for gap in self.gaps() if gap.after_offset < 0), default=0)
 
     def offset_at(self, timestamp_ms: int, *, end: Offset) -> Offset:
         """Returns the offset of the first change that is later than a time; `end` if none is."""
@@ -175,7 +178,8 @@ class KeptPast:
     def _require_known(self, offset: Offset) -> None:
         for gap in self.gaps():
             if gap.after_offset + 1 < offset <= gap.until_offset:
-                reason = f"a checkpoint has replaced the log from offset {gap.after_offset + 1} to {gap.until_offset}"
+                what = "a checkpoint" if gap.after_offset >= 0 else "a checkpoint or the retention"
+                reason = f"{what} has replaced the log from offset {gap.after_offset + 1} to {gap.until_offset}"
                 raise UnknownState(f"the state at offset {offset} is not known: {reason}")
 
     def _rows(self, kept: KeptNoun, subject: Subject, holds: Mapping[str, Any], left: _Bound) -> list[Row] | None:

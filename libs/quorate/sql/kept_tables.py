@@ -146,5 +146,6 @@ GAPS: Final = Table(
     METADATA,
     Column("after_offset", BigInteger, nullable=False, comment="The last offset before it; -1 for the log's start."),
     Column("until_offset", BigInteger, nullable=False, comment="The offset at which all its changes are written."),
-    comment="parts of the log that a checkpoint has replaced: what changed in one is written as one change at its end",
+    comment="parts of the log that a checkpoint has replaced: what changed in one is written as one change at its end; "
+    "from -1 on also what the retention has dropped",
 )

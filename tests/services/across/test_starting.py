@@ -224,6 +224,10 @@ def test_an_observer_whose_file_is_no_database_says_so_and_ends(tmp_path: Path) 
             "observer.state.database.url: in memory nothing is kept; it must be a file, or a server",
         ),
         (
+            {**KAFKAS, "observer.state.history.retention.ms": "3599999"},
+            "observer.state.history.retention.ms = 3599999: must be -1 or at least 3,600,000, as pages of it are read",
+        ),
+        (
             {**KAFKAS, "observer.state.database.url": "sqlite:////a.db", "observer.database.url": "sqlite:////a.db"},
             "observer.state.database.url: must be another database than observer.database.url, of spans",
         ),

@@ -109,9 +109,9 @@ async def append(driver: QuorumDriver, batches: Sequence[Sequence[Message]]) -> 
 
 
 @asynccontextmanager
-async def keeping(url: str, log: str) -> AsyncIterator[asyncio.Task[None]]:
+async def keeping(url: str, log: str, retention_ms: int = -1) -> AsyncIterator[asyncio.Task[None]]:
     """A keeper that is cut off at the block's end, whatever it is doing."""
-    keeper = StateKeeper(url, partial(LogReader, [log], open_channel, replica_id=NOBODY))
+    keeper = StateKeeper(url, partial(LogReader, [log], open_channel, replica_id=NOBODY), retention_ms=retention_ms)
     running = asyncio.create_task(keeper.run())
     try:
         async with asyncio.timeout(WITHIN_S):
