@@ -38,9 +38,23 @@ class Twins:
         """Ends, epochs and every batch."""
         disk, memory = self.disk, self.memory
         assert (memory.start, memory.leo) == (disk.start, disk.leo)
-        assert _known(memory.epochs) == _known(disk.epochs)
+        assert self._known(memory.epochs) == self._known(disk.epochs)
         assert memory.batches == _batches(disk)
         assert disk.recovery_point <= disk.leo
+
+    def _known(self, epochs: EpochCache) -> dict[int, int]:
+        """As leader-epoch-checkpoint has them: neither a floor of no epoch, nor an epoch that another replaced at once.
+
+        Where an epoch begins in a gap, nothing tells at which offset of it: its first record counts. Of an empty log
+        the floor's epoch may have been forgotten.
+        """
+        bases = [batch.base_offset for batch in self.memory.batches]
+        begun = {
+            next((base for base in bases if base >= start), start): epoch
+            for epoch, start in epochs.entries
+            if epoch >= 0
+        }
+        return begun if bases else {start: epoch for start, epoch in begun.items() if start > self.memory.start}
 
     def end(self) -> None:
         """Closes the files."""
@@ -88,10 +102,11 @@ class Twins:
         self._reopen(clean=True)
 
     def _kill(self, number: int) -> None:
-        """Of the log start and the recovery point each may have been noted, or not."""
+        """Of the log start and the recovery point each may have been noted, or not; that of an empty log is."""
         known = self.disk.recovery_point if number % 2 else 0
+        start = self.memory.start if number % 3 or not self.memory.batches else 0
         self.disk.abandon()
-        self._reopen(recovery_point=known, log_start=self.memory.start if number % 3 else 0)
+        self._reopen(recovery_point=known, log_start=start)
         assert self.disk.torn is None
 
     def _reopen(self, **how: Any) -> None:
@@ -107,12 +122,6 @@ class Twins:
         end = max([self.memory.start, *(batch.end_offset for batch in self.memory.batches)])
         assert end <= self.disk.leo <= self.memory.leo
         self.memory.cut(self.disk.leo)
-
-
-def _known(epochs: EpochCache) -> list[tuple[int, int]]:
-    """As leader-epoch-checkpoint has them: neither a floor of no epoch, nor an epoch that another replaced at once."""
-    begun = {start: epoch for epoch, start in epochs.entries if epoch >= 0}
-    return [(epoch, start) for start, epoch in begun.items()]
 
 
 def _batches(log: PartitionLog) -> list[Batch]:
