@@ -300,3 +300,19 @@ def test_a_pipeline_that_is_switched_on_gets_a_certificate_of_the_same_authority
     assert 1 + len(first) == len(more)
     assert all(named(more, "Secret", each["metadata"]["name"])["data"] == each["data"] for each in first)
     assert named(first, "Secret", "q-quorate-ca")["data"]["ca.crt"] == new["data"]["ca.crt"]
+
+
+@pytest.mark.parametrize(("had", "wanted"), [("moving", "perNode"), ("shared", "moving"), ("moving", "shared")])
+def test_the_next_step_waits_until_all_nodes_have_the_one_before(had: str, wanted: str) -> None:
+    """Nodes with the rules before it would refuse a restarted one. The way back is open in the middle of a rollout."""
+
+    def there(count: int) -> list[Json]:
+        return [{**quorum(certificates=had), "status": {"replicas": 3, "updatedReplicas": count, "readyReplicas": 3}}]
+
+    values = {"tls": {"nodeCertificates": wanted}}
+    if wanted == "shared":
+        assert made(values, there(1), is_upgrade=True)
+    else:
+        says = refused(values, there(1), is_upgrade=True)
+        assert f"tls.nodeCertificates = {wanted}: the rollout of {had} has 1 of 3 nodes" in says
+    assert made(values, there(3), is_upgrade=True)

@@ -12,7 +12,7 @@
 {{- if ne $first (int .Values.quorum.firstNodeId) -}}
 {{- fail (printf "quorum.firstNodeId = %d: the quorum was installed with %d, and its nodes keep their ids" (int .Values.quorum.firstNodeId) $first) -}}
 {{- end -}}
-{{- include "quorate.checkMove" (dict "root" . "from" (dig "metadata" "annotations" "quorate/node-certificates" "" $found)) -}}
+{{- include "quorate.checkMove" (dict "root" . "from" (dig "metadata" "annotations" "quorate/node-certificates" "" $found) "found" $found) -}}
 {{- $id := include "quorate.clusterId" . -}}
 {{- range dig "spec" "template" "spec" "initContainers" list $found -}}
 {{- range .env -}}
@@ -98,6 +98,12 @@ pod that shows what those before it do not let in would never be ready, and the 
 {{- if or (gt $wanted (add $at 1 | int)) (gt $at (add $wanted 1 | int)) -}}
 {{- $next := index $steps (ternary (add $at 1) (sub $at 1) (gt $wanted $at) | int) -}}
 {{- fail (printf "tls.nodeCertificates = %s: the running nodes have %s; a node that is restarted would be refused by the others. Upgrade with %s first" $to (.from | default "one certificate for all, by a chart before this value") $next) -}}
+{{- end -}}
+{{- $status := .found.status | default dict -}}
+{{- $all := dig "spec" "replicas" 1 .found | int -}}
+{{- $new := min (dig "updatedReplicas" 0 $status | int) (dig "readyReplicas" 0 $status | int) | int -}}
+{{- if and (gt $wanted $at) .found.status (lt $new $all) -}}
+{{- fail (printf "tls.nodeCertificates = %s: the rollout of %s has %d of %d nodes; the others would refuse one that is restarted. Wait until `kubectl rollout status statefulset/%s` says that it is complete" $to (.from | default "the present chart") $new $all .found.metadata.name) -}}
 {{- end -}}
 {{- end -}}
 
