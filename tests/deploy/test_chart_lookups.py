@@ -316,3 +316,19 @@ def test_the_next_step_waits_until_all_nodes_have_the_one_before(had: str, wante
         says = refused(values, there(1), is_upgrade=True)
         assert f"tls.nodeCertificates = {wanted}: the rollout of {had} has 1 of 3 nodes" in says
     assert made(values, there(3), is_upgrade=True)
+
+
+@pytest.mark.parametrize(
+    ("values", "way"),
+    [
+        ({"quorum": {"controllerSettings": {"delegation.token.secret.key": "k"}}}, "delegationTokens.existingSecret"),
+        ({"observer": {"settings": {"observer.database.url": "sqlite://"}}}, "observer.database.existingSecret"),
+        (
+            {"observer": {"settings": {"observer.state.database.url": "postgresql://o:p@db/state"}}},
+            "observer.stateDatabase.existingSecret",
+        ),
+    ],
+    ids=["tokens", "spans", "state"],
+)
+def test_no_secret_gets_into_a_config_map(values: Json, way: str) -> None:
+    assert f"is a secret, and who may read ConfigMaps would see it there; set {way}" in refused(values, [])

@@ -50,6 +50,8 @@ WHERE: Final[dict[str, Json]] = {
     "collector": {"collector": {"enabled": True}},
     "metrics.dashboards": {"metrics": {"dashboards": {"enabled": True}}},
     "observer.database.key": {"observer": {"database": {"existingSecret": "spans"}}},
+    "observer.stateDatabase.key": {"observer": {"stateDatabase": {"existingSecret": "state"}}},
+    "delegationTokens.key": {"delegationTokens": {"existingSecret": "tokens"}},
 }
 """With which other values a value means something, by the beginning of its path."""
 OTHERS: Final[dict[str, Any]] = {

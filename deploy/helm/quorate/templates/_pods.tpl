@@ -94,6 +94,17 @@ annotations:
   {{- end }}
 {{- end -}}
 
+{{/* A dict with the name of a variable and the value `existingSecret` and `key` of one that a Secret has: nothing without one. */}}
+{{- define "quorate.envOfSecret" -}}
+{{- with .of.existingSecret }}
+- name: {{ $.name }}
+  valueFrom:
+    secretKeyRef:
+      name: {{ . }}
+      key: {{ $.of.key }}
+{{- end }}
+{{- end -}}
+
 {{/* A dict with root and service: the environment that every container has. */}}
 {{- define "quorate.env" -}}
 - name: POD_NAME

@@ -1,5 +1,12 @@
 {{/* The properties files of the services. */}}
 
+{{/* Properties that come from Secrets, and by which values. A file of SQLite is none. */}}
+{{- define "quorate.ofSecrets" -}}
+delegation.token.secret.key: delegationTokens.existingSecret
+observer.database.url: observer.database.existingSecret
+observer.state.database.url: observer.stateDatabase.existingSecret
+{{- end -}}
+
 {{/*
 A dict with given (what the chart sets), settings, where (their key in the values), and ofPod (what each pod's environment
 sets, which counts more than a file): a properties file.
@@ -12,6 +19,11 @@ sets, which counts more than a file): a properties file.
 {{- end -}}
 {{- if has $key ($.ofPod | default list) -}}
 {{- fail (printf "%s: the chart sets %s itself, for each pod another; it cannot be changed there" $.where $key) -}}
+{{- end -}}
+{{- with get (include "quorate.ofSecrets" . | fromYaml) $key -}}
+{{- if or (ne $key "observer.state.database.url") (contains "@" (toString $value)) -}}
+{{- fail (printf "%s: %s is a secret, and who may read ConfigMaps would see it there; set %s" $.where $key .) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- $lines := list -}}
