@@ -1,4 +1,4 @@
-"""Bugs of the broker that lose records, keep deleted ones, or change their order: each names the test that kills it."""
+"""Bugs that lose records, keep deleted ones, or change their order: each names the test that kills it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ MOVES: Final = "tests/services/broker/test_moves.py"
 UPKEEP: Final = "tests/services/broker/test_upkeep.py"
 
 RECORD_BUGS: Final = (
+    Planted(
+        number="C140",
+        what="what an fsync that failed has not written is taken for flushed by the next start",
+        file="libs/quorate/storage/disk_log.py",
+        right="        last.rewrite(last.position_of(max(course.durable, last.base_offset)))\n",
+        wrong="",
+        test="tests/storage/test_power_cut.py::test_what_a_failed_fsync_has_not_written_is_written_by_the_next_start",
+    ),
     Planted(
         number="B83",
         what="a leader that is deposed with a lower min.insync.replicas acknowledges what nobody else has",

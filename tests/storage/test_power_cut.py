@@ -179,3 +179,28 @@ def test_a_crash_before_the_epochs_are_written_anew_is_no_damage(tmp_path: Path)
 
     assert (6, 10, snapshot) == (again.start, again.leo, again.epochs.floor)
     again.close()
+
+
+def test_what_a_failed_fsync_has_not_written_is_written_by_the_next_start(tmp_path: Path) -> None:
+    """The kernel still shows it to readers, and the next fsync alone would say that there is nothing to write."""
+    directory = tmp_path / "life"
+    directory.mkdir()
+    write_log(directory, epochs=(1,))
+    disk, random = VirtualDisk(partition(directory), ignored=(INDEX, TIME_INDEX)), Random(1)
+    with disk.watched(lambda _: None):
+        log = DiskLog(directory)
+        log.append(batch(log.leo, epoch=1))
+        disk.fails = True
+        with pytest.raises(OSError, match="Input/output error"):
+            log.flush()
+        disk.fails = False
+        log.abandon()
+        log = DiskLog(directory)
+        flushed = found(log)
+        log.abandon()
+    put(disk.after_power_cut(random), tmp_path / "left")
+    left = DiskLog(tmp_path / "left")
+
+    assert 2 == len(flushed)
+    assert flushed == found(left)
+    left.close()

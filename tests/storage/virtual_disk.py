@@ -6,6 +6,7 @@ sees. Beside it the disk is kept: for each file what was synced and what was don
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,6 +34,10 @@ class _File:
 
     def sync(self) -> None:
         self.synced = self.with_changes(len(self.since))
+        self.since, self.writes = [], []
+
+    def forget(self) -> None:
+        """A sync that fails: nothing since the last one is written by any later one."""
         self.since, self.writes = [], []
 
     def with_changes(self, count: int) -> bytes:
@@ -65,6 +70,8 @@ class VirtualDisk:
         self._directory = directory
         self._ignored = ignored
         self._is_watching = True
+        self.fails = False
+        """Whether a sync of a file fails: readers see what was written as before, and the disk never gets it."""
         self._names: Names = {path.name: _File(path.read_bytes()) for path in directory.iterdir()}
         self._durable = dict(self._names)
         self._renamings: list[Callable[[Names], None]] = []  # and creations, and removals, since the last sync
@@ -172,6 +179,9 @@ class VirtualDisk:
         self._renamings.append(renaming)
 
     def _sync(self, file: _File | None) -> None:
+        if file is not None and self.fails:
+            file.forget()
+            raise OSError(errno.EIO, "Input/output error")
         if file is not None:
             file.sync()
             return

@@ -309,7 +309,9 @@ class DiskLog:
             why = f"the log ends at offset {course.offset}, and was known to be on disk below {course.durable}"
             raise Corrupt(why, path=last.path, position=last.size)
         self.leo = course.offset
-        for segment in self._segments:  # after a kill the scan may have read bytes that are in the page cache only
+        # What the scan has read may be in the page cache alone: after a kill, or, in the last segment, a failed fsync.
+        last.rewrite(last.position_of(max(course.durable, last.base_offset)))
+        for segment in self._segments:
             segment.flush()
         sync_directory(self.directory)
         self.flushed = self.leo

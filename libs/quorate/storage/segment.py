@@ -81,6 +81,16 @@ class Segment:
                 raise
         reach("log.after_fsync")
 
+    def rewrite(self, position: int) -> None:
+        """Writes the batches from `position` on again, as they are: the next `flush` puts them on the disk for certain.
+
+        After an fsync that failed the kernel has what it could not write as pages that need not be written.
+        """
+        while position < self.size:
+            data = self._bytes(position, min(READ_AHEAD_BYTES, self.size - position))
+            write_all(self._log, data, position)
+            position += len(data)
+
     def position_of(self, offset: Offset) -> int:
         """Returns the position of the batch with `offset`, or of the first one after it; the size if there is none.
 
