@@ -147,7 +147,7 @@ def call_api(
     output: Form = Output.TEXT,
     as_json: Json = False,
 ) -> None:
-    """Call any API of the gRPC services; each answer is a line of JSON, or YAML, by the names of the protos."""
+    """Call any API of the gRPC services; each answer is a document, JSON or YAML, by the names of the protos."""
     how = chosen_output(output, as_json=as_json)
     given = {"--controller": controller, "--quorum": quorum, "--observer": observer}
     named = [(option, where) for option, where in given.items() if where is not None]

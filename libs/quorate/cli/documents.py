@@ -56,7 +56,7 @@ def is_document(output: str) -> bool:
 
 
 def asked_document(arguments: Sequence[str]) -> str | None:
-    """Returns which documents a command line asks for, the last of the options that say it; None for none.
+    """Returns the form of documents that a command line asks for, by the last option that has one; None for none.
 
     >>> asked_document(["topics", "-o", "yaml"]), asked_document(["topics", "--json"]), asked_document(["topics"])
     ('yaml', 'json', None)

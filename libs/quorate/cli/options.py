@@ -66,7 +66,7 @@ CommandConfig = Annotated[
 Observer = Annotated[
     str | None,
     typer.Option(
-        "--observer", metavar="HOST:PORT,…", help="An observer of Quorate; of its past, one that keeps a database."
+        "--observer", metavar="HOST:PORT,…", help="An observer of Quorate; for the past, one that keeps a database."
     ),
 ]
 Controller = Annotated[
@@ -103,7 +103,7 @@ BrokerIds = Annotated[
 
 
 def chosen_output(output: StrEnum, *, as_json: bool) -> str:
-    """Returns how it is printed. Raises Misused for two ways, and for Arrow where that cannot be."""
+    """Returns the output that the options ask for. Raises Misused if they differ, or Arrow cannot be printed here."""
     if as_json and output not in (Output.TEXT, Output.JSON):
         raise Misused(f"--json and --output {output}: give one of them")
     if output == TableOutput.ARROW:

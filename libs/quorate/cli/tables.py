@@ -45,7 +45,7 @@ def plain(value: Any) -> Any:
 
 
 def _print_csv(columns: Sequence[str], rows: Iterable[Row]) -> None:
-    """Prints rows while they are taken, with LF; null is an empty cell. On a terminal nothing controls it."""
+    """Prints rows while they are taken, with LF; null is an empty cell. On a terminal no text controls it."""
     shown = printable if sys.stdout.isatty() else str
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
