@@ -1,4 +1,4 @@
-"""One connection over Kafka's wire to whoever answers for the active controller: a gateway, or Kafka's controller."""
+"""One connection over Kafka's wire, to what answers for the active controller: a gateway, or Kafka's controller."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ SILENT_S: Final = 30.0
 
 
 class NoAnswer(ApiError):
-    """Nobody has answered for the active controller: NETWORK_EXCEPTION, NOT_CONTROLLER, or what a login was refused by.
+    """Nobody has answered for the active controller: NETWORK_EXCEPTION, NOT_CONTROLLER, or a refused login's error.
 
-    What was under way may have been done all the same.
+    A request that was under way may have been carried out all the same.
     """
 
 
@@ -72,7 +72,7 @@ class InTurn:
         return self._servers[self._at] if self._servers else None
 
     def turn_from(self, at: Endpoint) -> None:
-        """Has the next one be asked, unless this one is asked no more already."""
+        """Turns to the next server, unless this one is not the one to ask any more."""
         if self._servers and self._servers[self._at] == at:
             self._at = (self._at + 1) % len(self._servers)
 
@@ -89,7 +89,7 @@ class ControllerConnection:
         self._of = of
         self._at: Endpoint | None = None
         self._opened: asyncio.Future[Connection] | None = None
-        """The connection, or the attempt: a login may take longer than who began it has time."""
+        """The connection, or the attempt: a login may take longer than the request that began it may wait."""
         self._silent_since: float | None = None
         """The loop's time of the first request on the connection after its last answer; None after an answer."""
         self._told = ChangeFilter()
@@ -140,7 +140,7 @@ class ControllerConnection:
             await opened.result().close()
 
     async def _answered(self, connection: Connection, answer: type[M], request: Message) -> M:
-        """Asks, and notes since when there was no answer: whoever asks may give up before the connection does."""
+        """Asks, and notes since when there was no answer: a request may end before the connection does."""
         if self._silent_since is None:
             self._silent_since = asyncio.get_running_loop().time()
         return await connection.ask_for(answer, request)
@@ -172,7 +172,7 @@ class ControllerConnection:
         self._retire()
 
     def _retire(self) -> None:
-        """Has the connection end later, as what is under way on it may still be answered."""
+        """Has the connection end later, as requests that are under way on it may still be answered."""
         if self._opened is not None:
             asyncio.get_running_loop().call_later(TIMEOUTS.request_ms / 1000, _end, self._opened)
         self._opened = self._silent_since = None

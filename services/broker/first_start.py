@@ -1,6 +1,6 @@
 """Formats the log directories of a broker before its first start, once: `python -m services.broker.first_start`.
 
-It is for brokers whose volumes come by themselves, such as the pods of a StatefulSet: it has the broker's own file, and
+It is for brokers whose volumes are made for them, such as the pods of a StatefulSet: it has the broker's own file, and
 the cluster's id. A directory that is formatted is left as it is; one of another cluster or broker is refused.
 """
 

@@ -1,7 +1,7 @@
 """Whether a broker could be done without: every replica here is in the ISR of its partition.
 
-A rollout that restarts the next broker before that takes a second replica from the same ISR. So this is what a probe
-asks for that a rollout waits for: the health service `in-sync`. Readiness, whether clients may ask, comes earlier.
+A rollout that restarts the next broker before that takes a second replica from the same ISR. So a probe that
+a rollout waits for asks for this: the health service `in-sync`. Readiness, whether clients may ask, comes earlier.
 """
 
 from __future__ import annotations

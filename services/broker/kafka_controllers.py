@@ -1,4 +1,4 @@
-"""What a broker asks Kafka's own controllers, over Kafka's wire: who gives the metadata log leads, and is asked.
+"""What a broker asks Kafka's own controllers, over Kafka's wire: the leader, which gives the metadata log, is asked.
 
 A leader answers NOT_CONTROLLER until it is the active controller, and again once it has resigned; then the log soon
 comes from another one.
@@ -41,7 +41,7 @@ CHANNELS: Final[dict[type[Message], str]] = {
 
 
 class LedBy:
-    """Whoever leads, as the reader of the metadata log has last heard; `servers` are where that began to look."""
+    """The leader, as the reader of the metadata log has last heard; `servers` are where that began to look."""
 
     count: Final = 1
 

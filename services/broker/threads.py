@@ -1,4 +1,4 @@
-"""Work for which the loop has no time, in a thread: whoever is cancelled waits for its end all the same.
+"""Work for which the loop has no time, in a thread: a task that is cancelled waits for its end all the same.
 
 At a stop the same files are written again, and then the directories are unlocked: a thread may not write any more.
 """
