@@ -37,7 +37,7 @@ WRITE_S: Final = 0.025
 AGAIN_S: Final = 1.0
 """The pause (s) before a database that is away, or that another observer writes, is tried again."""
 REFUSED_S: Final = 30.0
-"""The pause (s) before what a database has refused is given to it again, for whoever mends that."""
+"""The pause (s) before a database is given again what it has refused: the cause may be mended meanwhile."""
 DROP_EACH_S: Final = 300.0
 """The pause (s) before the past is looked at again for what is too old, as Kafka's log.retention.check.interval.ms."""
 CLOSE_S: Final = 1.0
@@ -62,7 +62,7 @@ class StateKeeper:
         self._following = Following()
         self._is_told = False
         self._is_taken = False
-        """Whether the database was ours at some time: what it refuses after that ends no observer, which has others."""
+        """Whether the database was ours at some time: a refusal after that does not end the observer."""
         self._pause_s = AGAIN_S
         self._retention_ms = retention_ms
         self._drop_s = float("-inf")

@@ -1,6 +1,6 @@
 """What requests at Kafka's wire cost a leader of ours in processor time: no JVM, no followers, one connection.
 
-The leader is a process of its own with the broker's parts, a thousand partitions of one topic and uvloop; who asks is
+The leader is a process of its own with the broker's parts, a thousand partitions of one topic and uvloop; the client is
 this process, with bytes that were made before. A follower of all partitions has a fetch session (KIP-227), as in a
 broker at rest with one producer. `WIRE_ROUNDS` are the rounds.
 """

@@ -39,7 +39,7 @@ ELECTIONS_PER_WRITE_MAX: Final = 1_000
 LOOKED_AT_PER_STEP: Final = 4_000
 """The partitions that are looked at in one step: some 8 ms of CPU."""
 LOOKED_AT_PER_CHANGE: Final = 5
-"""What a partition costs beside that is not only looked at, in partitions that are."""
+"""The cost of a partition that is also changed, beside one that is only looked at."""
 
 EXPIRED_TOKENS_PER_WRITE_MAX: Final = 1_000
 """The most expired delegation tokens that one write removes, as in Kafka."""

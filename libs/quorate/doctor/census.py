@@ -1,4 +1,4 @@
-"""One walk over all partitions, for the rules of partitions, of topics and of brokers: of a million, it is the work."""
+"""One walk over all partitions, for the rules of partitions, of topics and of brokers: it costs most, at a million."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TopicCount:
 
     topic: Topic
     unsound: Sequence[tuple[int, Partition]]
-    """Those of which a rule may hold, with their ids; none does of the others, as of nearly all in a large cluster."""
+    """Partitions that a rule may object to, with their ids; none does to the others, nearly all in a large cluster."""
     single: int
     """How many have one replica."""
     fewest: int
@@ -74,7 +74,7 @@ def count_partitions(state: ClusterState) -> Census:
 
 
 def _is_sound(partition: Partition) -> bool:
-    """Whether no rule of a partition can hold, as far as its present tells: to ask each costs time."""
+    """Whether no rule can object to a partition, as far as its present state tells: to ask each rule costs time."""
     return (
         len(partition.isr) == len(partition.replicas)
         and partition.leader != NO_LEADER

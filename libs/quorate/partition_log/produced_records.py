@@ -254,7 +254,7 @@ def _shape_of(data: bytes, begin: int) -> _Shape:
 
 _OFFSETS: Final = tuple(varint(number) for number in range(1 << 10))
 _OFFSETS_OF_BYTES: Final = {1: 1 << 6, 2: len(_OFFSETS)} | dict.fromkeys(range(3, 11), 0)
-"""Below which offset delta it has so many bytes, as far as they are kept."""
+"""By the bytes of its varint, the bound (exclusive) of an offset delta, as far as `_OFFSETS` has it."""
 
 
 def _length(number: int, index: int) -> int:

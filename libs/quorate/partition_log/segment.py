@@ -22,7 +22,7 @@ WINDOW_BYTES: Final = 4096 + HEADER_BYTES
 """Bytes that one read fetches when a batch is searched; an index entry is rarely further away."""
 SCAN_BYTES: Final = 4 << 20
 TAIL: Final = 32
-"""Where so many batches end that were appended last is known without the file: most reads begin and end there."""
+"""The ends of so many batches, those appended last, are known without the file: most reads begin and end there."""
 LOOKED_AT_MAX: Final = 10_000
 """Batches of which a search by time reads the headers: some 20 ms. It needs more only where timestamps fall."""
 

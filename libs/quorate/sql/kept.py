@@ -30,7 +30,7 @@ LOCK_MODE: Final = 0o644
 IDLE_S: Final = 10
 INTERVAL_S: Final = 5
 PROBES: Final = 3
-"""After how many probes (s apart, the first after IDLE_S) without an answer a connection to PostgreSQL has ended."""
+"""Probes (INTERVAL_S apart, the first after IDLE_S) without an answer after which a connection has ended."""
 ALIVE: Final = {
     "tcp_keepalives_idle": IDLE_S,
     "tcp_keepalives_interval": INTERVAL_S,

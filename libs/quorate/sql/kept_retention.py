@@ -18,8 +18,8 @@ ROWS_AT_ONCE: Final = 10_000
 def drop_past(connection: sa.Connection, before_ms: int) -> bool:
     """Drops rows that ended before a time, the oldest first. Returns whether there may be more of them.
 
-    It ends at the first row, by offset, that is younger: so of a leader with a clock that is behind some stay longer.
-    A gap from the log's start takes the place of those that it covers: the states at offsets above it are all there.
+    It ends at the first row, by offset, that is younger: so rows of a leader whose clock is behind may stay longer.
+    A gap from the log's start takes the place of gaps that it covers: the states at offsets above it are all there.
     """
     until, is_more = -1, False
     for kept in KEPT.values():

@@ -106,7 +106,7 @@ def _kept(noun: Noun) -> KeptNoun:
 
 
 def _index_key(table: Table, noun: Noun) -> None:
-    """No primary key: what a log made by hand has twice is there twice, as elsewhere."""
+    """No primary key: a row that a log made by hand has twice is there twice, as elsewhere."""
     key = Index(f"{table.name}_key", *(table.c[name] for name in noun.identity))
     if noun.name in LONG_KEYS:
         key.ddl_if(dialect="sqlite")

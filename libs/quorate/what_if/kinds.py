@@ -61,7 +61,7 @@ class Kinds(Generic[T]):
         self._known: dict[tuple[object, ...], dict[Kind, T]] = {}
 
     def of_topic(self, topic: Topic) -> Callable[[int, Partition], T]:
-        """Returns what says what becomes of a partition of this topic, by its id and its state."""
+        """Returns a function that returns what becomes of a partition of this topic, by its id and its state."""
         min_isr, election = self._book.min_isr(topic.name), self._book.election(topic.name)
         known = self._known.setdefault((min_isr, election), {})
         mark_of = self._marks.__getitem__
@@ -128,7 +128,7 @@ def _there(brokers: Collection[NodeId], there: dict[NodeId, NodeId]) -> tuple[No
 
 
 def _is_odd(partition: Partition) -> bool:
-    """Whether a partition is only of a kind with those that have the same brokers: few are not plain."""
+    """Whether only partitions with the same brokers are of one kind with this one; few are so."""
     replicas, isr, leader = partition.replicas, partition.isr, partition.leader
     if partition.elr or partition.last_known_elr or partition.adding_replicas or partition.removing_replicas:
         return True

@@ -1,6 +1,6 @@
-"""What the core says of each change but those of partitions: `quorate.sql.sentences`, in Python workers.
+"""The sentences about each change but those of partitions: `quorate.sql.sentences`, in Python workers.
 
-It is told by the records of what was before and is after, as JSON, by the kinds of the image.
+They are made of the records before and after, as JSON, by the kinds of the image.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TABLES: Final = {
     "delegation_token": "delegation_tokens",
     "producer_ids": "producer_ids",
 }
-"""The table of the core that has a kind's rows; what the quorum has is told apart."""
+"""The table of `quorate.sql` that has a kind's rows; leaders, voters and kraft.version are apart."""
 _KEY: Final = ("kind", "key")
 _LEADER: Final = "leader"
 
