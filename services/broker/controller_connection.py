@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Protocol, TypeVar
 
 from kraft import Message
@@ -25,8 +26,6 @@ SETTINGS: Final = ClientSettings(client_id="broker", in_flight_max=100)
 """Answers of a connection come in the order of the requests, so one that takes long holds up those after it."""
 TIMEOUTS: Final = Timeouts(request_ms=125_000)
 """Longer than a gateway waits for a controller: a request's own time ends it, and not all of the connection."""
-
-
 SILENT_S: Final = 30.0
 """After so long (s) without any answer to what was asked a connection is left for another: `request.timeout.ms`."""
 
@@ -80,10 +79,13 @@ class InTurn:
 class ControllerConnection:
     """Opened with the first request, and opened anew when the active controller is to be asked elsewhere.
 
-    `of` is what the servers are called in the log.
+    `of` is what the servers are called in the log. `silent_s` is how long (s) one may answer nothing, and a connection
+    take to be opened, if that is less than usual, before another one is opened.
     """
 
-    def __init__(self, where: Whereabouts, peers: Peers, *, of: str) -> None:
+    def __init__(self, where: Whereabouts, peers: Peers, *, of: str, silent_s: float = SILENT_S) -> None:
+        self._silent_s = silent_s
+        self._timeouts = replace(TIMEOUTS, connect_ms=min(TIMEOUTS.connect_ms, int(1_000 * silent_s)))
         self._where = where
         self._peers = peers
         self._of = of
@@ -99,7 +101,7 @@ class ControllerConnection:
     def versions(self) -> Mapping[int, range]:
         """What the server said that it supports, by API key; empty before the first connection."""
         opened = self._opened
-        if opened is not None and opened.done() and not opened.cancelled() and opened.exception() is None:
+        if opened is not None and _is_open(opened):
             keys = opened.result().node.api_keys
             self._versions = {each.api_key: range(each.min_version, each.max_version + 1) for each in keys}
         return self._versions
@@ -136,7 +138,7 @@ class ControllerConnection:
             return
         if not opened.done():
             opened.cancel()
-        elif not opened.cancelled() and opened.exception() is None:
+        elif _is_open(opened):
             await opened.result().close()
 
     async def _answered(self, connection: Connection, answer: type[M], request: Message) -> M:
@@ -150,7 +152,7 @@ class ControllerConnection:
         if self._opened is None or self._at != at or self._is_lost(self._opened):
             self._retire()
             self._at = at
-            attempt = self._peers.connect(at.host, at.port, settings=SETTINGS, timeouts=TIMEOUTS)
+            attempt = self._peers.connect(at.host, at.port, settings=SETTINGS, timeouts=self._timeouts)
             self._opened = asyncio.ensure_future(attempt)
         return self._opened
 
@@ -159,7 +161,7 @@ class ControllerConnection:
         if not opened.done():
             return False
         since = self._silent_since
-        is_silent = since is not None and asyncio.get_running_loop().time() >= since + SILENT_S
+        is_silent = since is not None and asyncio.get_running_loop().time() >= since + self._silent_s
         return is_silent or opened.exception() is not None or not opened.result().is_open
 
     def _leave(self, opened: asyncio.Future[Connection], at: Endpoint, why: str) -> None:
@@ -172,12 +174,25 @@ class ControllerConnection:
         self._retire()
 
     def _retire(self) -> None:
-        """Has the connection end later, as requests that are under way on it may still be answered."""
-        if self._opened is not None:
-            asyncio.get_running_loop().call_later(TIMEOUTS.request_ms / 1000, _end, self._opened)
-        self._opened = self._silent_since = None
+        """Has the connection end: later, if requests are under way on it that may still be answered."""
+        opened, self._opened = self._opened, None
+        self._silent_since = None
+        if opened is None:
+            return
+        if _is_idle(opened):
+            opened.result().abort()
+        else:
+            asyncio.get_running_loop().call_later(TIMEOUTS.request_ms / 1000, _end, opened)
+
+
+def _is_open(opened: asyncio.Future[Connection]) -> bool:
+    return opened.done() and not opened.cancelled() and opened.exception() is None
+
+
+def _is_idle(opened: asyncio.Future[Connection]) -> bool:
+    return _is_open(opened) and opened.result().is_idle
 
 
 def _end(opened: asyncio.Future[Connection]) -> None:
-    if opened.done() and not opened.cancelled() and opened.exception() is None:
+    if _is_open(opened):
         opened.result().abort()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from quorate.metadata.state import ClusterState
+from quorate.metadata.topics import TopicPartition
 from quorate.nouns import NodeId
 from quorate.runtime.health import IN_SYNC
 from quorate.runtime.logs import logger
@@ -50,13 +51,20 @@ class InSync:
         await self.look()
 
     async def look(self) -> None:
-        """Tells what has changed. Counting costs nothing: the state keeps how many ISRs have the broker."""
-        count = self._state().topics.isr_count(self._broker_id)
+        """Tells what has changed. Counting costs nothing: the state keeps how many ISRs have the broker.
+
+        A replica that a reassignment adds is in the ISR once it has all, and nobody relies on it before.
+        """
+        topics = self._state().topics
+        count = topics.isr_count(self._broker_id) + sum(map(self._is_added, topics.reassigning()))
         holds = self._is_ready and count == len(self._table)
         if holds is not self._told:
             self._told = holds
             log.info("is in all its ISRs" if holds else "is not in all its ISRs", isrs=count, replicas=len(self._table))
             await self._health.tell_health(IN_SYNC, holds)
+
+    def _is_added(self, found: TopicPartition) -> bool:
+        return self._broker_id in found.partition.adding_replicas and self._broker_id not in found.partition.isr
 
     async def run(self) -> None:
         """Looks until cancelled."""

@@ -19,7 +19,7 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.network.client_config import Endpoint as Address
 from quorate.runtime.setting_types import Endpoint
 from quorate.runtime.statuses import is_retriable
-from services.broker.controller_connection import ControllerConnection
+from services.broker.controller_connection import SILENT_S, ControllerConnection
 from services.broker.controllers import Retry, refuse_error
 from services.broker.peers import Peers
 
@@ -31,9 +31,12 @@ PAUSE_S: Final = 0.1
 """Between two tries; Kafka's `retry.backoff.ms`, and the first pause of its registration."""
 PAUSE_MAX_S: Final = 1.0
 OTHERS: Final = "producer-ids"
+HEARTBEAT: Final = "heartbeat"
+HEARTBEAT_SILENT_S: Final = 4.5
+"""Half of Kafka's `broker.session.timeout.ms`: a heartbeat that gets no answer is to be sent elsewhere in time."""
 CHANNELS: Final[dict[type[Message], str]] = {
-    BrokerRegistrationRequest: "heartbeat",
-    BrokerHeartbeatRequest: "heartbeat",
+    BrokerRegistrationRequest: HEARTBEAT,
+    BrokerHeartbeatRequest: HEARTBEAT,
     AlterPartitionRequest: "alter-partition",
     AssignReplicasToDirsRequest: "directory-assignments",
 }
@@ -66,8 +69,10 @@ class KafkaControllers:
 
     def __init__(self, where: LedBy, peers: Peers) -> None:
         self._where = where
-        names = (*CHANNELS.values(), OTHERS)
-        self._channels = {name: ControllerConnection(where, peers, of="controller") for name in names}
+        silent_s = dict.fromkeys((*CHANNELS.values(), OTHERS), SILENT_S) | {HEARTBEAT: HEARTBEAT_SILENT_S}
+        self._channels = {
+            name: ControllerConnection(where, peers, of="controller", silent_s=each) for name, each in silent_s.items()
+        }
 
     async def ask(self, answer: type[M], request: Message, *, deadline_ms: int, retry: Retry = is_retriable) -> M:
         """As `Controllers.ask`."""

@@ -77,7 +77,7 @@ class Offsets:
         for topic in request.topics:
             found = []
             for each in topic.partitions:
-                found.append(self._found(topic.name, each, isolation, version, caller))
+                found.append((yield from self._found(topic.name, each, isolation, version, caller)))
                 is_search = each.timestamp >= 0 or each.timestamp == MAX_TIMESTAMP
                 yield from done.many(PER_SEARCH if is_search and not found[-1].error_code else PER_PARTITION)
             topics.append(_Topic(name=topic.name, partitions=tuple(found)))
@@ -97,13 +97,13 @@ class Offsets:
             yield from done.one()
         return OffsetForLeaderEpochResponse(topics=tuple(topics))
 
-    def _found(self, topic: str, asked: _Asked, isolation: Isolation, version: int, caller: Caller) -> _Found:
+    def _found(self, topic: str, asked: _Asked, isolation: Isolation, version: int, caller: Caller) -> Steps[_Found]:
         try:
             caller.check(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
             _check_timestamp(asked.timestamp, version)
             hosted = self._cluster.hosted(NO_TOPIC_ID, topic, asked.partition_index)
             role = leader_of(hosted.partition, None if asked.current_leader_epoch < 0 else asked.current_leader_epoch)
-            found = _found(role, hosted.log, asked.timestamp, isolation)
+            found = yield from _found(role, hosted.log, asked.timestamp, isolation)
         except ApiError as refusal:
             code = refusal.code
             if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < HAS_NOT_AVAILABLE:
@@ -137,7 +137,7 @@ def _check_timestamp(timestamp: int, version: int) -> None:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, why)
 
 
-def _found(role: Leading, log: PartitionLog, timestamp: int, isolation: Isolation) -> _Place:
+def _found(role: Leading, log: PartitionLog, timestamp: int, isolation: Isolation) -> Steps[_Place]:
     """Returns the offset that is asked for; NOTHING if there is none. Raises ApiError."""
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return _Place(log.start)
@@ -149,7 +149,7 @@ def _found(role: Leading, log: PartitionLog, timestamp: int, isolation: Isolatio
         if is_trailing:
             raise _not_available(role, bound)
         return _Place(bound)
-    found = _largest(log) if timestamp == MAX_TIMESTAMP else _from_time(log, timestamp)
+    found = yield from (_largest(log) if timestamp == MAX_TIMESTAMP else _from_time(log, timestamp))
     if found.offset < bound:
         return found
     if is_trailing:
@@ -163,23 +163,27 @@ def _not_available(role: Leading, bound: Offset) -> ApiError:
     return ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, why)
 
 
-def _largest(log: PartitionLog) -> _Place:
+def _largest(log: PartitionLog) -> Steps[_Place]:
     """Returns the record with the largest timestamp (KIP-734); of a batch that is compressed, its last record."""
     found = log.largest_timestamp
     if found is None:
         return NOTHING
     timestamp, offset = found
-    return _from_time(log, timestamp) if timestamp >= 0 else _Place(offset, timestamp)
+    return (yield from _from_time(log, timestamp)) if timestamp >= 0 else _Place(offset, timestamp)
 
 
-def _from_time(log: PartitionLog, timestamp: int) -> _Place:
-    """Returns the first record of at least this timestamp.
+def _from_time(log: PartitionLog, timestamp: int) -> Steps[_Place]:
+    """Returns the first record of at least this timestamp, in steps where timestamps fall.
 
     Within a batch of a codec that is not read here it is the batch's first record: a consumer gets some records more.
     """
     least = 0
     while (found := log.find_time(timestamp, least=least)) is not None:
         segment, position, header = found
+        if header.max_timestamp < timestamp:
+            least = header.next_offset
+            yield
+            continue
         is_whole = header.base_offset >= log.start
         if is_whole and header.base_timestamp >= timestamp:
             return _Place(header.base_offset, header.base_timestamp)

@@ -16,10 +16,15 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """Returns what a thread makes of it, or raises what it raises. When cancelled, it waits for the thread first."""
+    """Returns what a thread makes of it, or raises what it raises. When cancelled, it waits for the thread first.
+
+    What the thread raises counts then, too: of a write that failed the system tells only once.
+    """
     done = asyncio.ensure_future(asyncio.to_thread(work, *arguments, **named))
     try:
         return await asyncio.shield(done)
     except asyncio.CancelledError:
         await asyncio.wait([done])
+        if (failure := done.exception()) is not None:
+            raise failure from None
         raise

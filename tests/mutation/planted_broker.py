@@ -22,6 +22,47 @@ PARTITIONS: Final = "tests/services/broker/test_partitions.py"
 
 BROKER_BUGS: Final = (
     Planted(
+        number="B60",
+        what="a time is sought without the index of a segment whose files rest",
+        file="libs/quorate/partition_log/segment.py",
+        right="        self._wake()\n        for count",
+        wrong="        for count",
+        test="tests/partition_log/test_open_files.py::test_a_time_is_found_by_the_index_of_a_segment_whose_files_rest",
+    ),
+    Planted(
+        number="B61",
+        what="a directory is marked as clean whose last fsync has failed in a thread",
+        file="services/broker/threads.py",
+        right="            raise failure from None\n",
+        wrong="            pass\n",
+        test="tests/services/broker/test_upkeep.py::"
+        "test_a_write_that_fails_in_a_thread_counts_after_a_cancellation_too",
+    ),
+    Planted(
+        number="B62",
+        what="records are taken as framed alike whose offsets have other lengths",
+        file="libs/quorate/partition_log/produced_records.py",
+        right="if index >= len(_OFFSETS) or len(_OFFSETS[index]) != self.offset_bytes:",
+        wrong="if False:",
+        test=f"{PRODUCED}::test_a_batch_that_is_not_right_is_refused",
+    ),
+    Planted(
+        number="B71",
+        what="an offset by time is one before it where timestamps fall",
+        file="services/broker/offsets.py",
+        right="if header.max_timestamp < timestamp:",
+        wrong="if False:",
+        test="tests/services/broker/test_offsets.py::test_a_search_where_timestamps_fall_goes_on_in_steps",
+    ),
+    Planted(
+        number="B72",
+        what="all brokers are out of a rollout, and of the Service for clients, while a rebalance copies",
+        file="services/broker/in_sync.py",
+        right=" + sum(map(self._is_added, topics.reassigning()))",
+        wrong="",
+        test=f"{PARTITIONS}::test_a_replica_that_is_still_copied_holds_up_no_rollout",
+    ),
+    Planted(
         number="B70",
         what="a read begins where a batch ended that was cut off since",
         file="libs/quorate/partition_log/segment.py",

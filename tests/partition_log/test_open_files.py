@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.partition_log import OpenFiles, PartitionLog
+from quorate.partition_log import OpenFiles, PartitionLog, segment
 from quorate.wire.batch import batches
 from tests.partition_log.batches import NOW_MS, opened, produced
 
@@ -64,3 +64,21 @@ def test_a_log_of_many_segments_is_written_read_and_opened_again(tmp_path: Path,
     assert list(range(SEGMENTS // 2)) == offsets(again)
     assert SEGMENTS // 2 == again.append_as_leader(produced(), epoch=0, now_ms=NOW_MS).base_offset
     again.abandon()
+
+
+def test_a_time_is_found_by_the_index_of_a_segment_whose_files_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of each full segment do after a start; a search without an index looks at so many batches only."""
+    monkeypatch.setattr(segment, "LOOKED_AT_MAX", 4)
+    log = opened(tmp_path, segment_bytes=60_000)
+    for at in range(30):
+        log.append_as_leader(produced(size=3_000, timestamp_ms=NOW_MS + at), epoch=0, now_ms=NOW_MS)
+    log.close()
+    again = opened(tmp_path, segment_bytes=60_000, clean=True)
+    found = again.find_time(NOW_MS + 15)
+    again.abandon()
+
+    assert 2 == len(list(again.directory.glob("*.log")))
+    assert found is not None
+    assert 15 == found[2].base_offset

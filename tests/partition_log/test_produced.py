@@ -53,6 +53,8 @@ def after_three(last: bytes) -> bytes:
     return holding(b"".join(record(delta=index, rest=PLAIN) for index in range(3)) + last, count=4)
 
 
+PADDED = b"".join(varint(15) + b"\0\0" + bytes((index << 1 | 0x80, 0)) + b"\x08kkkk\x08vvvv\0" for index in range(2))
+"""Two records framed alike, with offsets in a byte more than they take."""
 FIRST = record()
 TWO = FIRST + record(delta=1)
 GZIP = 1
@@ -76,6 +78,10 @@ REFUSED = {
     ),
     "framed as those before, but that it has headers": (
         after_three(record(delta=3, rest=b"\x01\x04ab\x02")),
+        ErrorCode.INVALID_RECORD,
+    ),
+    "as long as those before, whose offsets had a byte more": (
+        holding(PADDED + varint(15) + b"\0\0\x04\x08kkkk\x7f\x08vvvv\0", count=3),
         ErrorCode.INVALID_RECORD,
     ),
     "of a record more than there are": (holding(TWO, count=3), ErrorCode.INVALID_RECORD),

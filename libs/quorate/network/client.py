@@ -106,6 +106,11 @@ class Connection(asyncio.Protocol):
         """Whether a request can still be sent."""
         return self._failure is None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits for an answer."""
+        return not self._waiting
+
     def version_of(self, request: type[Message]) -> int:
         """Returns the version that `ask` would choose. Raises ApiError(UNSUPPORTED_VERSION)."""
         return self._state.version_of(request)

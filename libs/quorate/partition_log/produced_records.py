@@ -219,6 +219,8 @@ class _Shape(NamedTuple):
         That is a sixth of the time that it takes to read their numbers.
         """
         head, _, key_head, key_bytes, value_head, value_bytes = self
+        if index >= len(_OFFSETS) or len(_OFFSETS[index]) != self.offset_bytes:  # it was written in too many bytes
+            return index, at
         skipped = len(head) + self.offset_bytes + len(key_head) + key_bytes
         rest = skipped + len(value_head) + value_bytes
         to = min(to, _OFFSETS_OF_BYTES[self.offset_bytes], (len(data) - at) // (rest + 1) + index)

@@ -165,8 +165,9 @@ class Segment:
         """Returns the first batch that ends above `least` and whose largest timestamp is at least `timestamp_ms`.
 
         With its position. Where timestamps fall, the index does not help: after `LOOKED_AT_MAX` batches it is the last
-        one looked at, which lies before what is sought.
+        one looked at, whatever its timestamp, and the search goes on from there when it is asked again.
         """
+        self._wake()
         for count, found in enumerate(self._headers_above(max(self._index.offset_before(timestamp_ms), least)), 1):
             if found[1].next_offset > least and (found[1].max_timestamp >= timestamp_ms or count >= LOOKED_AT_MAX):
                 return found

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from kraft import Message, Uuid
@@ -291,6 +292,19 @@ async def test_a_partition_that_is_not_open_yet_is_not_in_sync(disks: list[Path]
         await in_sync.look()
 
     assert [] == before
+    assert [(IN_SYNC, True)] == health.told
+
+
+async def test_a_replica_that_is_still_copied_holds_up_no_rollout(disks: list[Path]) -> None:
+    """A rebalance gives each broker one, and clients find a broker meanwhile, too."""
+    health = Health()
+    added = msgspec.structs.replace(partition(0, leader=OTHER), isr=(OTHER,), adding_replicas=(ME,))
+    async with running(disks) as scene:
+        in_sync = InSync(ME, lambda: scene.replica.state, scene.replicas.table, health)
+        scene.log.append(LEVELS, *BROKERS, ORDERS, added)
+        await scene.applied(lambda: len(scene.names) == 1)
+        await in_sync.set_ready(True)
+
     assert [(IN_SYNC, True)] == health.told
 
 

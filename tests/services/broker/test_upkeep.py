@@ -16,10 +16,12 @@ from quorate.partition_log.names import RECOVERY_POINTS
 from quorate.partition_log.offset_checkpoints import read_offsets, write_offsets
 from services.broker import upkeep
 from services.broker.table import Hosted
+from services.broker.threads import in_thread
 from services.broker.upkeep import Upkeep
 from tests.partition_log.batches import NOW_MS, produced
 from tests.services.broker import test_partitions
 from tests.services.broker.test_partitions import BROKERS, LEVELS, ORDERS, Scene, partition, running
+from tests.services.scripted import WITHIN_S
 
 disks = test_partitions.disks
 
@@ -85,3 +87,21 @@ async def test_a_disk_that_does_not_take_a_full_segment_ends_the_broker(
 
         assert f"{hosted.log.directory}/00000000000000000000.log" in str(problem)
         assert 0 == hosted.log.recovery_point
+
+
+async def test_a_write_that_fails_in_a_thread_counts_after_a_cancellation_too() -> None:
+    """The system tells of it once: a later fsync of the same file, by another descriptor, is not told."""
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def fail() -> None:
+        begun.set()
+        goes_on.wait(WITHIN_S)
+        raise OSError(errno.EIO, "Input/output error")
+
+    running = asyncio.ensure_future(in_thread(fail))
+    await asyncio.to_thread(begun.wait, WITHIN_S)
+    running.cancel()
+    goes_on.set()
+
+    with pytest.raises(OSError, match="Input/output error"):
+        await running
