@@ -25,14 +25,14 @@ def calls_in_a_turn() -> Iterator[list[int]]:
         if goes_on:
             loop.call_soon(look)
 
-    before, tells = sys.getprofile(), logging.raiseExceptions
-    # An earlier test may have left a handler of logs whose stream is closed: to tell that takes thousands of calls.
-    logging.raiseExceptions = False
+    before, root = sys.getprofile(), logging.getLogger()
+    # Earlier tests may have left handlers of logs; one whose stream is closed takes thousands of calls to tell that.
+    handlers, root.handlers = root.handlers, []
     loop.call_soon(look)
     sys.setprofile(note)
     try:
         yield most
     finally:
         sys.setprofile(before)
-        logging.raiseExceptions = tells
+        root.handlers = handlers
         goes_on, most[0] = False, max(most[0], calls)  # what ends in its first turn has been looked at nowhere else
