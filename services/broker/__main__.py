@@ -133,6 +133,7 @@ async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirect
         running.cancel()
         await asyncio.wait([running])
         if running.cancelled():  # what else has ended it is told by the group
+            await life.stopping()  # raises what a request has failed by since: then nothing is marked as clean
             driver.close()
         await health.stop()
 

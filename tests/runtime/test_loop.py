@@ -110,6 +110,12 @@ def test_a_stop_that_takes_too_long_is_cut_off() -> None:
     assert (ExitCode.FAILED, ["fatal: TimeoutError: did not stop within 0.1 s of being asked to"]) == (code, fatal)
 
 
+def test_what_fails_on_the_way_to_a_stop_is_told() -> None:
+    code, _, fatal = ended(process(UNTIL_STOPPED + "\nlife.fail(Corrupt('bad magic 9'))"), signal.SIGTERM)
+
+    assert (ExitCode.CORRUPT, ["fatal: bad magic 9"]) == (code, fatal)
+
+
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [

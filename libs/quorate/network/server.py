@@ -310,7 +310,10 @@ class _Driver(asyncio.BufferedProtocol):
                 self._tls.send(piece)
             self._write(self._tls.data_to_send())
         elif self._transport is not None:
-            self._transport.writelines(pieces)
+            for (
+                piece
+            ) in pieces:  # `writelines` of asyncio's own loop pauses nobody in Python 3.12.0 to 3.12.8 and 3.13.0
+                self._transport.write(piece)
 
     def _write(self, data: bytes) -> None:
         if data and self._transport is not None:

@@ -186,6 +186,8 @@ async def _until_done(work: asyncio.Future[None], life: ServiceLife, stop_timeou
         await asyncio.wait((work,), timeout=1)
         raise TimeoutError(f"did not stop within {stop_timeout_s:g} s of being asked to")
     await work
+    if life._failure is not None:  # on the way to the stop: nobody waited for it any more
+        raise life._failure
 
 
 def _report(error: BaseException) -> ExitCode:
