@@ -14,6 +14,7 @@ from kraft import Message
 from kraft.api.envelope import EnvelopeRequest, EnvelopeResponse
 from kraft.protocol.default_principal_data import DefaultPrincipalData
 from quorate.errors import ApiError, ErrorCode, error_of
+from quorate.listeners.order import Order
 from quorate.network.listening import ConnectedClient
 from quorate.protocol import ProtocolError, Request
 from quorate.protocol.api_versions import Versions
@@ -57,6 +58,7 @@ class Forwarding:
         """Without a `connection` nothing is passed on. `known` returns what the controllers support, by API key."""
         self._connection = connection
         self._known = known
+        self._order = Order()
 
     @property
     def served(self) -> Versions:
@@ -72,12 +74,16 @@ class Forwarding:
         return range(max(versions.start, of_controller.start), min(versions.stop, of_controller.stop))
 
     async def answer(self, request: Request, client: ConnectedClient) -> Message:
-        """Returns the controller's answer. If there is none in the request's time, it is REQUEST_TIMED_OUT."""
+        """Returns the controller's answer. If there is none in the request's time, it is REQUEST_TIMED_OUT.
+
+        Of one connection one request after the other is passed on, as by Kafka's brokers.
+        """
         version = request.header.request_api_version
         timeout_ms = min(getattr(request.message, "timeout_ms", 0) or TIMEOUT_MS, TIMEOUT_MS_MAX)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                return await self._answered(request, client)
+                async with self._order.turn((client.listener, client.host, client.port), writes=True):
+                    return await self._answered(request, client)
         except TimeoutError:
             why = f"no controller has answered {request.api.name} in {timeout_ms} ms"
             refusal = ApiError(ErrorCode.REQUEST_TIMED_OUT, why)

@@ -3,7 +3,6 @@
 handler                 the pass-through: Kafka's bytes to gRPC and back
 apis                    the APIs that it serves, and the service that answers each
 reader_fetches          Fetches of brokers and observers, answered here from log_tail, the end of the log
-order                   a later request of a connection finds the effect of those before it
 older                   versions of an API whose shape is another one than the newest
 heartbeats              the heartbeat services, of which one counts
 endpoints               the gateways' addresses in answers

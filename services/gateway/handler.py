@@ -16,6 +16,7 @@ from kraft.api.envelope import EnvelopeRequest, EnvelopeResponse
 from kraft.api.fetch import FetchRequest, FetchResponse
 from kraft.api.update_features import UpdateFeaturesRequest
 from quorate.errors import ApiError, ErrorCode
+from quorate.listeners.order import Order
 from quorate.network.listening import ConnectedClient, Unanswerable
 from quorate.nouns import ANONYMOUS, EndpointType, NodeId, Principal
 from quorate.protocol import ApiMessageType, Request
@@ -45,7 +46,6 @@ from services.gateway.features import ApiVersionsCache
 from services.gateway.guard import ClusterActionGuard
 from services.gateway.metrics import ERRORS, TIME
 from services.gateway.older import answered_in, as_newest
-from services.gateway.order import Order
 from services.gateway.reader_fetches import ReaderFetches
 
 __all__ = ["Gateway"]

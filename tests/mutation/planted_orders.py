@@ -8,6 +8,15 @@ from tests.mutation.planted import Planted
 
 ORDER_BUGS: Final = (
     Planted(
+        number="B75",
+        what="a broker passes on a client's later request while the controller still thinks about the one before",
+        file="services/broker/forwarding.py",
+        right="writes=True):",
+        wrong="writes=False):",
+        test="tests/services/broker/test_forwarding.py::"
+        "test_of_one_connection_one_request_after_the_other_is_passed_on",
+    ),
+    Planted(
         number="C120",
         what="a vote that quorum-state has without its directory id is taken for another one",
         file="services/quorum/last_known.py",
@@ -54,7 +63,7 @@ ORDER_BUGS: Final = (
     Planted(
         number="C125",
         what="a gateway passes on a request before those before it on its connection are answered",
-        file="services/gateway/order.py",
+        file="libs/quorate/listeners/order.py",
         right="await answered.wait()",
         wrong="await asyncio.sleep(0)",
         test="tests/services/gateway/test_waiting.py::test_what_follows_a_write_on_its_connection_finds_its_effect",
@@ -62,7 +71,7 @@ ORDER_BUGS: Final = (
     Planted(
         number="C126",
         what="a gateway has a write wait for the writes before it, and not for the reads",
-        file="services/gateway/order.py",
+        file="libs/quorate/listeners/order.py",
         right="if writes or is_write]",
         wrong="if is_write]",
         test="tests/services/gateway/test_waiting.py::test_what_follows_a_write_on_its_connection_finds_its_effect",

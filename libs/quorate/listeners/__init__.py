@@ -6,5 +6,6 @@ security        what each listener speaks, and who its clients are
 tls             certificates, taken again when their files change
 logins          the mechanisms by which clients log in
 scram_logins    logins by the SCRAM credentials and delegation tokens of the metadata log
+order           a later request of a connection finds the effect of those before it
 opening         opens the listeners, and ends them in order
 """

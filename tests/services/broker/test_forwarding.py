@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
+
 import pytest
 
 from deploy.local.ports import HOST, free_ports
 from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kraft.api.describe_quorum import DescribeQuorumRequest
+from kraft.api.envelope import EnvelopeRequest, EnvelopeResponse
 from kraft.protocol.request_header import RequestHeader
 from quorate.errors import ErrorCode
 from quorate.network.listening import ConnectedClient
@@ -16,6 +20,7 @@ from quorate.runtime.setting_types import Endpoint
 from services.broker.controller_connection import ControllerConnection, InTurn
 from services.broker.forwarding import FORWARDED, Forwarding
 from services.broker.peers import Peers
+from tests.services.scripted import WITHIN_S
 
 CLIENT = ConnectedClient(host=HOST, port=1, software=("", ""), is_tls=False)
 
@@ -41,6 +46,42 @@ async def test_without_an_answer_each_topic_has_timed_out() -> None:
         (each.name, each.error_code) for each in answer.topics
     ]
     assert all("300 ms" in (each.error_message or "") for each in answer.topics)
+
+
+class Slow:
+    """Controllers that answer nothing before they may."""
+
+    def __init__(self) -> None:
+        self.whereabouts = InTurn([Endpoint(HOST, 1)])
+        self.asked: list[EnvelopeRequest] = []
+        self.two_asked, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def ask(self, _answer: object, request: EnvelopeRequest) -> EnvelopeResponse:
+        self.asked.append(request)
+        if len(self.asked) == 2:
+            self.two_asked.set()
+        await self.goes_on.wait()
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+
+
+@pytest.mark.asyncio
+async def test_of_one_connection_one_request_after_the_other_is_passed_on() -> None:
+    """The first may wait for its placement, and the second, of the same topic, must not be decided before."""
+    slow = Slow()
+    forwarding = Forwarding(slow)  # type: ignore[arg-type]
+    another = dataclasses.replace(CLIENT, port=2)
+    answers = [
+        asyncio.ensure_future(forwarding.answer(request(CreateTopicsRequest(timeout_ms=10_000)), client))
+        for client in (CLIENT, CLIENT, another)
+    ]
+    await asyncio.wait_for(slow.two_asked.wait(), WITHIN_S)
+    for _ in range(10):  # turns in which the third could be passed on
+        await asyncio.sleep(0)
+    before = len(slow.asked)
+    slow.goes_on.set()
+    await asyncio.gather(*answers)
+
+    assert (2, 3) == (before, len(slow.asked))
 
 
 def test_without_a_gateway_nothing_is_offered() -> None:
