@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
@@ -37,7 +38,7 @@ _HELP: Final = {
     "what-if": "who would lead, and what would be offline, without these brokers or this rack",
     "compact": "many small files of bronze's closed days to one a day",
     "export": "every row of metadata logs and checkpoints as plain Parquet in a new directory, without tables",
-    "run": "ingest (of a live quorum: stream --once), silver, gold, verify and report, in one session",
+    "run": "ingest or stream, silver, gold, verify, report, in one session",
 }
 _TAKES: Final = {
     "ingest": ("source", "spans", "cluster_id", "mode"),
@@ -80,7 +81,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return run(spark, asked)
     finally:
-        with suppress(Exception):  # of a JVM that is gone; the exit code is the job's
+        with suppress(Exception), warnings.catch_warnings():  # of a JVM that is gone; the exit code is the job's
+            warnings.simplefilter("ignore")
             spark.stop()
 
 

@@ -38,7 +38,7 @@ def test_help_is_the_programs_own_wherever_one_stands(tmp_path: Path) -> None:
 
     assert (0, "") == (ran.returncode, ran.stderr)
     assert ran.stdout.startswith("usage: quorate pipeline [-h] JOB")
-    assert "run       ingest, silver, gold, verify and report, in one session" in ran.stdout
+    assert "run       ingest or stream, silver, gold, verify, report, in one session" in ran.stdout
 
 
 @pytest.mark.parametrize(
