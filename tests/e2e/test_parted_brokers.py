@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -89,15 +90,14 @@ async def partitions(cluster: Cluster, leaders: tuple[NodeId, ...], isr: set[Nod
 
 
 async def written_to_all(brokers: OwnBrokers, leaders: dict[str, Any], value: int, acks: int) -> set[ErrorCode]:
-    """What the leaders say, asked again while one does not know yet that it leads."""
-
-    async def answers() -> set[ErrorCode]:
-        return {
-            await written(brokers[each.leader_id].kafka_address, topic, value, acks=acks)
-            for topic, each in leaders.items()
-        }
-
-    return await eventually(answers, lambda seen: ErrorCode.NOT_LEADER_OR_FOLLOWER not in seen)
+    """What the leaders say; one that does not know yet that it leads is asked again, and no other one."""
+    return {
+        await eventually(
+            partial(written, brokers[each.leader_id].kafka_address, topic, value, acks=acks),
+            lambda code: code is not ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        )
+        for topic, each in leaders.items()
+    }
 
 
 async def written_there(net: Network, brokers: OwnBrokers, value: str) -> dict[str, str]:
