@@ -73,6 +73,9 @@ class Lifecycle:
             deadline_ms=timeout_ms,
             retry=self._is_to_try_again,
         )
+        if answer.broker_epoch == NOT_REGISTERED:
+            at = self._controllers.asked(BrokerRegistrationRequest)
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{at}: it answers a registration without a broker epoch")
         self.broker_epoch = answer.broker_epoch
         incarnation_id = uuid_text(self._registration.incarnation_id)
         log.info("registered", broker_epoch=answer.broker_epoch, incarnation_id=incarnation_id)

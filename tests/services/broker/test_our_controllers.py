@@ -21,6 +21,7 @@ from quorate.runtime.client import Client
 from quorate.runtime.server import Server
 from quorate.wire.protobuf import to_protobuf, to_struct
 from services.broker.controllers import OurControllers
+from services.broker.lifecycle import Lifecycle
 from tests.services.scripted import LOOPBACK
 
 DEADLINE_MS = 30_000
@@ -49,12 +50,15 @@ class Answering:
     def __init__(self) -> None:
         self.asked: list[Message] = []
         self.error = ErrorCode.NONE
+        self.broker_epoch = 7
 
     async def _answer(self, request: Any, _context: Any) -> Any:
         asked = to_struct(request)
         self.asked.append(asked)
         answer: Any = to_protobuf(ASKED[asked])
         answer.error_code = self.error
+        if hasattr(answer, "broker_epoch"):
+            answer.broker_epoch = self.broker_epoch
         return answer
 
 
@@ -103,3 +107,16 @@ async def test_the_error_of_a_whole_answer_is_raised() -> None:
             await asking.ask(AlterPartitionResponse, AlterPartitionRequest(101, 7), deadline_ms=DEADLINE_MS)
 
     assert ErrorCode.STALE_BROKER_EPOCH is refused.value.code
+
+
+async def test_a_registration_that_is_answered_without_a_broker_epoch_is_none() -> None:
+    """-1 is the field's default, which an answer has that says nothing."""
+
+    async def tell_ready(_is_ready: bool) -> None:
+        """Nobody asks."""
+
+    async with services() as (asking, controller, _):
+        controller.broker_epoch = -1
+        lifecycle = Lifecycle(REGISTRATION, asking, interval_ms=1_000, published=lambda: 0, tell_ready=tell_ready)
+        with pytest.raises(ApiError, match="it answers a registration without a broker epoch"):
+            await lifecycle.register(timeout_ms=DEADLINE_MS)
