@@ -56,7 +56,7 @@ _Asked = FetchRequest.FetchTopic.FetchPartition
 
 
 class _Part(NamedTuple):
-    """One partition of a fetch, and where it is read; or why not. One that `is_due` is answered at once."""
+    """One partition of a fetch: where it is read, or the error that answers it. One that `is_due` does not wait."""
 
     of: Asked
     position: FetchPosition

@@ -51,9 +51,9 @@ class InSync:
         await self.look()
 
     async def look(self) -> None:
-        """Tells what has changed. Counting costs nothing: the state keeps how many ISRs have the broker.
+        """Tells what has changed. The state counts the ISRs with the broker; reassignments are looked at one by one.
 
-        A replica that a reassignment adds is in the ISR once it has all, and nobody relies on it before.
+        A replica that one of them adds is in the ISR once it has all, and nobody relies on it before.
         """
         topics = self._state().topics
         count = topics.isr_count(self._broker_id) + sum(map(self._is_added, topics.reassigning()))

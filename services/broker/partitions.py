@@ -80,7 +80,7 @@ class Partitions:
             self._waiting.remove(waiting)
 
     async def _apply_news(self) -> None:
-        """Applies what was heard since the last time."""
+        """Applies to the partitions here what the metadata log has changed since the last call."""
         if self._news.brokers_changed:
             self._news.brokers_changed = False
             self._take_brokers()

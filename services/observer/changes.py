@@ -106,7 +106,11 @@ class Changes:
             self._watches -= 1
 
     async def _begin_of_watch(self, request: WatchImageRequest) -> Offset:
-        """Returns where a watch begins. Raises ApiError if the database does not come there, or not from there."""
+        """Returns the offset from which a watch tells changes.
+
+        Raises ApiError(OFFSET_OUT_OF_RANGE) if the database does not reach `from_offset` within `WAIT_S`, or has no
+        changes from it on.
+        """
         has_offset = request.HasField("from_offset")
         clock = asyncio.get_running_loop().time
         ends_s, end = clock() + WAIT_S, await self._end()

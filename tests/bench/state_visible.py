@@ -14,9 +14,8 @@ import tempfile
 import time
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -31,8 +30,9 @@ from quorate.sql.kept_tables import APPLIED, KEPT
 from services.observer.engines import reading_engine_of
 from tests.bench.measure import Table, cpu_seconds, ms, percentile, us
 from tests.bench.quorum_nodes import QUIET, Writer, quorum
+from tests.bench.state_database import DATABASES, SQLITE
 from tests.bench.synthetic import uuid
-from tests.pipeline.postgres import absent, postgres
+from tests.pipeline.postgres import absent
 from tests.run_loop import run_loop
 
 RATE: Final = int(os.environ.get("VISIBLE_RATE", "1000"))
@@ -246,19 +246,3 @@ def _change(number: int) -> PartitionChangeRecord:
 
 def _value(record: Message) -> bytes:
     return encode_record(record, record_version(record, LATEST))
-
-
-@contextmanager
-def _file() -> Iterator[str]:
-    with tempfile.TemporaryDirectory() as folder:
-        yield f"sqlite:///{folder}/state.db"
-
-
-@contextmanager
-def _server() -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="quorate-postgres-") as folder, postgres(Path(folder)) as url:
-        yield url
-
-
-SQLITE: Final = "SQLite"
-DATABASES: Final = {SQLITE: _file, "PostgreSQL": _server}

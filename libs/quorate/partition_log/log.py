@@ -322,7 +322,7 @@ class PartitionLog:
             self.recovery_point = max(self.recovery_point, flushed.end)
 
     def roll(self) -> None:
-        """Begins a new segment, with a snapshot of the producers at its base."""
+        """Begins a new segment at the log end, with a snapshot of the producers' state at its base offset."""
         self._active.seal()
         self._producer_files.snapshot(self.leo)
         self._producer_files.keep_for(self._segments, self.leo)

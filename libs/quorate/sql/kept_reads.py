@@ -35,7 +35,7 @@ _MOST: Final = f"{ROWS_MAX:,} rows or {CHARACTERS_MAX:,} characters"
 
 
 class UnknownState(Exception):
-    """Raised for an offset at which the database does not have the state; the message says which it has."""
+    """Raised for an offset as of which the database cannot give the state; the message has the offsets that it can."""
 
 
 class TooMany(Exception):
