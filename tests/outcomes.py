@@ -4,7 +4,7 @@
     QUORATE_OUTCOMES=… QUORATE_ONCE=build/outcomes …    and leaves out what has passed in a call before it
     python -m tests.outcomes report build/outcomes      the tests that ran in none of them; exit code 1 if there are any
     python -m tests.outcomes failed build/outcomes      the tests that failed when they were run last, a line each
-    python -m tests.outcomes dearest build/outcomes     the files whose tests took longest, over all calls
+    python -m tests.outcomes dearest build/outcomes     the files whose tests took longest and most of the processor
 
 A test that was skipped, or left out by a marker, did not run: a green run must not hide it.
 """
@@ -14,8 +14,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,7 @@ ONCE: Final = "QUORATE_ONCE"
 RAN: Final = "ran"
 FAILED: Final = "failed"
 NOT_CHOSEN: Final = "left out by a marker or a name"
+COLLECTING: Final = "(reading the tests, and what comes before the first)"
 DEAREST: Final = 40
 """Files that `dearest` names."""
 
@@ -52,7 +54,10 @@ class Recorder:
         self._directory = directory
         self._is_worker = is_worker
         self._outcomes: dict[str, str] = {}
-        self._seconds: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._of_processor: defaultdict[str, float] = defaultdict(float)
+        self._file = COLLECTING
+        self._seen = _of_processor()
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Before anything is left out."""
@@ -69,10 +74,25 @@ class Recorder:
         elif report.when == "call":
             self._outcomes[report.nodeid] = RAN
 
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """What the tests of a file cost is known when the next file begins: a session has them one after another."""
+        if _file(nodeid) != self._file:
+            self._count()
+            self._file = _file(nodeid)
+
+    def _count(self) -> None:
+        before, self._seen = self._seen, _of_processor()
+        self._of_processor[self._file] += self._seen - before
+
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A file of its own for each session."""
+        self._count()
+        if session.config.pluginmanager.has_plugin("dsession"):
+            self._of_processor.clear()  # its workers have counted
         self._directory.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"outcomes": self._outcomes, "seconds": self._seconds}, indent=0)
+        text = json.dumps(
+            {"outcomes": self._outcomes, "seconds": self._seconds, "processor": self._of_processor}, indent=0
+        )
         (self._directory / f"{os.getpid()}-{len(list(self._directory.iterdir()))}.json").write_text(text)
 
 
@@ -100,6 +120,21 @@ def _file(test: str) -> str:
     return test.partition("::")[0]
 
 
+def _of_processor() -> float:
+    """Seconds of this process and of all that it has started, those that have ended and were waited for, too."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile
+            fields = (place / "stat").read_text().rpartition(")")[2].split()
+            parents[int(place.name)] = int(fields[1])
+            ticks[int(place.name)] = sum(map(int, fields[11:15]))  # user, system, and both of its children
+    ours = {os.getpid()}
+    while more := {child for child, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    return sum(ticks.get(each, 0) for each in ours) / os.sysconf("SC_CLK_TCK")
+
+
 def unrun(directory: Path) -> dict[str, str]:
     """The tests that were collected and ran in no session, but for what is excused, each with the last reason heard."""
     reasons: dict[str, str] = {}
@@ -122,12 +157,18 @@ def _in_order(directory: Path) -> Iterator[tuple[str, str]]:
         yield from json.loads(file.read_text())["outcomes"].items()
 
 
-def dearest(directory: Path) -> list[tuple[str, float]]:
-    """The files and the seconds by the clock that their tests took, set-up and tear-down counted; the dearest first."""
+def dearest(directory: Path) -> list[tuple[str, float, float]]:
+    """The files, what their tests took by the clock, and of the processor with all that they started, both in seconds.
+
+    Set-up and tear-down are counted; what took most of the processor comes first, as CI's processors are never idle.
+    """
     seconds: Counter[str] = Counter()
+    of_processor: Counter[str] = Counter()
     for file in directory.rglob("*.json"):
-        seconds.update(json.loads(file.read_text())["seconds"])
-    return seconds.most_common(DEAREST)
+        left = json.loads(file.read_text())
+        seconds.update(left["seconds"])
+        of_processor.update(left["processor"])
+    return [(file, seconds[file], cost) for file, cost in of_processor.most_common(DEAREST)]
 
 
 def excuse(test: str) -> str | None:
@@ -147,7 +188,13 @@ def main() -> int:
         print("".join(f"{test}\n" for test in failed(arguments.directory)), end="")
         return 0
     if arguments.command == "dearest":
-        print("".join(f"{seconds:6.0f} s  {file}\n" for file, seconds in dearest(arguments.directory)), end="")
+        print(
+            "".join(
+                f"{clock:6.0f} s {cost:6.0f} s of a processor  {file}\n"
+                for file, clock, cost in dearest(arguments.directory)
+            ),
+            end="",
+        )
         return 0
     found = unrun(arguments.directory)
     for reason, count in Counter(found.values()).most_common():
