@@ -68,9 +68,11 @@ def test_minus_one_is_the_default() -> None:
     assert (("t", spec),) == wanted_placements(cluster.state, request, cluster.settings)
 
 
-def test_asks_for_no_placement_of_what_is_refused_or_placed_by_hand() -> None:
+def test_asks_for_no_placement_of_what_cannot_be_placed_exists_or_is_placed_by_hand() -> None:
     cluster = three_of_four()
-    request = CreateTopicsRequest(topics=(Topic("x", 0, 1), by_hand("y", [1]), Topic("a.b", 1, 1), Topic("z", 1, 1)))
+    cluster.topic("there", [1])
+    refused_ = (Topic("x", 0, 1), Topic("v", 1, -2), by_hand("y", [1]), Topic("there", 1, 1))
+    request = CreateTopicsRequest(topics=(*refused_, Topic("z", 1, 1)))
 
     assert [name for name, _ in wanted_placements(cluster.state, request, cluster.settings)] == ["z"]
 

@@ -16,7 +16,7 @@ from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.configs.topic import MIN_INSYNC_REPLICAS, Items, all_effective, faults
 from quorate.controller.configs.values import VALUE_CHARS_MAX, is_too_long
 from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment, dry
-from quorate.controller.engine.steps import Steps, finished, slices
+from quorate.controller.engine.steps import Steps, slices
 from quorate.controller.partitions.new_partitions import (
     PARTITIONS_PER_REQUEST_MAX,
     FirstRecords,
@@ -103,15 +103,21 @@ def create_topics(
 def wanted_placements(
     state: ClusterState, request: CreateTopicsRequest, settings: ControllerSettings
 ) -> tuple[tuple[str, PlacementSpec], ...]:
-    """Returns what to ask the placer, by topic name; topics that are refused or have assigned replicas are left out.
+    """Returns what to ask the placer, by topic name; topics with assigned replicas are left out.
+
+    So is a topic that exists, or whose counts are not possible. The other checks are made once, by the command: a
+    placement that it does not use costs less than to check each topic twice.
 
     Raises ApiError(POLICY_VIOLATION) for too many partitions in one request.
     """
     asked = _asked(request, _asked_twice(request))
-    refused = finished(_check(state, asked, settings))
-    return tuple(
-        (topic.name, _spec(topic, settings)) for topic in asked if topic.name not in refused and not topic.assignments
-    )
+    _check_size(asked, settings)
+    return tuple([(topic.name, _spec(topic, settings)) for topic in asked if _needs_placement(state, topic)])
+
+
+def _needs_placement(state: ClusterState, topic: _Topic) -> bool:
+    is_possible = _is_count(topic.num_partitions) and _is_count(topic.replication_factor)
+    return is_possible and not topic.assignments and state.topics.id_of(topic.name) is None
 
 
 # Check.
@@ -192,14 +198,19 @@ def _check_configs(state: ClusterState, topic: _Topic, settings: ControllerSetti
         raise ApiError(ErrorCode.INVALID_CONFIG, f"topic {topic.name!r}: {'; '.join(found)}")
 
 
+def _is_count(count: int) -> bool:
+    """Whether it may be asked for: -1 is the default."""
+    return count > 0 or count == -1
+
+
 def _check_counts(topic: _Topic) -> None:
-    if topic.replication_factor == 0 or topic.replication_factor < -1:
+    if not _is_count(topic.replication_factor):
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"topic {topic.name!r}: a replication factor of {topic.replication_factor} is not possible; "
             "it must be above 0, or -1 for the default",
         )
-    if topic.num_partitions == 0 or topic.num_partitions < -1:
+    if not _is_count(topic.num_partitions):
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
             f"topic {topic.name!r}: {topic.num_partitions} partitions are not possible; "
