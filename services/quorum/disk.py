@@ -19,7 +19,7 @@ from quorate.raft.roles import ElectionState
 from quorate.raft.voters import VoterSet
 from quorate.storage.disk_log import DiskLog, Flush
 from quorate.storage.election_file import ElectionFile, StoredElection
-from quorate.storage.files import DIRECTORY_MODE, free_bytes
+from quorate.storage.files import free_bytes, make_directory
 from quorate.storage.names import BOOTSTRAP_ID, PARTITION_DIRECTORY
 from quorate.storage.salvage import PromiseFile, Salvage, salvage
 from quorate.storage.snapshots import SnapshotReader, remove_leftovers
@@ -55,7 +55,7 @@ class Disk:
         and does not count for the high watermark.
         """
         self._directory = directory / PARTITION_DIRECTORY
-        self._directory.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+        make_directory(self._directory)
         self._election = ElectionFile(self._directory, voters=tuple(sorted(static.ids)))
         stored = self._election.read()  # raises Corrupt for a damaged file, before anything is changed
         self.removed = remove_leftovers(self._directory)

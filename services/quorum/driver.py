@@ -312,8 +312,11 @@ class QuorumDriver:
             self._flusher.wait_for(flush, self._flushed)
 
     def _flushed(self, error: Exception | None) -> None:
-        """Handles the end of a flush. After a failed fsync the disk's content is unknown, so the process ends."""
-        if self._peers is None:
+        """Handles the end of a flush. After a failed fsync the disk's content is unknown, so the process ends.
+
+        Also while it stops: to flush once more would succeed, as the kernel tells of an error once.
+        """
+        if self._peers is None and error is None:
             return
         with self._ending_on_error():
             if error is not None:

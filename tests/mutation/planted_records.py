@@ -20,6 +20,22 @@ RECORD_BUGS: Final = (
         test="tests/storage/test_power_cut.py::test_what_a_failed_fsync_has_not_written_is_written_by_the_next_start",
     ),
     Planted(
+        number="C180",
+        what="an fsync that fails while a node stops is asked once more, and the mark says that all is on disk",
+        file="services/quorum/driver.py",
+        right="        if self._peers is None and error is None:\n",
+        wrong="        if self._peers is None:\n",
+        test="tests/services/quorum/test_driver.py::test_a_flush_that_fails_during_a_stop_is_told_and_never_repeated",
+    ),
+    Planted(
+        number="C181",
+        what="a power cut takes the directory of a new log, and with it the vote that it has flushed",
+        file="services/quorum/disk.py",
+        right="        make_directory(self._directory)\n",
+        wrong="        self._directory.mkdir(parents=True, exist_ok=True)\n",
+        test="tests/services/quorum/test_disk.py::test_the_directory_of_a_new_log_is_durable_where_it_is_named",
+    ),
+    Planted(
         number="B83",
         what="a leader that is deposed with a lower min.insync.replicas acknowledges what nobody else has",
         file="libs/quorate/replication/partition.py",

@@ -31,7 +31,7 @@ from quorate.records import (
     VotersRecord,
     encode_record,
 )
-from quorate.storage.files import DIRECTORY_MODE, FILE_MODE, sync_directory
+from quorate.storage.files import FILE_MODE, make_directory, sync_directory
 from quorate.storage.lock import DirectoryLock, Locked
 from quorate.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from quorate.storage.names import BOOTSTRAP, BOOTSTRAP_ID, PARTITION_DIRECTORY, segment_bases
@@ -144,7 +144,7 @@ def write(found: FormatPlan, *, timestamp_ms: int) -> None:
     with ExitStack() as locks:
         for directory in sorted(new, key=lambda each: not each.path.exists()):
             # By the SCRAM keys in a log passwords can be guessed. Kafka leaves the mode to the umask.
-            directory.path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            make_directory(directory.path)
             try:
                 locks.enter_context(DirectoryLock(directory.path))
             except Locked as locked:
@@ -317,7 +317,7 @@ def _write_directory(directory: DirectoryPlan, found: FormatPlan, timestamp_ms: 
         _write_bootstrap(directory.path, records, timestamp_ms)
     if directory.is_metadata and (found.node.is_controller if in_one else found.voters is not None):
         partition = directory.path / PARTITION_DIRECTORY
-        partition.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+        make_directory(partition)
         _write_first(partition, found, records if in_one else (), timestamp_ms)
     sync_directory(directory.path)
     write_meta_properties(directory.path, directory.meta)

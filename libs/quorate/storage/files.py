@@ -105,8 +105,9 @@ def room_for(size: int, directory: Path) -> int:
 
 
 def make_directory(path: Path) -> None:
-    """Creates a directory, durably, unless it exists."""
+    """Creates a directory and those above it, durably, unless they exist."""
     if not path.is_dir():
+        make_directory(path.parent)
         path.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
         sync_directory(path.parent)
 

@@ -65,6 +65,22 @@ def failing(number: int) -> OSError:
     return OSError(number, os.strerror(number))
 
 
+def test_the_directory_of_a_new_log_is_durable_where_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut takes the directory, and with it the vote that is flushed in it."""
+    synced, fsync = list[str](), os.fsync
+
+    def noting(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    open_disk(tmp_path / "new" / "metadata").close()
+
+    assert {str(tmp_path), str(tmp_path / "new"), str(tmp_path / "new" / "metadata")} <= set(synced)
+
+
 # Damage at the start.
 
 

@@ -100,6 +100,23 @@ async def test_a_failed_flush_ends_the_node_and_nothing_of_it_counts(tmp_path: P
             leader.disk.begin_flush()
 
 
+async def test_a_flush_that_fails_during_a_stop_is_told_and_never_repeated(tmp_path: Path) -> None:
+    told: list[BaseException] = []
+    error = OSError(errno.EIO, "I/O error")
+    async with sole_leader(tmp_path, failed=told.append) as leader:
+        with held_disk() as held:
+            held.error = error
+            leader.append(1, 1, [[b"a"]])
+            await asyncio.to_thread(held.under_way.wait)
+            leader.stop()
+            held.let_go()
+            await leader.stopped()
+
+        assert [error] == told
+        with pytest.raises(OSError, match="is not asked again"):
+            leader.disk.log.flush()
+
+
 async def test_a_durable_mark_that_cannot_be_written_ends_the_node(tmp_path: Path) -> None:
     """The flush itself was done. A node that lives on counts nothing as flushed, and so never fetches again."""
     ended: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
