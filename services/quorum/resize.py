@@ -77,6 +77,11 @@ def target_of(found: FindQuorumResponse, node_ids: Sequence[NodeId]) -> list[Fin
     return stay
 
 
+def takes_away(found: FindQuorumResponse, node_ids: Sequence[NodeId]) -> bool:
+    """Returns whether a change of the voters is under way that removes one of `node_ids`, or leaves it out."""
+    return bool(found.target_voters) and not set(node_ids) <= {voter.id for voter in found.target_voters}
+
+
 async def main(life: ServiceLife) -> None:
     """Changes the voters. Raises TimeoutError with the last reason, ApiError for a refusal that no retry changes."""
     start_logs(os.environ)
@@ -135,23 +140,25 @@ async def _change(nodes: Sequence[_Node], config: ResizeConfig) -> bool:
     led = max(
         (each for each in answered if each[1].leader_id >= 0), key=lambda each: each[1].leader_epoch, default=None
     )
+    if led is not None and takes_away(led[1], config.node_ids):
+        log.info("cancels the change that is under way", target=_text([each.id for each in led[1].target_voters]))
+        await _alter(led[0].stub, AlterQuorumRequest(cluster_id=config.cluster_id, cancel=True))
+        return False
     asked = answered if led is None else [led]
     targets = [target_of(found, config.node_ids) for _, found in asked]
     if not any(targets):
         log.info("no voter is to go", voters=_text([voter.id for voter in asked[0][1].voters]))
         return True
     assert led is not None  # without a leader `target_of` returns None or raises
-    await _alter(led[0].stub, [voter.id for voter in led[1].voters], targets[0] or [], config)
+    log.info("removes voters", before=_text([voter.id for voter in led[1].voters]), after=_text(config.node_ids))
+    stay = [AlterQuorumRequest.Voter(id=each.id, directory_id=each.directory_id) for each in targets[0] or ()]
+    await _alter(led[0].stub, AlterQuorumRequest(cluster_id=config.cluster_id, voters=stay))
     return False
 
 
-async def _alter(
-    stub: QuorumStub, before: Sequence[NodeId], stay: Sequence[FindQuorumResponse.Voter], config: ResizeConfig
-) -> None:
+async def _alter(stub: QuorumStub, request: AlterQuorumRequest) -> None:
     """Has the voters changed, and writes each step to the log. Raises ApiError."""
-    voters = [AlterQuorumRequest.Voter(id=voter.id, directory_id=voter.directory_id) for voter in stay]
-    log.info("removes voters", before=_text(before), after=_text(config.node_ids))
-    steps = stub.AlterQuorum(AlterQuorumRequest(cluster_id=config.cluster_id, voters=voters))
+    steps = stub.AlterQuorum(request)
     try:
         async for step in steps:
             name = AlterQuorumResponse.Step.Name(step.step)

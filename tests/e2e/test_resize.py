@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 import pytest_asyncio
 
 from deploy.local.processes import ROOT
 from quorate.runtime.loop import ExitCode
-from tests.e2e.calls import eventually
+from tests.e2e.calls import call_with_retries, eventually
 from tests.e2e.test_first_start import Pods, ended, says
-from tests.e2e.voters import planned
+from tests.e2e.voters import FETCH_TIMEOUT_MS, description, planned
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -108,6 +110,33 @@ async def test_the_voters_become_fewer_and_those_that_went_stay_out_while_they_r
     for node_id in sorted({*ALL} - {stays}):  # a pod that comes back joins again, on the same volume
         await pods.start(node_id)
     await pods.vote(*ALL)
+
+
+async def last_fetch_ms(pods: Pods, node_id: int, leader: int) -> int:
+    """When the leader has heard a voter last, in ms since 1970."""
+    answer = (await call_with_retries(pods.stub(leader).DescribeQuorum, description())).response
+    (voter,) = [each for each in answer.topics[0].partitions[0].current_voters if each.replica_id == node_id]
+    return int(voter.last_fetch_timestamp)
+
+
+async def test_a_rollback_cancels_the_removal_that_could_not_go_on(pods: Pods) -> None:
+    """The leader would go on with it later, and remove a voter that is to stay."""
+    await pods.vote(*ALL)
+    await pods.running.kill(pods[3])
+    leader = await pods.leader(1, 2)
+    await eventually(partial(last_fetch_ms, pods, 3, leader), lambda ms: time.time() * 1000 - ms > 2 * FETCH_TIMEOUT_MS)
+    code, said = await resize(pods, 1, 3, resize_timeout_ms="4000")  # without 3 they would have no majority
+
+    assert ExitCode.FAILED == code, said
+
+    code, said = await resize(pods, *ALL)
+
+    assert ExitCode.STOPPED == code, said
+    assert "STEP_CANCELLED" in said
+    await pods.start(3)
+    await pods.vote(*ALL)
+    code, said = await resize(pods, *ALL)
+    assert (ExitCode.STOPPED, False) == (code, "cancels" in said), said
 
 
 async def test_a_lost_quorum_keeps_nobody_from_going_back_to_the_size_that_it_has(pods: Pods) -> None:
