@@ -1,4 +1,4 @@
-"""What changed, and what differs, by the database of the state: a page, a difference in parts, or a watch that goes on.
+"""The past, by the database of the state: what changed, what differs, a watch that goes on, or the state at a place.
 
 A watch holds no change of its own: it reads the next ones from the database once its caller has taken those before. So
 a slow caller costs the observer one part of memory, and nobody else anything.
@@ -7,7 +7,7 @@ a slow caller costs the observer one part of memory, and nobody else anything.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from kraft.service.observer_pb2 import (
     DiffImagesRequest,
     DiffImagesResponse,
+    GetImageResponse,
     ListChangesRequest,
     ListChangesResponse,
     LoggedChange,
@@ -25,6 +26,7 @@ from kraft.service.observer_pb2 import (
     WatchImageResponse,
 )
 from quorate.errors import ApiError, ErrorCode
+from quorate.metadata.versions import LATEST, record_version
 from quorate.nouns import Offset
 from quorate.runtime.daemon_threads import DaemonThreads
 from quorate.sql.kept_reads import Cursor, KeptPast, KeptReader, Page, TooMany, UnknownState
@@ -32,6 +34,7 @@ from quorate.sql.subjects import Subject, subject_of
 from services.observer.change_messages import gap_message, in_parts, logged
 from services.observer.database import reason_of
 from services.observer.engines import reading_engine_of
+from services.observer.image_messages import image_parts
 
 __all__ = ["LIMIT_MAX", "WATCHES_MAX", "Changes"]
 
@@ -85,6 +88,16 @@ class Changes:
             parts = await self._read(partial(_diff, subject=subject, request=request))
             for part in parts:
                 yield part
+
+    async def image(self, at: LogPlace) -> AsyncGenerator[GetImageResponse, None]:
+        """Yields the parts of the state at a place of the log, in a thread of its own. Raises ApiError."""
+        thread, parts = DaemonThreads(1, "state-image"), _image(self._past(), at)
+        loop = asyncio.get_running_loop()
+        try:
+            while (part := await loop.run_in_executor(thread, next, parts, None)) is not None:
+                yield part
+        finally:
+            thread.submit(parts.close)  # after the part that is under way, if its caller has gone
 
     async def watch(
         self, request: WatchImageRequest, recheck: Callable[[], None]
@@ -168,17 +181,27 @@ class Changes:
 
     async def _read(self, work: Callable[[KeptPast], T]) -> T:
         """Returns what `work` finds in the database, in a thread. Raises ApiError."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(_at_once, self._past(), work))
+
+    def _past(self) -> KeptReader:
         if self._url is None:
             raise _invalid("this observer keeps no database of the state: observer.state.database.url is not set")
         if self._reader is None:
             self._reader = KeptReader(reading_engine_of(self._url))
-        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(_at_once, self._reader, work))
+        return self._reader
 
 
 def _at_once(reader: KeptReader, work: Callable[[KeptPast], T]) -> T:
+    with _reading(reader) as past:
+        return work(past)
+
+
+@contextmanager
+def _reading(reader: KeptReader) -> Iterator[KeptPast]:
+    """Yields the database as it is at one moment. Raises ApiError for what the block does not find there."""
     try:
         with reader.reading() as past:
-            return work(past)
+            yield past
     except UnknownState as unknown:
         raise _out_of_range(str(unknown)) from None
     except TooMany as much:
@@ -222,6 +245,14 @@ def _diff(past: KeptPast, *, subject: Subject, request: DiffImagesRequest) -> li
         raise _invalid(f"{first}..{last}: the second offset is below the first")
     parts = in_parts(past.diff(subject, first, last))
     return [DiffImagesResponse(rows=part, from_offset=first, to_offset=last) for part in parts]
+
+
+def _image(reader: KeptReader, at: LogPlace) -> Generator[GetImageResponse, None, None]:
+    with _reading(reader) as past:
+        applied = _end_of(past)
+        offset = _offset(past, at, "at", applied, applied)
+        records = ((record, record_version(record, LATEST)) for record in past.records(offset))
+        yield from image_parts(offset, records)
 
 
 def _next(past: KeptPast, *, subject: Subject, cursor: Cursor, end: Offset) -> tuple[list[LoggedChange], Cursor]:

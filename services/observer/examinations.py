@@ -1,4 +1,4 @@
-"""Has the present state examined by a process of its own, one at a time; its answer serves all who ask meanwhile."""
+"""Has a state examined by a process of its own, one at a time; its answer serves all who ask meanwhile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from asyncio.subprocess import PIPE, Process
 from contextlib import aclosing, suppress
 from typing import Final
 
-from kraft.service.observer_pb2 import ExamineRequest, ExamineResponse
+from kraft.service.observer_pb2 import ExamineRequest, ExamineResponse, LogPlace
 from quorate.errors import ApiError, ErrorCode
 from quorate.runtime.replica import Replica
 from services.observer.examine_process import SIZE
@@ -35,6 +35,7 @@ class Examinations:
         self._images = images
         self._lock = asyncio.Lock()
         self._last: ExamineResponse | None = None
+        self._last_past: ExamineResponse | None = None
         self._fresh_until_s = 0.0
 
     async def answer(self, request: ExamineRequest) -> ExamineResponse:
@@ -44,7 +45,7 @@ class Examinations:
             raise _invalid(f"limit {request.limit}: an answer has at most {LIMIT_MAX:,} findings, and at least one")
         if request.skip < 0:
             raise _invalid(f"skip {request.skip}: must be 0 or more")
-        whole = await self._present()
+        whole = await (self._past(request.at) if request.HasField("at") else self._present())
         wanted = request.search.casefold()
         found = [each for each in whole.findings if wanted in _text(each)] if wanted else list(whole.findings)
         return ExamineResponse(
@@ -68,12 +69,20 @@ class Examinations:
             self._fresh_until_s = clock() + max(FRESH_S, (clock() - begun_s) * REST)
             return self._last
 
-    async def _examined(self) -> ExamineResponse:
+    async def _past(self, at: LogPlace) -> ExamineResponse:
+        """Returns the examination of the state at a place of the log; for the offset of the last one, that."""
+        async with self._lock:
+            last = self._last_past
+            if last is None or at.WhichOneof("kind") != "offset" or at.offset != last.next_offset:
+                last = self._last_past = await self._examined(at)
+            return last
+
+    async def _examined(self, at: LogPlace | None = None) -> ExamineResponse:
         command = (sys.executable, "-m", "services.observer.examine_process")
         process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
         try:
             async with asyncio.timeout(TAKEN_S):
-                return await self._asked(process)
+                return await self._asked(process, at)
         except TimeoutError:
             message = f"the state is not examined within {TAKEN_S:g} s; `quorate doctor --observer` has no such cap"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message) from None
@@ -84,11 +93,11 @@ class Examinations:
             await process.stdout.read()
             await process.wait()
 
-    async def _asked(self, process: Process) -> ExamineResponse:
+    async def _asked(self, process: Process, at: LogPlace | None) -> ExamineResponse:
         assert process.stdin is not None, "PIPE"
         assert process.stdout is not None, "PIPE"
         with suppress(ConnectionError):  # if it has ended, its exit code tells more
-            async with aclosing(self._images.tell()) as parts:
+            async with aclosing(self._images.tell(at)) as parts:
                 async for part in parts:
                     data = part.SerializeToString()
                     process.stdin.write(SIZE.pack(len(data)) + data)

@@ -77,7 +77,7 @@ class ObserverService(ObserverServicer):
         """
         self._queries = Queries(state_url)
         self._changes = Changes(state_url)
-        self._images = Images(replica)
+        self._images = Images(replica, self._changes)
         self._examinations = Examinations(replica, self._images)
         self._progress = None if ask_leader is None else QuorumProgress(ask_leader)
         self._guard = guard
@@ -191,13 +191,16 @@ class ObserverService(ObserverServicer):
                 yield part
 
     async def GetImage(self, request: GetImageRequest, context: Any) -> AsyncIterator[GetImageResponse]:
-        """Tells the present state as records without secrets, in parts. Raises ApiError if too many ask at once."""
-        async with aclosing(self._images.tell()) as parts:
+        """Tells a state as records without secrets, in parts.
+
+        Raises ApiError if too many ask at once, and for a place of which the database has no state.
+        """
+        async with aclosing(self._images.tell(request.at if request.HasField("at") else None)) as parts:
             async for part in parts:
                 yield part
 
     async def Examine(self, request: ExamineRequest, context: Any) -> ExamineResponse:
-        """Says what to look at in the present state, and which brokers can be restarted. Raises ApiError."""
+        """Says what to look at in a state, and which brokers can be restarted. Raises ApiError."""
         return await self._examinations.answer(request)
 
     async def ExamineQuorum(self, request: ExamineQuorumRequest, context: Any) -> ExamineQuorumResponse:

@@ -81,4 +81,21 @@ DATABASE_BUGS: Final = (
         wrong="ms = kept.past.c[TO[0]], kept.past.c.valid_from_ms",
         test="tests/sql/test_kept.py::test_what_is_too_old_is_dropped_and_all_that_is_later_is_whole",
     ),
+    Planted(
+        number="B93",
+        what="a state of the past lacks the rows that have changed since",
+        file="libs/quorate/sql/kept_reads.py",
+        right='((kept.past, holds["past"]), (kept.present, holds["present"])):\n            query',
+        wrong='((kept.present, holds["present"]),):\n            query',
+        test="tests/services/observer/test_changes.py"
+        "::test_by_an_observers_process_the_commands_print_what_they_print_of_the_log",
+    ),
+    Planted(
+        number="B94",
+        what="the doctor is asked about the past, and the observer answers about the present",
+        file="services/observer/examinations.py",
+        right="self._images.tell(at)",
+        wrong="self._images.tell()",
+        test="tests/services/observer/test_changes.py::test_a_state_of_the_past_is_examined_as_the_doctor_does",
+    ),
 )

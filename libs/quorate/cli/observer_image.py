@@ -1,4 +1,4 @@
-"""`--observer` of the commands that ask a state: an observer's present one, as records, without a replay of the log."""
+"""`--observer` of the commands that ask a state: an observer's, as records, without a replay of the log."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from kraft.service.observer_pb2 import GetImageRequest
+from quorate.cli.as_of import AsOf
 from quorate.cli.failures import Failed
-from quorate.cli.observer_call import TIMEOUT_S, ask_first, parts_of
+from quorate.cli.observer_call import TIMEOUT_S, ask_first, parts_of, place_of
 from quorate.cli.offline import Offline
 from quorate.errors import Corrupt
 from quorate.metadata.faults import ReplayFault
@@ -16,11 +17,12 @@ from quorate.records import decode_record
 __all__ = ["load_observed"]
 
 
-def load_observed(observers: str, command_config: Path | None) -> Offline:
-    """Returns the state of the first observer that answers. Raises Misused, Failed, OSError."""
+def load_observed(observers: str, command_config: Path | None, as_of: AsOf | None) -> Offline:
+    """Returns the state of the first observer that answers, as of None the present one. Raises as `ask_first`."""
+    request = GetImageRequest(at=None if as_of is None else place_of(as_of))
 
     def ask(address: str, stub: Any) -> Offline:  # Any: the generated types are those of asyncio's stub
-        parts = parts_of(address, stub.GetImage(GetImageRequest(), timeout=TIMEOUT_S))
+        parts = parts_of(address, stub.GetImage(request, timeout=TIMEOUT_S))
         found = Offline(path=address, has_quorum=False)
         found.as_of_offset = next(parts).next_offset
         records = (decode_record(value) for part in parts for value in part.records)

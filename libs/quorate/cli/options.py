@@ -151,15 +151,15 @@ def state_from(
     with_open_transaction: bool = False,
 ) -> Loaded:
     """Returns the state of files, of a live quorum or of an observer. Raises Misused unless one of them is given."""
-    past = (as_of, with_open_transaction)
-    observer, command_config = observer_of(observer, command_config, offline, bootstrap, *past)
+    others = (offline, bootstrap, with_open_transaction)
+    observer, command_config = observer_of(observer, command_config, *others)
     if observer is not None:
-        what = "--offline, --bootstrap-controller, --as-of and --with-open-transaction"
-        only_by_observer(offline, bootstrap, *past, what=what)
+        only_by_observer(*others, what="--offline, --bootstrap-controller and --with-open-transaction")
         with needing_grpc():
             from quorate.cli.observer_image import load_observed
-        return load_observed(observer, command_config)
-    source = source_of(offline, "--offline" if any(past) else "--offline or --observer", bootstrap, command_config)
+        return load_observed(observer, command_config, as_of)
+    named = "--offline" if with_open_transaction else "--offline or --observer"
+    source = source_of(offline, named, bootstrap, command_config)
     (found,) = loaded_from(source, as_of, with_open_transaction=with_open_transaction)
     return found
 

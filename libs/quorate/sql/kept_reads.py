@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from kraft import Message
 from quorate.controller.secrets import REDACTED
 from quorate.nouns import Offset
 from quorate.sql.difference import Difference, compared
@@ -17,6 +18,7 @@ from quorate.sql.kept import Applied
 from quorate.sql.kept_tables import APPLIED, FROM, GAPS, KEPT, TO, KeptNoun
 from quorate.sql.kept_writes import storable_text
 from quorate.sql.nouns import NOUNS, Row, Value, column_names
+from quorate.sql.records import IN_IMAGE, records_of
 from quorate.sql.subjects import Subject
 
 __all__ = ["ROWS_MAX", "Cursor", "Gap", "KeptPast", "KeptReader", "Page", "TooMany", "UnknownState"]
@@ -27,10 +29,9 @@ CHARACTERS_MAX: Final = 64 << 20
 """Characters of the rows of one table that are looked at together."""
 PAGE_CHARACTERS: Final = 4 << 20
 """Characters of the rows of one table that are read for a page, and one row more."""
-
-
 ROWS_AT_ONCE: Final = 100
 """Rows that PostgreSQL sends at once."""
+STREAMED: Final = {"stream_results": True, "max_row_buffer": ROWS_AT_ONCE}
 _MOST: Final = f"{ROWS_MAX:,} rows or {CHARACTERS_MAX:,} characters"
 
 
@@ -175,6 +176,23 @@ class KeptPast:
             again = {row for row in set(old).intersection(new) if _has_secret(name, row)}
             yield from filter(subject.has, compared(kept.noun, old, new, again))
 
+    def records(self, offset: Offset) -> Iterator[Message]:
+        """Yields the records that rebuild the state with all records below an offset, without secrets.
+
+        In an order in which `ClusterState.load` takes them. Raises UnknownState for an offset within a gap.
+        """
+        self._require_known(offset)
+        for name in IN_IMAGE:
+            yield from records_of(NOUNS[name], self._held(KEPT[name], offset))
+
+    def _held(self, kept: KeptNoun, offset: Offset) -> Iterator[Row]:
+        """Yields the rows that hold at an offset."""
+        holds, names = _holds_at(kept, offset), column_names(kept.noun.name)
+        for table, condition in ((kept.past, holds["past"]), (kept.present, holds["present"])):
+            query = sa.select(*(table.c[name] for name in names)).where(condition)
+            with self._connection.execute(query, execution_options=STREAMED) as result:
+                yield from map(tuple, result)
+
     def _require_known(self, offset: Offset) -> None:
         for gap in self.gaps():
             if gap.after_offset + 1 < offset <= gap.until_offset:
@@ -197,8 +215,7 @@ class KeptPast:
     def _taken(self, query: sa.Select[Any], bound: _Bound) -> tuple[list[sa.Row[Any]], bool]:
         """Returns the rows up to a bound and the first one beyond it, and whether these are all."""
         rows, left = list[sa.Row[Any]](), bound
-        options = {"stream_results": True, "max_row_buffer": ROWS_AT_ONCE}
-        with self._connection.execute(query.limit(bound.rows + 1), execution_options=options) as result:
+        with self._connection.execute(query.limit(bound.rows + 1), execution_options=STREAMED) as result:
             for row in result:
                 rows.append(row)
                 left = left.less([row])

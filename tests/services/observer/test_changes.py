@@ -18,6 +18,8 @@ import pytest
 from deploy.local.ports import free_ports
 from kraft.service.observer_pb2 import (
     DiffImagesRequest,
+    ExamineRequest,
+    GetImageRequest,
     ListChangesRequest,
     LoggedChange,
     LogPlace,
@@ -25,6 +27,7 @@ from kraft.service.observer_pb2 import (
     WatchImageResponse,
 )
 from kraft.service.observer_pb2_grpc import ObserverStub, add_ObserverServicer_to_server
+from quorate.doctor import Facts, examine
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation
 from quorate.metadata.configs import TOPIC
@@ -47,6 +50,7 @@ from tests.controller.clusters import uuid
 from tests.metadata.histories import write
 from tests.runtime.test_entry_guard import Door, entry
 from tests.runtime.test_log_reader import node
+from tests.services.observer.test_images import rebuilt
 from tests.services.observer.test_state_keeper import append, batches_of, reached, reading
 from tests.services.observer.test_stop import observing
 from tests.services.scripted import WITHIN_S, listening
@@ -155,30 +159,38 @@ async def test_by_an_observers_process_the_commands_print_what_they_print_of_the
         ran = {}
         for source in (("--observer", address), ("--offline", str(tmp_path))):
             ran[source[0]] = [await by_command(*each, *source) for each in commands(end)]
+        pasts = [("--as-of", str(at)) for at in (end // 3, end)]
         asked = [
-            [await by_command(*each, *source) for each in QUESTIONS]
+            [await by_command(*each, *at, *source) for at in ((), ("--as-of", str(end * 3 // 4))) for each in QUESTIONS]
             for source in (("--observer", address), ("--offline", str(tmp_path)))
         ]
         doctors = [
-            await by_command("doctor", "--json", *source)
+            [await by_command("doctor", "--json", *at, *source) for at in ((), *pasts)]
             for source in (("--observer", address), ("--offline", str(tmp_path)))
         ]
         followed = await by_command("history", "--follow", "--to", "3", "--observer", address)
         beyond = await by_command("history", "--from", str(end + 1), "--observer", address)
+        of_nothing = await by_command("doctor", "--as-of", str(end + 1), "--observer", address)
 
     assert ran["--offline"] == ran["--observer"]
     assert {(0, "")} == {(each.code, each.err) for each in ran["--observer"]}
     assert asked[0] == asked[1]
     assert {(0, ""), (1, "")} >= {(each.code, each.err) for each in asked[0]}
-    assert '"becomes"' in asked[0][0].out
-    of_image, of_files = (each.document["findings"] for each in doctors)
-    assert of_image == [each for each in of_files if not needs_quorum(each)] != []
+    assert '"becomes"' in asked[0][0].out != asked[0][len(QUESTIONS)].out
+    for of_image, of_files in zip(*doctors, strict=True):
+        assert of_image.document["asOfOffset"] == of_files.document["asOfOffset"]
+        of_state = [each for each in of_files.document["findings"] if not needs_quorum(each)]
+        assert of_image.document["findings"] == of_state != []
     text = "".join(each.out for each in ran["--observer"])
     assert TRACEPARENT.split(b"-")[1].decode() in text
     assert "another secret, which is not shown" in text
     assert [] == [form for form in FORMS if form in text]
     assert (2, "quorate: --to is not for --follow, which goes on until it is ended\n") == (followed.code, followed.err)
     assert (1, f"from {end + 1}: the database has the log from 0 up to {end}" in beyond.err) == (beyond.code, True)
+    assert (1, f"at {end + 1}: the database has the log from 0 up to {end}" in of_nothing.err) == (
+        of_nothing.code,
+        True,
+    )
 
 
 AT_AN_OFFSET = (
@@ -200,7 +212,7 @@ QUESTIONS = (
     ("reassign", "plan", "--drain", "2"),
     ("features", "plan", "--release", "4.0"),
 )
-"""About the state as it is, each with an answer."""
+"""About a state, each with an answer."""
 
 
 def needs_quorum(finding: dict[str, str]) -> bool:
@@ -240,6 +252,19 @@ async def test_pages_of_any_size_have_all_changes_and_a_difference_comes_in_part
     assert {(0, end)} == {(part.from_offset, part.to_offset) for part in parts}
     assert len(parts) > LARGE_COUNT * LARGE // (2 * PART_BYTES)
     assert LARGE_COUNT <= sum(len(part.rows) for part in parts)
+
+
+async def test_a_state_of_the_past_is_examined_as_the_doctor_does(kept: tuple[str, Kept]) -> None:
+    async with serving(kept[0]) as stub:
+        found = [await stub.Examine(ExamineRequest(at=LogPlace(offset=each), limit=1_000)) for each in (30, 30, 10)]
+        parts = [part async for part in stub.GetImage(GetImageRequest(at=LogPlace(offset=30)))]
+        after = [part async for part in stub.GetImage(GetImageRequest(at=LogPlace(offset=30)))]
+    expected = examine(Facts(state=rebuilt(parts), voters=None, kraft_version=None, now_ms=None))
+
+    assert parts == after
+    assert [30, 30, 10] == [each.next_offset for each in found]
+    assert [each.sentence for each in expected] == [each.sentence for each in found[0].findings] != []
+    assert found[0] == found[1] != found[2]
 
 
 async def test_a_watch_tells_what_was_and_what_comes_and_goes_on_from_an_offset(kept: tuple[str, Kept]) -> None:
@@ -327,6 +352,7 @@ async def test_a_watch_ends_for_who_has_lost_the_right(kept: tuple[str, Kept]) -
         ("ListChanges", ListChangesRequest(limit=1_001), ErrorCode.INVALID_REQUEST, "at most 1,000 changes"),
         ("ListChanges", ListChangesRequest(page_token="1.2"), ErrorCode.INVALID_REQUEST, "page_token '1.2': it must"),
         ("ListChanges", ListChangesRequest(to=LogPlace(offset=-1)), ErrorCode.OFFSET_OUT_OF_RANGE, "to -1: the datab"),
+        ("GetImage", GetImageRequest(at=LogPlace(offset=999)), ErrorCode.OFFSET_OUT_OF_RANGE, "at 999: the database"),
         ("DiffImages", DiffImagesRequest(to=LogPlace(offset=999)), ErrorCode.OFFSET_OUT_OF_RANGE, "to 999: the datab"),
         ("WatchImage", WatchImageRequest(subject="x"), ErrorCode.INVALID_REQUEST, "subject 'x': a history is of"),
         (
@@ -355,4 +381,5 @@ async def test_without_a_database_that_can_be_read_it_says_so(tmp_path: Path) ->
         async with serving(url) as stub:
             assert code is (await failure(stub.ListChanges(ListChangesRequest()))).code
             assert code is (await failure(stub.WatchImage(WatchImageRequest()))).code
+            assert code is (await failure(stub.GetImage(GetImageRequest(at=LogPlace(offset=1))))).code
     assert not (tmp_path / "none.db").exists()

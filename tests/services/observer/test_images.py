@@ -28,7 +28,9 @@ from quorate.runtime.log_reader import CommittedBatch
 from quorate.runtime.replica import Replica
 from quorate.runtime.telemetry import OFF
 from quorate.wire.batch import data_batch, read_header
-from services.observer.images import IMAGES_MAX, PART_BYTES, Images
+from services.observer.changes import Changes
+from services.observer.image_messages import PART_BYTES
+from services.observer.images import IMAGES_MAX, Images
 from tests.cli.test_no_secret import FORMS, with_secrets
 from tests.services.observer.test_state_keeper import batches_of
 
@@ -62,7 +64,7 @@ class Followed:
     def __init__(self) -> None:
         self.log = Log()
         self.replica = Replica(self.log, SystemClock(), OFF)
-        self.images = Images(self.replica)
+        self.images = Images(self.replica, Changes(None))
 
     async def take(self, *records: Message) -> None:
         """Appends a batch, and waits until it is replayed."""

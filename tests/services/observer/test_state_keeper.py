@@ -441,7 +441,7 @@ def rows_after(log: list[Message]) -> dict[str, list[Row]]:
 
 
 def told_of(url: str, log: list[Message]) -> list[Any]:
-    """The rows of all views and listings, the changes, a difference, the offset at a time, after a second start."""
+    """The rows of views and listings, changes, a difference, the offset at a time, a state, after a second start."""
     kept = Kept(url)
     kept.follow(log)
     kept.follow([])
@@ -460,6 +460,7 @@ def told_of(url: str, log: list[Message]) -> list[Any]:
     with reader.reading() as past:
         changes = listed(past, None, limit=50, end=len(log))
         found = [views, listings, changes, list(past.diff(ALL, 50, 200)), past.offset_at(1_100, end=len(log))]
+        found.append(sorted(map(repr, past.records(150))))
     reader.close()
     return found
 
