@@ -7,7 +7,7 @@ several observers on one database one writes, and the others stand by.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import Final, TypeVar
@@ -34,6 +34,10 @@ CHANGES_MAX: Final = 20_000
 """Rows that are written in one transaction of the database, beside those of one batch of the log."""
 WRITE_S: Final = 0.025
 """How long (s) a change waits for others that are written with it, while more of the log comes than is followed."""
+AHEAD_BYTES: Final = 1 << 20
+"""How much of the log is read on while other parts of it are followed and written."""
+BATCHES_PER_TURN: Final = 50
+"""Batches that are followed, some 3 ms if each has one record, before the event loop runs other tasks."""
 AGAIN_S: Final = 1.0
 """The pause (s) before a database that is away, or that another observer writes, is tried again."""
 REFUSED_S: Final = 30.0
@@ -111,13 +115,16 @@ class StateKeeper:
         source, clock = self._source(), asyncio.get_running_loop().time
         written_s = clock()
         try:
-            async with aclosing(_in_advance(source.events())) as events:
-                async for event, is_last in events:
-                    await self._take(event, source)
-                    is_due = len(self._following.changes) >= CHANGES_MAX or clock() >= written_s + WRITE_S
-                    if is_last or is_due:
-                        await self._write()
-                        written_s = clock()
+            async with aclosing(_in_bursts(source.events())) as bursts:
+                async for events in bursts:
+                    for left, event in zip(range(len(events) - 1, -1, -1), events, strict=True):
+                        await self._take(event, source)
+                        is_due = len(self._following.changes) >= CHANGES_MAX or clock() >= written_s + WRITE_S
+                        if not left or is_due:
+                            await self._write()
+                            written_s = clock()
+                        elif left % BATCHES_PER_TURN == 0:
+                            await asyncio.sleep(0)
         finally:
             if isinstance(source, LogReader):
                 await source.close()
@@ -250,15 +257,35 @@ def _done(work: Callable[[], None]) -> bool:
     return True
 
 
-async def _in_advance(events: AsyncIterator[Event]) -> AsyncGenerator[tuple[Event, bool], None]:
-    """Yields each event, and whether the next one is yet to come: what is there meanwhile is written together."""
-    coming = asyncio.ensure_future(anext(events))
+async def _in_bursts(events: AsyncIterator[Event]) -> AsyncGenerator[Sequence[Event], None]:
+    """Yields events in their order, each time all that have come meanwhile: those are written together."""
+    waiting, came, taken = list[Event](), asyncio.Event(), asyncio.Event()
+
+    async def read() -> None:
+        size = 0
+        try:
+            async for event in events:
+                size = len(event.data) + (size if waiting else 0)
+                waiting.append(event)
+                came.set()
+                if size >= AHEAD_BYTES:
+                    taken.clear()
+                    await taken.wait()
+        finally:
+            came.set()
+
+    reading = asyncio.ensure_future(read())
     try:
-        while True:
-            event = await coming
-            coming = asyncio.ensure_future(anext(events))
-            await asyncio.sleep(0)
-            yield event, not coming.done()
+        while await came.wait():
+            if not waiting:
+                await reading
+                return
+            if not reading.done():
+                came.clear()
+            some = waiting.copy()
+            waiting.clear()
+            taken.set()
+            yield some
     finally:
-        coming.cancel()
-        await asyncio.wait([coming])
+        reading.cancel()
+        await asyncio.wait([reading])

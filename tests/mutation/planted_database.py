@@ -98,4 +98,20 @@ DATABASE_BUGS: Final = (
         wrong="self._images.tell()",
         test="tests/services/observer/test_changes.py::test_a_state_of_the_past_is_examined_as_the_doctor_does",
     ),
+    Planted(
+        number="B95",
+        what="while a database hangs, all of the log is read into memory",
+        file="services/observer/state_keeper.py",
+        right="if size >= AHEAD_BYTES:",
+        wrong="if size < 0:",
+        test=f"{KEEPER}::test_while_a_database_does_not_take_a_change_no_more_of_the_log_is_read_than_a_part",
+    ),
+    Planted(
+        number="B96",
+        what="of what comes while a change is written all but the last is lost",
+        file="services/observer/state_keeper.py",
+        right="some = waiting.copy()",
+        wrong="some = waiting[-1:]",
+        test=f"{KEEPER}::test_while_a_database_does_not_take_a_change_no_more_of_the_log_is_read_than_a_part",
+    ),
 )

@@ -77,8 +77,8 @@ PLAN_BUGS: Final = (
         number="C104",
         what="nothing is written to the state's database until its observer has caught up",
         file="services/observer/state_keeper.py",
-        right="if is_last or is_due:",
-        wrong="if is_last or len(self._following.changes) >= CHANGES_MAX:",
+        right="if not left or is_due:",
+        wrong="if not left or len(self._following.changes) >= CHANGES_MAX:",
         test="tests/services/observer/test_state_log.py::test_what_is_there_is_written_while_more_comes",
     ),
     Planted(

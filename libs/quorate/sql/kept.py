@@ -19,7 +19,7 @@ from quorate.sql.following import Changed, Place
 from quorate.sql.kept_retention import drop_past
 from quorate.sql.kept_schema import make
 from quorate.sql.kept_tables import APPLIED, GAPS, KEPT, whole_at
-from quorate.sql.kept_writes import insert_rows, merge_rows, write_changes
+from quorate.sql.kept_writes import insert_rows, merge_rows, prepared, write_changes
 from quorate.sql.nouns import Image, rows
 
 __all__ = ["Applied", "KeptDatabase", "Superseded"]
@@ -40,6 +40,10 @@ ALIVE: Final = {
 """The server's settings of that, by name; the last one since PostgreSQL 12."""
 
 
+WAS: Final = "was_{}"
+"""The parameter of what a column of `applied` was before."""
+
+
 class Superseded(Exception):
     """Raised if the database is not where this process has left it: another one has written."""
 
@@ -56,6 +60,12 @@ class Applied(NamedTuple):
     def place(self) -> Place:
         """Where the last record is."""
         return Place(self.next_offset - 1, self.epoch, self.timestamp_ms)
+
+
+MOVED: Final = sa.update(APPLIED).where(
+    *(APPLIED.c[name] == sa.bindparam(WAS.format(name)) for name in Applied._fields)
+)
+"""Moves `applied` from where it was: prepared once, as it is a part of each transaction."""
 
 
 class KeptDatabase:
@@ -188,8 +198,10 @@ def _move(connection: sa.Connection, before: Applied | None, after: Applied, *, 
             raise Superseded(f"the database was empty, and is not any more; {after} was to be written")
         connection.execute(sa.insert(APPLIED), {"only": 1, **values})
         return
-    at = [APPLIED.c[name] == value for name, value in before._asdict().items()]
-    if not connection.execute(sa.update(APPLIED).where(*at).values(values)).rowcount:
+    values = {**values, **{WAS.format(name): value for name, value in before._asdict().items()}}
+    text, order = prepared(MOVED, connection.dialect, tuple(values))
+    told = values if order is None else tuple(values[name] for name in order)
+    if not connection.exec_driver_sql(text, told).rowcount:
         raise Superseded(f"the database is not at {before} any more; {after} was to be written")
 
 

@@ -14,7 +14,7 @@ from quorate.sql.following import Changed, Place
 from quorate.sql.kept_tables import FROM, KEPT, PLACE_TYPES, TO, KeptNoun
 from quorate.sql.nouns import Row, Value, column_names
 
-__all__ = ["insert_rows", "merge_rows", "storable_text", "write_changes"]
+__all__ = ["insert_rows", "merge_rows", "prepared", "storable_text", "write_changes"]
 
 ROWS_AT_ONCE: Final = 10_000
 """Rows of a whole state that are given to the database in one call."""
@@ -41,23 +41,24 @@ class _Kind(NamedTuple):
 
 
 class _Statement(NamedTuple):
-    """A statement, and its parameters for a change."""
+    """A statement, and by each of its parameters the place of its value in a change as `_flat` has it."""
 
     what: sa.UpdateBase
-    parameters: Callable[[Changed], Parameters]
+    takes: Mapping[str, int]
 
 
 def write_changes(connection: sa.Connection, changes: Iterable[Changed]) -> None:
     """Writes changes in their order, as many as possible by one call."""
     storable = _storable(connection)
     for kind, run in _runs(changes):
-        for statement in _statements(kind):
-            parameters = [storable(statement.parameters(each)) for each in run]
-            text, order = _text(kind, statement, connection.dialect, tuple(parameters[0]))
+        rows = [storable(_flat(each)) for each in run]
+        for what, takes in _statements(kind):
+            text, order = prepared(what, connection.dialect, tuple(takes))
             if order is None:
-                connection.exec_driver_sql(text, parameters)
+                connection.exec_driver_sql(text, [{name: row[at] for name, at in takes.items()} for row in rows])
             else:
-                connection.exec_driver_sql(text, [tuple([each[name] for name in order]) for each in parameters])
+                places = [takes[name] for name in order]
+                connection.exec_driver_sql(text, [tuple([row[at] for at in places]) for row in rows])
 
 
 def insert_rows(connection: sa.Connection, table: sa.Table, rows: Iterable[Row], place: Place | None) -> None:
@@ -74,7 +75,7 @@ def insert_rows(connection: sa.Connection, table: sa.Table, rows: Iterable[Row],
             # By place, as the driver has it: a million rows have not each to be named.
             connection.exec_driver_sql(str(statement.compile(connection)), [(*row, *since) for row in some])
             continue
-        connection.execute(statement, [storable(dict(zip(names, (*row, *since), strict=True))) for row in some])
+        connection.execute(statement, [dict(zip(names, storable((*row, *since)), strict=True)) for row in some])
 
 
 def _copy(connection: sa.Connection, table: sa.Table, rows: Iterable[Row]) -> None:
@@ -133,35 +134,43 @@ def _kind(row: Difference) -> _Kind:
     return _Kind(row.noun.name, row.change, tuple(row.after))
 
 
+def _flat(each: Changed) -> Row:
+    """Returns the values of a change's key, of the columns that are others, and of its place."""
+    place, row = each
+    return (*row.key.values(), *row.after.values(), *place)
+
+
 @cache
 def _statements(kind: _Kind) -> Sequence[_Statement]:
     """Returns what is executed for each change of a kind, one after the other."""
     kept = KEPT[kind.table]
-    keys = (kept.present.c[name] == sa.bindparam(KEY.format(name)) for name in kept.noun.identity)
-    found = sa.and_(sa.true(), *keys)
-    ended = _Statement(_ended(kept, found), lambda each: {**_key(each), **_end(each.place)})
+    identity, columns = kept.noun.identity, kind.columns
+    key = {KEY.format(name): place for place, name in enumerate(identity)}
+    after = {name: place for place, name in enumerate(columns, len(key))}
+    since = {name: place for place, name in enumerate(FROM, len(key) + len(after))}
+    end = dict(zip(map(END.format, TO), since.values(), strict=True))
+    found = sa.and_(sa.true(), *(kept.present.c[name] == sa.bindparam(KEY.format(name)) for name in identity))
+    ended = _Statement(_ended(kept, found), {**key, **end})
     match kind.change:
         case Change.CREATED:
-            made = sa.insert(kept.present)
-            return (_Statement(made, lambda each: {**each.row.key, **each.row.after, **_since(each.place)}),)
+            made = {name: place for place, name in enumerate(identity)}
+            return (_Statement(sa.insert(kept.present), {**made, **after, **since}),)
         case Change.CHANGED:
             changed = sa.update(kept.present).where(found)
-            return ended, _Statement(changed, lambda each: {**_key(each), **each.row.after, **_since(each.place)})
+            return ended, _Statement(changed, {**key, **after, **since})
         case Change.DELETED:
-            return ended, _Statement(sa.delete(kept.present).where(found), _key)
+            return ended, _Statement(sa.delete(kept.present).where(found), key)
         case _:
             assert_never(kind.change)
 
 
 @lru_cache(TEXTS_KEPT)
-def _text(
-    kind: _Kind, statement: _Statement, dialect: sa.Dialect, names: tuple[str, ...]
-) -> tuple[str, Sequence[str] | None]:
+def prepared(what: sa.UpdateBase, dialect: sa.Dialect, names: tuple[str, ...]) -> tuple[str, Sequence[str] | None]:
     """Returns a statement as the driver takes it, and the order of its parameters if they have no names there.
 
     SQLAlchemy would look at each parameter of each row again: a third of the time that a change takes.
     """
-    compiled = statement.what.compile(dialect=dialect, column_keys=names)
+    compiled = what.compile(dialect=dialect, column_keys=names)
     return str(compiled), compiled.positiontup
 
 
@@ -172,24 +181,16 @@ def _ended(kept: KeptNoun, found: sa.ColumnElement[bool]) -> sa.Insert:
     return sa.insert(kept.past).from_select(columns, sa.select(*kept.present.columns, *ends).where(found))
 
 
-def _key(each: Changed) -> Parameters:
-    return {KEY.format(name): value for name, value in each.row.key.items()}
-
-
-def _since(place: Place) -> Parameters:
-    return dict(zip(FROM, place, strict=True))
-
-
 def _end(place: Place) -> Parameters:
     return dict(zip(map(END.format, TO), place, strict=True))
 
 
-def _storable(connection: sa.Connection) -> Callable[[Parameters], Parameters]:
+def _storable(connection: sa.Connection) -> Callable[[Row], Row]:
     """Returns what makes values such as the database takes."""
     if connection.dialect.name == "sqlite":
-        return lambda values: values
+        return lambda row: row
     text = storable_text(connection)
-    return lambda values: {name: text(value) if isinstance(value, str) else value for name, value in values.items()}
+    return lambda row: tuple([text(value) if isinstance(value, str) else value for value in row])
 
 
 def storable_text(connection: sa.Connection) -> Callable[[str], str]:
