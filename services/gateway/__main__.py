@@ -123,7 +123,8 @@ async def _open(
 ) -> None:
     """Listens once the controller's features are known; is then ready while that is. Raises CannotListen."""
     await gateway.features.known.wait()
-    of_all = listening_of(config, gateway, served=SERVED, describe_versions=gateway.features.describe)
+    describe, take = gateway.features.describe, gateway.at_once
+    of_all = listening_of(config, gateway, served=SERVED, describe_versions=describe, take=take)
     async with opened(config, security, of_all, partial(ScramAtController, controller=gateway.controller)) as servers:
         watch(servers)
         following = asyncio.ensure_future(follow(str(config.controller), _transport(config), health))

@@ -40,6 +40,7 @@ from quorate.runtime.telemetry import OFF, Attributes, SpanKind, Telemetry
 from quorate.runtime.turns import in_turns, protobuf_of, struct_of
 from quorate.tls.node_ids import NodeIds
 from services.gateway.apis import ENVELOPE, READS, ROUTES, SERVED, Backend
+from services.gateway.at_once import AtOnce
 from services.gateway.endpoints import Endpoints
 from services.gateway.envelope import enclosed, sealed
 from services.gateway.features import ApiVersionsCache
@@ -93,6 +94,8 @@ class Gateway:
         self._endpoints = {name: Endpoints(gateways, name) for name in gateways}
         self._telemetry = telemetry
         self._order = Order()
+        self.at_once = None if readers is None else AtOnce(readers, guard, nodes)
+        """What is asked before this: `quorate.network.listening.Take`."""
         self.features = ApiVersionsCache(self._ask_features, SERVED, controller=addresses.get(Backend.CONTROLLER, ""))
 
     @property
@@ -203,8 +206,8 @@ class Gateway:
         self, readers: ReaderFetches, api: ApiMessageType, fetch: FetchRequest, caller: Metadata, listener: str
     ) -> Message:
         """Answers from this gateway's own end of the log, or passes the fetch on."""
-        if (known := await readers.answer(fetch, listener)) is not None:
-            return known
+        if (served := await readers.answer(fetch, listener)) is not None:
+            return served.response
         response = await self._passed_on(api, fetch, caller, listener)
         assert isinstance(response, FetchResponse), response
         readers.passed(fetch, listener, response)

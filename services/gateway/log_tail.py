@@ -31,6 +31,8 @@ class LogTail:
         """For each batch the bytes before it, since this tail began."""
         self._size = 0
         """The bytes of all batches since then, the dropped ones counted."""
+        self._last: tuple[Offset, int, Offset, bytes] = (-1, 0, 0, b"")
+        """What `records` was asked last, the end at that time, and what it said: a crowd of readers asks the same."""
 
     def add(self, header: BatchHeader, data: bytes) -> None:
         """Adds the batch that follows."""
@@ -61,6 +63,13 @@ class LogTail:
 
         Empty at the end and beyond. KIP-74 has the rule for the first batch.
         """
+        if offset >= self.end:
+            return b""
+        if self._last[:3] != (offset, bytes_max, self.end):
+            self._last = offset, bytes_max, self.end, self._joined(offset, bytes_max)
+        return self._last[3]
+
+    def _joined(self, offset: Offset, bytes_max: int) -> bytes:
         first = self._at(offset)
         if first is None:
             return b""

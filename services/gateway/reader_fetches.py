@@ -13,11 +13,10 @@ known as a voter here once that is committed; until then its fetches for what is
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
-
-from msgspec.structs import replace
 
 from kraft.api.fetch import FetchRequest, FetchResponse
 from quorate.errors import Corrupt
@@ -25,6 +24,7 @@ from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC_ID, NOBODY, Epoch, 
 from quorate.runtime.log_reader import CommittedBatch, LogReader
 from quorate.runtime.logs import logger
 from quorate.wire.batch import peek_header
+from services.gateway.fetch_form import FetchForm, Served
 from services.gateway.log_tail import LogTail
 from services.gateway.metrics import FETCHES
 
@@ -53,10 +53,15 @@ BEGIN_AGAIN_S: Final = 1.0
 FORGOTTEN_S: Final = 60.0
 """A reader that has not asked for so long is forgotten; without a reader the log is followed no more."""
 
+WOKEN_PER_TURN: Final = 100
+"""How many of those that wait are answered in one turn of the loop."""
+
 Partition = FetchRequest.FetchTopic.FetchPartition
 Answered = FetchResponse.FetchableTopicResponse.PartitionData
 ReaderKey = tuple[NodeId, bytes, str]
 """A reader's node id and directory id, and the listener, which decides on the addresses in an answer."""
+Reply = Callable[[Served | None], None]
+"""Takes the answer to a fetch, once; None if the quorum node has to answer."""
 
 
 class Open(Protocol):
@@ -68,8 +73,8 @@ class Open(Protocol):
 
 @dataclass(slots=True)
 class _Reader:
-    answer: FetchResponse
-    """The node's last answer to it, in which records and high watermark are put in place of the old."""
+    form: FetchForm
+    """The node's last answer to it."""
     epoch: Epoch
     """The leader epoch in it."""
     high_watermark: Offset
@@ -77,6 +82,19 @@ class _Reader:
     seen_at_s: float
     """When the node saw its fetch: when that was passed on, and then when it was answered."""
     asked_at_s: float
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Held:
+    """A fetch that waits for news, or for this gateway to have what its reader has."""
+
+    request: FetchRequest
+    partition: Partition
+    reader: _Reader
+    reply: Reply
+    bytes_max: int
+    ends_at_s: float
+    timer: asyncio.TimerHandle | None = field(default=None)
 
 
 class ReaderFetches:
@@ -88,41 +106,59 @@ class ReaderFetches:
         self._bytes_max = bytes_max
         self._readers: dict[ReaderKey, _Reader] = {}
         self._wanted: asyncio.Future[tuple[Offset, Epoch]] | None = None
+        self._now_s: Callable[[], float] = lambda: 0.0
+        """The clock of the loop, once `run` has begun; before that nobody is answered here."""
         self._reader: LogReader | None = None
         self._following: asyncio.Future[None] | None = None
         self._tail = LogTail(0, 0, bytes_max=bytes_max)
-        self._held: set[asyncio.Future[None]] = set()
+        self._held: dict[_Held, None] = {}
+        """Those that wait, the oldest first."""
         self._is_waking = False
 
-    async def answer(self, request: FetchRequest, listener: str) -> FetchResponse | None:
-        """Returns the answer, at once or when something is committed, at most `max_wait_ms` or HELD_MAX_S later.
+    async def answer(self, request: FetchRequest, listener: str) -> Served | None:
+        """Returns the answer when `take` has it; None if the quorum node has to answer."""
+        served: asyncio.Future[Served | None] = asyncio.get_running_loop().create_future()
 
-        None if the quorum node has to answer.
+        def reply(answer: Served | None) -> None:
+            if not served.done():  # the caller may have gone
+                served.set_result(answer)
+
+        return await served if self.take(request, listener, reply) else None
+
+    def take(self, request: FetchRequest, listener: str, reply: Reply) -> bool:
+        """Has `reply` called at once, or when something is committed, at most `max_wait_ms` or HELD_MAX_S later.
+
+        Returns False if the quorum node has to answer; that may also turn out while the fetch is held.
         """
         partition = _only(request)
         if partition is None:
-            return None
-        key = (request.replica_state.replica_id, partition.replica_directory_id, listener)
-        reader, now_s = self._readers.get(key), asyncio.get_running_loop().time()
+            return False
+        reader = self._readers.get((request.replica_state.replica_id, partition.replica_directory_id, listener))
         if reader is None:
-            return None
+            return False
+        now_s = self._now_s()
         if now_s >= reader.seen_at_s + NODE_EVERY_S:
             reader.seen_at_s = now_s  # others without an id, which are one reader here, need not follow it there
-            return None
+            return False
         if not self._may_serve(request, partition, reader):
-            return None
+            return False
         reader.asked_at_s = now_s
-        ends_at_s, bytes_max = now_s + min(HELD_MAX_S, request.max_wait_ms / 1000), min(BYTES_MAX, request.max_bytes)
-        await self._catch_up(partition, reader, ends_at_s=min(ends_at_s, now_s + BEHIND_S))
-        if self._is_behind(partition, reader):
-            return None
-        await self._news(partition, bytes_max, ends_at_s=ends_at_s)
-        if not self._may_serve(request, partition, reader) or self._is_behind(partition, reader):
-            return None
-        reader.high_watermark = self._tail.end
-        FETCHES.add(1)
-        records = self._tail.records(partition.fetch_offset, bytes_max)
-        return _with(reader.answer, records, self._tail.end)
+        held = _Held(
+            request=request,
+            partition=partition,
+            reader=reader,
+            reply=reply,
+            bytes_max=min(BYTES_MAX, request.max_bytes),
+            ends_at_s=now_s + min(HELD_MAX_S, request.max_wait_ms / 1000),
+        )
+        wait_s = min(self._wait_s(held), held.ends_at_s - now_s)
+        if wait_s > 0:
+            self._hold(held, wait_s)
+            return True
+        if self._is_behind(held):
+            return False
+        self._serve(held)
+        return True
 
     def passed(self, request: FetchRequest, listener: str, response: FetchResponse) -> None:
         """Notes the node's answer. The log is followed from where the first one brings its reader."""
@@ -136,8 +172,12 @@ class ReaderFetches:
         now_s = asyncio.get_running_loop().time()
         before = self._readers.get(key)  # several readers without an id are one here, and the highest counts
         told = max(answered.high_watermark, 0 if before is None else before.high_watermark)
-        kept, epoch = _with(response, b"", answered.high_watermark), answered.current_leader.leader_epoch
-        self._readers[key] = _Reader(kept, epoch, told, now_s, now_s)
+        epoch = answered.current_leader.leader_epoch
+        if before is not None and before.form.is_of(response):
+            form = before.form
+        else:
+            form = FetchForm(response)
+        self._readers[key] = _Reader(form, epoch, told, now_s, now_s)
         if self._wanted is None or self._wanted.done() or answered.current_leader.leader_id != self._node_id:
             return
         if (start := _start(partition, answered)) is not None:
@@ -145,6 +185,7 @@ class ReaderFetches:
 
     async def run(self) -> None:
         """Follows the log from where a reader is, as long as there are readers, until cancelled."""
+        self._now_s = asyncio.get_running_loop().time
         while True:
             self._wanted = asyncio.get_running_loop().create_future()
             start = await self._wanted
@@ -213,60 +254,75 @@ class ReaderFetches:
         voters = None if self._reader is None else self._reader.voters
         return voters is not None and replica_id in voters
 
-    def _is_behind(self, partition: Partition, known: _Reader) -> bool:
+    def _is_behind(self, held: _Held) -> bool:
         """Whether the reader has or knows of what is not here: it is not committed, or has not come yet."""
-        return self._tail.end < max(partition.fetch_offset, known.high_watermark)
+        return self._tail.end < max(held.partition.fetch_offset, held.reader.high_watermark)
 
-    async def _catch_up(self, partition: Partition, known: _Reader, *, ends_at_s: float) -> None:
-        now_s = asyncio.get_running_loop().time
-        epoch = partition.current_leader_epoch
-        while self._is_behind(partition, known) and self._leads(epoch) and now_s() < ends_at_s:
-            await self._changed(ends_at_s - now_s())
+    def _has_news(self, held: _Held) -> bool:
+        """Whether something is committed that the reader has not or does not know of."""
+        return self._tail.end > min(held.partition.fetch_offset, held.partition.high_watermark)
 
-    async def _news(self, partition: Partition, bytes_max: int, *, ends_at_s: float) -> None:
-        """Waits until something is committed that the reader has not or does not know of, or until another leads.
-
-        Who is behind by more than an answer can carry waits for nothing.
-        """
-        now_s = asyncio.get_running_loop().time
-        if self._has_news(partition):
-            if self._tail.size_from(partition.fetch_offset) <= bytes_max:
-                await self._changed(min(ends_at_s - now_s(), self._news_wait_s))
-            return
-        while self._leads(partition.current_leader_epoch) and not self._has_news(partition) and now_s() < ends_at_s:
-            await self._changed(ends_at_s - now_s())
-
-    def _has_news(self, partition: Partition) -> bool:
-        return self._tail.end > min(partition.fetch_offset, partition.high_watermark)
+    def _wait_s(self, held: _Held) -> float:
+        """Returns how long (s) a fetch that has just come is held; who needs more than an answer can carry is not."""
+        if self._is_behind(held):
+            return BEHIND_S
+        if not self._has_news(held):
+            return HELD_MAX_S
+        return self._news_wait_s if self._tail.size_from(held.partition.fetch_offset) <= held.bytes_max else 0.0
 
     @property
     def _news_wait_s(self) -> float:
         return min(NEWS_WAIT_MAX_S, NEWS_WAIT_S * len(self._readers))
 
-    async def _changed(self, wait_s: float) -> None:
-        """Returns when what is committed or who leads has changed, or after `wait_s`."""
-        if wait_s <= 0:
+    def _hold(self, held: _Held, wait_s: float) -> None:
+        self._held[held] = None
+        held.timer = asyncio.get_running_loop().call_later(wait_s, self._look, held, True)
+
+    def _look(self, held: _Held, is_due: bool) -> None:
+        """Answers a fetch that is held if there is news for it, or if its wait is over."""
+        if not self._may_serve(held.request, held.partition, held.reader) or (is_due and self._is_behind(held)):
+            self._release(held)
+            held.reply(None)
+        elif self._is_behind(held):
             return
-        loop = asyncio.get_running_loop()
-        woken = loop.create_future()
-        timer = loop.call_later(wait_s, _wake, woken)
-        self._held.add(woken)
-        try:
-            await woken
-        finally:
-            timer.cancel()
-            self._held.discard(woken)
+        elif self._has_news(held):
+            self._release(held)
+            self._serve(held)
+        elif is_due and self._now_s() < held.ends_at_s:  # it was behind, and is not any more
+            self._hold(held, held.ends_at_s - self._now_s())
+        elif is_due:
+            self._release(held)
+            self._serve(held)
+
+    def _release(self, held: _Held) -> None:
+        del self._held[held]
+        assert held.timer is not None, held
+        held.timer.cancel()
+
+    def _serve(self, held: _Held) -> None:
+        """Answers with what is here: all of it is committed."""
+        held.reader.high_watermark = self._tail.end
+        FETCHES.add(1)
+        records = self._tail.records(held.partition.fetch_offset, held.bytes_max)
+        held.reply(Served(held.reader.form, records, self._tail.end))
 
     def _wake_soon(self) -> None:
-        """Has those that wait look again, once there may be more for them."""
+        """Has those that wait looked at again, once there may be more for them."""
         if self._held and not self._is_waking:
             self._is_waking = True
             asyncio.get_running_loop().call_later(self._news_wait_s, self._wake)
 
     def _wake(self) -> None:
+        """Looks at all that wait, some in each turn of the loop."""
         self._is_waking = False
-        for woken in self._held:
-            _wake(woken)
+        self._wake_some(deque(self._held))
+
+    def _wake_some(self, waiting: deque[_Held]) -> None:
+        for _ in range(min(WOKEN_PER_TURN, len(waiting))):
+            if (held := waiting.popleft()) in self._held:
+                self._look(held, False)
+        if waiting:
+            asyncio.get_running_loop().call_soon(self._wake_some, waiting)
 
     def _forget_readers(self) -> bool:
         """Forgets who asks no more. Returns whether anybody is left."""
@@ -274,11 +330,6 @@ class ReaderFetches:
         for key in [key for key, reader in self._readers.items() if reader.asked_at_s < oldest_s]:
             del self._readers[key]
         return bool(self._readers)
-
-
-def _wake(woken: asyncio.Future[None]) -> None:
-    if not woken.done():
-        woken.set_result(None)
 
 
 def _only(request: FetchRequest) -> Partition | None:
@@ -314,10 +365,3 @@ def _start(asked: Partition, answered: Answered) -> tuple[Offset, Epoch] | None:
             return None
         offset, epoch = first.next_offset, first.epoch
     return (offset, epoch) if offset <= answered.high_watermark else None
-
-
-def _with(response: FetchResponse, records: bytes, high_watermark: Offset) -> FetchResponse:
-    (topic,) = response.responses
-    (partition,) = topic.partitions
-    answered = replace(partition, records=records, high_watermark=high_watermark)
-    return replace(response, responses=(replace(topic, partitions=(answered,)),))

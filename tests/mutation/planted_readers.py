@@ -54,8 +54,8 @@ READER_BUGS: Final = (
         number="F6",
         what="a high watermark may fall",
         file=FILE,
-        right="return self._tail.end < max(partition.fetch_offset, known.high_watermark)",
-        wrong="return self._tail.end < partition.fetch_offset",
+        right="return self._tail.end < max(held.partition.fetch_offset, held.reader.high_watermark)",
+        wrong="return self._tail.end < held.partition.fetch_offset",
         test=f"{TESTS}::test_no_reader_is_told_a_lower_high_watermark_than_before",
     ),
     Planted(
@@ -73,6 +73,22 @@ READER_BUGS: Final = (
         right="            and known.epoch == epoch\n",
         wrong="",
         test=f"{TESTS}::test_an_answer_of_an_earlier_epoch_is_in_no_later_one",
+    ),
+    Planted(
+        number="C150",
+        what="a caller who may not act for the cluster is answered from the end of the log",
+        file="services/gateway/at_once.py",
+        right="if self._guard is not None and not self._guard.lets_in(principal):",
+        wrong="if self._guard is None and principal.name:",
+        test="tests/services/gateway/test_at_once.py::test_a_caller_gets_no_more_than_by_the_handler",
+    ),
+    Planted(
+        number="C151",
+        what="a fetch that is held is answered in the epoch of a leader that leads no more",
+        file=FILE,
+        right="not self._may_serve(held.request, held.partition, held.reader) or (is_due",
+        wrong="(is_due",
+        test=f"{TESTS}::test_a_held_fetch_is_the_nodes_once_another_leads",
     ),
     Planted(
         number="F9",

@@ -13,7 +13,7 @@ from quorate.listeners.security import ListenerSecurity
 from quorate.network.buffers import Buffers
 from quorate.network.connections import ConnectionCounts
 from quorate.network.fair_turns import LARGE_AT_ONCE, LOGINS_AT_ONCE, FairTurns
-from quorate.network.listening import ConnectedClient, Handle, Listening
+from quorate.network.listening import ConnectedClient, Handle, Listening, Take
 from quorate.network.server import KafkaServer, serving
 from quorate.protocol.api_versions import Versions
 from quorate.protocol.server import DescribeVersions
@@ -35,10 +35,12 @@ def listening_of(
     served: Versions,
     describe_versions: DescribeVersions,
     large_at_once: int = LARGE_AT_ONCE,
+    take: Take | None = None,
 ) -> Listening:
     """Returns what all listeners of a process have in common: who answers, and the bounds that they share."""
     return Listening(
         handle=handle,
+        take=take,
         served=served,
         describe_versions=describe_versions,
         counts=ConnectionCounts(limit=config.connections_max, limit_per_ip=config.connections_per_ip_max),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from kraft import Message
 from quorate.network.buffers import Buffers
@@ -17,7 +18,7 @@ from quorate.protocol.api_versions import Versions
 from quorate.protocol.sasl.server import Mechanisms
 from quorate.protocol.server import DescribeVersions
 
-__all__ = ["Certified", "ConnectedClient", "Handle", "Listening", "Report", "Unanswerable"]
+__all__ = ["Certified", "ConnectedClient", "Handle", "Listening", "Reply", "Report", "Take", "Unanswerable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,17 @@ class Unanswerable(Exception):
 Handle = Callable[[Request, ConnectedClient], Awaitable[Message | None]]
 """Answers a request; None for one that takes no answer. It refuses by the response's error code, or by Unanswerable."""
 
+Reply = Callable[[Sequence[bytes] | None], None]
+"""Takes the body of an answer in pieces, encoded in the request's version, once; None leaves it to the handler."""
+
+
+class Take(Protocol):
+    """Answers requests that need no task: by what is in memory, at once or when that changes."""
+
+    def __call__(self, request: Request, client: ConnectedClient, reply: Reply) -> bool:
+        """Returns whether `reply` is called for this request, now or later; else the handler answers it."""
+
+
 Certified = Callable[[bytes], Principal]
 """The principal of a client by its certificate (DER). Raises ValueError or Corrupt: the connection is closed."""
 
@@ -52,6 +64,8 @@ class Listening:
     handle: Handle
     served: Versions
     describe_versions: DescribeVersions
+    take: Take | None = None
+    """What is asked before `handle`."""
     name: str = ""
     """The listener's name, by which a handler knows where a client has come."""
     mechanisms: Mechanisms | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -122,7 +122,7 @@ class _Driver(asyncio.BufferedProtocol):
             wall_ms=self._listening.wall_ms,
         )
         self._tls = TlsServer(self._listening.tls()) if self._listening.tls is not None else None
-        self.answering: dict[asyncio.Task[None], str] = {}  # with the API's name
+        self.answering: dict[asyncio.Future[None], str] = {}  # with the API's name
         self._transport: asyncio.Transport | None = None
         self._may_write = True
         self._reads = True
@@ -225,7 +225,7 @@ class _Driver(asyncio.BufferedProtocol):
             event = Close(reason=f"what answers a request by itself failed: {problem!r}")
         match event:
             case Request() as request:
-                self._begin(request.api.name, partial(self._answer, request))
+                self._take(request)
             case LargeRequest() as large:
                 self._begin(large.api.name, partial(self._answer_large, large))
             case Evaluate() as evaluate:
@@ -253,6 +253,35 @@ class _Driver(asyncio.BufferedProtocol):
         held = 0 if (to := self._transport) is None else self._connection.held_bytes + to.get_write_buffer_size()
         self._listening.buffers.note(self, self.host, held, self.leave)
 
+    def _take(self, request: Request) -> None:
+        """Has a request answered without a task, if it can be, else by the handler."""
+        taken, take = _Taken(), self._listening.take
+        try:
+            if take is None or not take(request, self.client, partial(self._reply, request, taken)):
+                self._hand_over(request)
+            elif not taken.is_answered:
+                taken.waiting = asyncio.get_running_loop().create_future()
+                self.answering[taken.waiting] = request.api.name
+        except Exception as problem:  # as in `_take_turn`
+            self._end(Close(reason=f"{request.api.name}: what takes it failed: {problem!r}"))
+
+    def _reply(self, request: Request, taken: _Taken, body: Sequence[bytes] | None) -> None:
+        """Answers a request that was taken, or hands it over; once, perhaps in the turn in which it was taken."""
+        assert not taken.is_answered, request
+        taken.is_answered = True
+        if self._takes_answers and body is None:
+            self._hand_over(request)
+        elif self._takes_answers and body is not None:
+            self._connection.respond_encoded(request, body)
+        if taken.waiting is not None:
+            self.answering.pop(taken.waiting, None)
+            if not taken.waiting.done():
+                taken.waiting.set_result(None)
+            self._advance()
+
+    def _hand_over(self, request: Request) -> None:
+        self._begin(request.api.name, partial(self._answer, request))
+
     def _begin(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
         task = self._server.begin(self._guarded(what, work))
         self.answering[task] = what
@@ -267,11 +296,15 @@ class _Driver(asyncio.BufferedProtocol):
         except Exception as problem:  # a fault of ours, of which other connections know nothing
             self._end(Close(reason=f"{what}: the handler failed: {problem!r}"))
 
+    @property
+    def _takes_answers(self) -> bool:
+        return self._connection.closing is None and self._transport is not None
+
     async def _answer(self, request: Request) -> None:
         if (software := self._connection.software) != self.client.software:
             self.client = replace(self.client, software=software)
         response = await self._listening.handle(request, self.client)
-        if self._connection.closing is None and self._transport is not None:
+        if self._takes_answers:
             await self._listening.in_turns(self._connection.respond_in_steps(request, response))
             self._advance()
 
@@ -361,3 +394,13 @@ class _Driver(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         self._idle = asyncio.get_running_loop().call_later(left_ms / 1000 + 0.001, self._watch_idle)
+
+
+class _Taken:
+    """Whether a request that was taken is answered; `waiting` is what a stop waits for, if that is later."""
+
+    __slots__ = ("is_answered", "waiting")
+
+    def __init__(self) -> None:
+        self.is_answered = False
+        self.waiting: asyncio.Future[None] | None = None

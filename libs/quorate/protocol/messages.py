@@ -22,6 +22,7 @@ __all__ = [
     "encode_request",
     "encode_response",
     "encode_response_in_steps",
+    "encoded_response_header",
     "response_pieces_in_steps",
 ]
 
@@ -63,6 +64,11 @@ def response_pieces_in_steps(
     if has_many_items(message):
         return [header, (yield from encode_in_steps(message, version))]
     return [header, *piece_encoder(type(message), version)(message)]
+
+
+def encoded_response_header(api: ApiMessageType, header: RequestHeader) -> bytes:
+    """Returns the header of the answer to a request with `header`."""
+    return encode(ResponseHeader(header.correlation_id), api.response_header_version(header.request_api_version))
 
 
 def _answered_in(message: Message, version: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kraft import Message
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -21,6 +21,7 @@ from quorate.protocol.messages import (
     decode_body,
     decode_body_in_steps,
     decode_request_header,
+    encoded_response_header,
     response_pieces_in_steps,
 )
 from quorate.protocol.sasl.mechanism import Answered, SaslError
@@ -168,13 +169,29 @@ class ServerConnection:
     def respond_in_steps(self, request: Request, response: Message | None) -> Steps[None]:
         """Answers a request as `respond` does, one of many items in steps. It may be forgotten in between."""
         header = request.header
-        slot = next((slot for slot in self._slots if slot.header is header and not slot.is_filled), None)
-        assert slot is not None, f"{request.api.name} {header.correlation_id} is not in flight"
+        slot = self._slot_of(request)
         if response is not None:
             pieces = yield from response_pieces_in_steps(
                 request.api, response, version=header.request_api_version, correlation_id=header.correlation_id
             )
             slot.fill(frame_in_pieces(pieces))
+        self._answered(slot, header)
+
+    def respond_encoded(self, request: Request, body: Sequence[bytes]) -> None:
+        """Answers a request as `respond` does, with a body that is encoded in the request's version already."""
+        header = request.header
+        slot = self._slot_of(request)
+        slot.fill(frame_in_pieces((encoded_response_header(request.api, header), *body)))
+        self._answered(slot, header)
+
+    def _slot_of(self, request: Request) -> _Slot:
+        header = request.header
+        slot = next((slot for slot in self._slots if slot.header is header and not slot.is_filled), None)
+        assert slot is not None, f"{request.api.name} {header.correlation_id} is not in flight"
+        return slot
+
+    def _answered(self, slot: _Slot, header: RequestHeader) -> None:
+        """Sends the answers that are next, now that this one is there."""
         if self._large is header:
             self._large = None
         self._in_flight_bytes += slot.answer_bytes

@@ -81,7 +81,7 @@ class Gateway:
         found = await self.readers.answer(request, LISTENER)
         if found is None:
             return None
-        partition = found.responses[0].partitions[0]
+        partition = found.response.responses[0].partitions[0]
         return partition.records or b"", partition.high_watermark
 
     def asked(self, request: FetchRequest) -> asyncio.Future[tuple[bytes, int] | None]:
@@ -164,13 +164,14 @@ async def test_a_reader_has_what_is_committed_in_the_form_of_the_nodes_last_answ
     async with following() as gateway:
         first, second = gateway.log.commit(START, 2), gateway.log.commit(START + 2)
         await turns()
-        both = await gateway.readers.answer(fetch(START), LISTENER)
+        served = await gateway.readers.answer(fetch(START), LISTENER)
         one = await gateway.answer(fetch(START, bytes_max=1))
         rest = await gateway.answer(fetch(START + 2))
         ended = await gateway.answer(fetch(START + 3))
 
     assert (START, EPOCH) == gateway.log.start
-    assert both is not None
+    assert served is not None
+    both = served.response
     (partition,) = both.responses[0].partitions
     assert (first + second, START + 3, 3) == (partition.records, partition.high_watermark, partition.log_start_offset)
     assert Data.LeaderIdAndEpoch(NODE, EPOCH) == partition.current_leader
@@ -222,7 +223,7 @@ async def test_who_is_ahead_waits_until_its_records_are_committed_and_are_the_sa
         were_done = ahead.done(), other.done()
         data = gateway.log.commit(START + 1)
 
-        assert (False, False) == were_done, "nothing has come that they have not"
+        assert (False, True) == were_done, "the one has all; the other is to be told at once where its log parts"
         assert (data, START + 2) == await ahead
         assert await other is None
 
