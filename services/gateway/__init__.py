@@ -6,6 +6,7 @@ reader_fetches          Fetches of brokers and observers, answered here from log
 at_once                 what is answered without a task, to callers who may ask
 fetch_form              these answers as bytes, of which all but the records is encoded once
 older                   versions of an API whose shape is another one than the newest
+keep_alives             heartbeats that want and report nothing, many in one call
 heartbeats              the heartbeat services, of which one counts
 endpoints               the gateways' addresses in answers
 envelope                requests that a broker passes on for its client

@@ -1,4 +1,4 @@
-"""Answers what a gateway can answer without a task: Fetches from its own end of the log, to callers who may ask.
+"""Answers without a task what most requests ask: Fetches from the end of the log, and heartbeats, many together.
 
 A crowd of brokers asks little else. Whatever is unusual about a request or its caller is left to the handler, which
 answers the same, and refuses what is to be refused.
@@ -7,16 +7,19 @@ answers the same, and refuses what is to be refused.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
+from kraft.api.broker_heartbeat import BrokerHeartbeatRequest
 from kraft.api.fetch import FetchRequest
 from quorate.network.listening import ConnectedClient, Reply
 from quorate.protocol import Request
 from quorate.runtime.claims import CLAIMS
 from quorate.tls.node_ids import NodeIds
-from services.gateway.fetch_form import Served
+from quorate.wire.codec import encode
 from services.gateway.guard import ClusterActionGuard
+from services.gateway.keep_alives import PLAIN, KeepAlives
 from services.gateway.metrics import TIME
 from services.gateway.older import REPLICA_STATE_SINCE
 from services.gateway.reader_fetches import ReaderFetches
@@ -30,16 +33,32 @@ NAME_MAX: Final = 100
 class AtOnce:
     """`guard` and `nodes` are those of the handler."""
 
-    def __init__(self, readers: ReaderFetches, guard: ClusterActionGuard | None, nodes: NodeIds | None) -> None:
+    def __init__(
+        self,
+        readers: ReaderFetches | None,
+        keep_alives: KeepAlives,
+        guard: ClusterActionGuard | None,
+        nodes: NodeIds | None,
+    ) -> None:
         self._readers = readers
+        self._keep_alives = keep_alives
         self._guard = guard
         self._nodes = nodes
 
     def __call__(self, request: Request, client: ConnectedClient, reply: Reply) -> bool:
         """Returns whether `reply` gets the answer; `quorate.network.listening.Take`."""
         message, version = request.message, request.header.request_api_version
-        if isinstance(message, FetchRequest) and version >= REPLICA_STATE_SINCE and self._may_ask(request):
-            return self._readers.take(message, client.listener, _told(request, version, reply))
+        if isinstance(message, FetchRequest):
+            readers, is_known = self._readers, version >= REPLICA_STATE_SINCE
+            if readers is None or not is_known or not self._may_ask(request):
+                return False
+            told = _timed(request, reply)
+            return readers.take(
+                message, client.listener, lambda served: told(None if served is None else served.body(version))
+            )
+        if isinstance(message, BrokerHeartbeatRequest) and self._may_ask(request):
+            told = _timed(request, reply)
+            return self._keep_alives.take(message, lambda is_kept: told(_kept(version) if is_kept else None))
         return False
 
     def _may_ask(self, request: Request) -> bool:
@@ -53,16 +72,20 @@ class AtOnce:
         return nodes is None or all(nodes.allows(principal, each) for each in CLAIMS[request.api.name](request.message))
 
 
-def _told(request: Request, version: int, reply: Reply) -> Callable[[Served | None], None]:
-    """Returns what takes the answer, and notes how long it took."""
+def _timed(request: Request, reply: Reply) -> Reply:
+    """Returns a reply that notes how long the answer took, unless it is left to the handler, which does."""
     now_s = asyncio.get_running_loop().time
     began_s = now_s()
 
-    def told(served: Served | None) -> None:
-        if served is None:
-            reply(None)
-            return
-        TIME.record(now_s() - began_s, {"kraft.api": request.api.name})
-        reply(served.body(version))
+    def told(body: Sequence[bytes] | None) -> None:
+        if body is not None:
+            TIME.record(now_s() - began_s, {"kraft.api": request.api.name})
+        reply(body)
 
     return told
+
+
+@cache
+def _kept(version: int) -> tuple[bytes]:
+    """Returns the answer to a heartbeat that changes nothing, encoded."""
+    return (encode(PLAIN, version),)

@@ -45,6 +45,7 @@ from services.gateway.endpoints import Endpoints
 from services.gateway.envelope import enclosed, sealed
 from services.gateway.features import ApiVersionsCache
 from services.gateway.guard import ClusterActionGuard
+from services.gateway.keep_alives import KeepAlives
 from services.gateway.metrics import ERRORS, TIME
 from services.gateway.older import answered_in, as_newest
 from services.gateway.reader_fetches import ReaderFetches
@@ -94,7 +95,7 @@ class Gateway:
         self._endpoints = {name: Endpoints(gateways, name) for name in gateways}
         self._telemetry = telemetry
         self._order = Order()
-        self.at_once = None if readers is None else AtOnce(readers, guard, nodes)
+        self.at_once = AtOnce(readers, KeepAlives(stubs[Backend.HEARTBEAT]), guard, nodes)
         """What is asked before this: `quorate.network.listening.Take`."""
         self.features = ApiVersionsCache(self._ask_features, SERVED, controller=addresses.get(Backend.CONTROLLER, ""))
 

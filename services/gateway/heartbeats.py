@@ -57,6 +57,10 @@ class HeartbeatServices:
                 call.cancel()
         raise AssertionError("the last one answers or raises")
 
+    async def KeepAlive(self, request: Any, **limits: Any) -> Any:
+        """Asks the one that is asked first; who gets no answer asks by `BrokerHeartbeat`. Raises AioRpcError."""
+        return await self._stubs[self._at].KeepAlive(request, **limits)
+
     def _order(self) -> list[int]:
         """Returns all of them, beginning with the one that answered last."""
         return [(self._at + step) % len(self._stubs) for step in range(len(self._stubs))]

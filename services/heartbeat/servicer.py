@@ -13,6 +13,8 @@ from kraft.service.heartbeat_pb2 import (
     BrokerHeartbeatsResponse,
     DescribeSessionsRequest,
     DescribeSessionsResponse,
+    KeepAliveRequest,
+    KeepAliveResponse,
 )
 from kraft.service.heartbeat_pb2_grpc import HeartbeatServicer
 from quorate.errors import ApiError, ErrorCode
@@ -90,6 +92,28 @@ class HeartbeatService(HeartbeatServicer):
         async with aclosing(self._ahead(messages)) as ahead:
             async for arrived in ahead:
                 yield BrokerHeartbeatsResponse(responses=await self._answers(arrived))
+
+    async def KeepAlive(self, request: KeepAliveRequest, context: Any) -> KeepAliveResponse:
+        """Extends the sessions of active brokers, and names the heartbeats that have to be sent by themselves.
+
+        Raises ApiError: POLICY_VIOLATION for more than 10,000, INVALID_REQUEST for lists of several lengths.
+        """
+        lists = {"broker_ids": request.broker_ids, "broker_epochs": request.broker_epochs}
+        lists["metadata_offsets"] = request.metadata_offsets
+        for name, items in lists.items():
+            check_list(name, len(items))
+            if len(items) != len(request.broker_ids):
+                why = f"{name} has {len(items)} items, and broker_ids {len(request.broker_ids)}; all have as many"
+                raise ApiError(ErrorCode.INVALID_REQUEST, why, {"field": name})
+        unanswered: list[int] = []
+        beats = list(zip(request.broker_ids, request.broker_epochs, request.metadata_offsets, strict=True))
+        for start in range(0, len(beats), PER_TURN):
+            if start:
+                await asyncio.sleep(0)
+            for place, (broker_id, epoch, offset) in enumerate(beats[start : start + PER_TURN], start):
+                if not self._driver.keep_alive(broker_id, broker_epoch=epoch, metadata_offset=offset):
+                    unanswered.append(place)
+        return KeepAliveResponse(unanswered=unanswered)
 
     def _ahead(
         self, messages: AsyncIterable[tuple[Sequence[BrokerHeartbeatRequest], int]]

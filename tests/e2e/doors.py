@@ -102,6 +102,7 @@ ROWS: Final[dict[str, str | tuple[str | ErrorCode, ...]]] = {
     "Heartbeat/BrokerHeartbeat": DENIED,
     "Heartbeat/BrokerHeartbeatStream": DENIED,
     "Heartbeat/BrokerHeartbeats": DENIED,
+    "Heartbeat/KeepAlive": DENIED,
     "Heartbeat/DescribeSessions": DENIED,
     "Placer/Place": DENIED,
     "Placer/PlaceStream": DENIED,
@@ -171,6 +172,7 @@ def speaking_for(node_id: NodeId) -> dict[str, dict[str, Any]]:
         "Heartbeat/BrokerHeartbeat": broker,
         "Heartbeat/BrokerHeartbeatStream": broker,
         "Heartbeat/BrokerHeartbeats": {"heartbeats": [{"broker_id": OWN}, broker]},
+        "Heartbeat/KeepAlive": {"broker_ids": [node_id], "broker_epochs": [1], "metadata_offsets": [0]},
     }
 
 

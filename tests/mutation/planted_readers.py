@@ -91,6 +91,24 @@ READER_BUGS: Final = (
         test=f"{TESTS}::test_a_held_fetch_is_the_nodes_once_another_leads",
     ),
     Planted(
+        number="C152",
+        what="a broker whose session was not extended is told that it was",
+        file="services/gateway/keep_alives.py",
+        right="reply(place not in unanswered)",
+        wrong="reply(True)",
+        test="tests/services/gateway/test_keep_alives.py::"
+        "test_a_heartbeat_that_changes_nothing_is_answered_with_others_and_any_other_by_itself",
+    ),
+    Planted(
+        number="C153",
+        what="a broker that wants to shut down is kept alive, and not heard",
+        file="services/gateway/keep_alives.py",
+        right="if heartbeat.want_fence or heartbeat.want_shut_down or reports:",
+        wrong="if heartbeat.want_fence or reports:",
+        test="tests/services/gateway/test_keep_alives.py::"
+        "test_a_heartbeat_that_changes_nothing_is_answered_with_others_and_any_other_by_itself",
+    ),
+    Planted(
         number="F9",
         what="the log is followed from what is not committed yet, as if it were",
         file=FILE,

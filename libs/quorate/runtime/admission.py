@@ -39,6 +39,7 @@ _METHODS: Final = {
     "kraft.service.Heartbeat/BrokerHeartbeat": "heartbeats",
     "kraft.service.Heartbeat/BrokerHeartbeatStream": "heartbeats",
     "kraft.service.Heartbeat/BrokerHeartbeats": "heartbeats",
+    "kraft.service.Heartbeat/KeepAlive": "heartbeats",
     "kraft.service.Controller/AllocateProducerIds": "brokers",
     "kraft.service.Controller/AlterPartition": "brokers",
     "kraft.service.Controller/AssignReplicasToDirs": "brokers",

@@ -77,6 +77,7 @@ CLAIMS: Final[Mapping[str, Claimed]] = {
     "BrokerHeartbeat": _of("broker_id"),
     "BrokerHeartbeatStream": _of("broker_id"),
     "BrokerHeartbeats": lambda request: (each.broker_id for each in request.heartbeats),
+    "KeepAlive": lambda request: request.broker_ids,
     "BrokerRegistration": _of("broker_id"),
     "ControllerRegistration": _of("controller_id"),
     "AlterPartition": _of("broker_id"),

@@ -67,7 +67,7 @@ CALLS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             *("FindQuorum", "RelayFetchStream", "RelayFetchSnapshot"),
         ),
         CONTROLLER: ("ApiVersions", "Authenticate"),
-        HEARTBEAT: ("BrokerHeartbeat",),
+        HEARTBEAT: ("BrokerHeartbeat", "KeepAlive"),
         **_SPANS,
     },
     "heartbeat": {

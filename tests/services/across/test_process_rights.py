@@ -75,7 +75,9 @@ FROM_ANY: Final = {"FindQuorum", "RelayFetchStream", "RelayFetchSnapshot"}
 BY_TABLES: Final = {
     "quorum": to_peers(),
     "controller": {api.name for api in APIS.values() if api.quorum_deadline_ms is not None},
-    "gateway": {all_apis()[key].name for key, at in ROUTES.items() if at is not Backend.CONTROLLER} | FROM_ANY,
+    "gateway": {all_apis()[key].name for key, at in ROUTES.items() if at is not Backend.CONTROLLER}
+    | FROM_ANY
+    | {"KeepAlive"},
 }
 """What a process calls by a name in a table of its code."""
 BY_OTHERS: Final = {

@@ -11,7 +11,12 @@ import pytest
 
 from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kraft.service.controller_pb2_grpc import ControllerStub
-from kraft.service.heartbeat_pb2 import BrokerHeartbeatsRequest, BrokerHeartbeatsResponse, DescribeSessionsRequest
+from kraft.service.heartbeat_pb2 import (
+    BrokerHeartbeatsRequest,
+    BrokerHeartbeatsResponse,
+    DescribeSessionsRequest,
+    KeepAliveRequest,
+)
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub, add_HeartbeatServicer_to_server
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import Claimant, Sessions
@@ -205,6 +210,31 @@ async def test_a_heartbeat_is_a_sign_of_life_while_those_before_it_wait_for_the_
 
     found = [answer.responses[0] if rpc == "BrokerHeartbeats" else answer for answer in answers]
     assert [(0, True, False)] * 3 == list(map(said, found))
+
+
+def together(*heartbeats: BrokerHeartbeatRequest) -> KeepAliveRequest:
+    return KeepAliveRequest(
+        broker_ids=[each.broker_id for each in heartbeats],
+        broker_epochs=[each.broker_epoch for each in heartbeats],
+        metadata_offsets=[each.current_metadata_offset for each in heartbeats],
+    )
+
+
+async def test_many_sessions_are_extended_in_one_call_which_names_what_it_does_not_answer(
+    driver: HeartbeatDriver,
+) -> None:
+    service = HeartbeatService(driver)
+    stale = await service.KeepAlive(together(heartbeat(1, epoch=5), heartbeat(1, offset=0)), None)
+    before = set(driver.sessions.contacts)
+    unknown = heartbeat(77, epoch=1)
+    found = await service.KeepAlive(together(heartbeat(FENCED), heartbeat(1), unknown, heartbeat(OTHER)), None)
+    with pytest.raises(ApiError, match="broker_epochs has 2 items, and broker_ids 1; all have as many"):
+        await service.KeepAlive(KeepAliveRequest(broker_ids=[1], broker_epochs=[1, 2], metadata_offsets=[3]), None)
+    with pytest.raises(ApiError, match="broker_ids: 10001 items"):
+        await service.KeepAlive(KeepAliveRequest(broker_ids=[1] * (LIST_MAX + 1)), None)
+
+    assert ([0, 1], set(), [0, 2]) == (stale.unanswered, before, found.unanswered)
+    assert {1, OTHER} == driver.sessions.contacts.keys()
 
 
 async def numbers(read: list[int], until: int) -> AsyncIterator[int]:
