@@ -31,6 +31,7 @@ def log_settings(state: ClusterState, topic: str) -> LogSettings:
         retention_ms=_whole(state, topic, "retention.ms"),
         retention_bytes=_whole(state, topic, "retention.bytes"),
         index_interval_bytes=_whole(state, topic, "index.interval.bytes"),
+        flush_messages=_whole(state, topic, "flush.messages"),
         deletes="delete" in items(_value(state, topic, "cleanup.policy")),
     )
 

@@ -8,6 +8,7 @@ from tests.mutation.planted import Planted
 
 PARTITIONS: Final = "tests/services/broker/test_partitions.py"
 MOVES: Final = "tests/services/broker/test_moves.py"
+RECOVERY: Final = "tests/partition_log/test_recovery.py"
 UPKEEP: Final = "tests/services/broker/test_upkeep.py"
 
 RECORD_BUGS: Final = (
@@ -34,6 +35,22 @@ RECORD_BUGS: Final = (
         right="        make_directory(self._directory)\n",
         wrong="        self._directory.mkdir(parents=True, exist_ok=True)\n",
         test="tests/services/quorum/test_disk.py::test_the_directory_of_a_new_log_is_durable_where_it_is_named",
+    ),
+    Planted(
+        number="C141",
+        what="records are told of before they are on the disk, whatever flush.messages says",
+        file="libs/quorate/partition_log/log.py",
+        right="if self.leo - self.recovery_point >= self.settings.flush_messages:",
+        wrong="if False:",
+        test=f"{RECOVERY}::test_with_flush_messages_an_append_is_on_the_disk_before_anybody_hears_of_it",
+    ),
+    Planted(
+        number="C142",
+        what="a topic's flush.messages changes nothing",
+        file="services/broker/topic_settings.py",
+        right='        flush_messages=_whole(state, topic, "flush.messages"),\n',
+        wrong="",
+        test=f"{PARTITIONS}::test_a_config_of_the_topic_counts_at_once",
     ),
     Planted(
         number="B83",

@@ -214,3 +214,26 @@ def test_what_is_truncated_while_it_is_flushed_does_not_count_as_flushed(tmp_pat
     log.end_flush(full)
 
     assert 0 == log.recovery_point
+
+
+@pytest.mark.parametrize("follows", [False, True])
+def test_with_flush_messages_an_append_is_on_the_disk_before_anybody_hears_of_it(tmp_path: Path, follows: bool) -> None:
+    """So many records at most are not; one answer of a leader may have several batches."""
+    log = opened(tmp_path, segment_bytes=300, settings={"flush_messages": 3})
+
+    def append(batches: int) -> None:
+        if follows:
+            ends = range(log.leo, log.leo + batches)
+            log.append_as_follower(b"".join(placed(produced(), offset=at, epoch=1) for at in ends), now_ms=NOW_MS)
+        else:
+            for _ in range(batches):
+                log.append_as_leader(produced(), epoch=1, now_ms=NOW_MS)
+
+    found = []
+    for count in (2, 1, 2, 4):
+        append(count)
+        found.append((log.leo, log.recovery_point))
+
+    assert [(2, 0), (3, 3), (5, 3), (9, 9)] == found
+    log.abandon()
+    assert (9, None) == ((again := opened(tmp_path, segment_bytes=300, recovery_point=9)).leo, again.torn)

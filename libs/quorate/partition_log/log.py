@@ -1,7 +1,8 @@
 """The log of one data partition on disk, in Kafka's files: what `quorate.replication` decides is done to it here (R5).
 
-Unlike the metadata log it is not flushed before it is acknowledged: replication makes a record durable. Segments that
-are full are flushed in a thread (`begin_flush`), and all at a stop; the recovery point says how far that has come.
+Unlike the metadata log it is not flushed before it is acknowledged, unless `flush.messages` says so: replication makes
+a record durable. Segments that are full are flushed in a thread (`begin_flush`), and all at a stop; the recovery point
+says how far that has come.
 """
 
 from __future__ import annotations
@@ -180,10 +181,7 @@ class PartitionLog:
         return self._appended(batch, now_ms=now_ms)
 
     def append_marker(self, end: TransactionEnd, *, epoch: Epoch, now_ms: int) -> Appended:
-        """Appends the marker by which a coordinator ends a transaction. Raises ApiError.
-
-        INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
-        """
+        """Appends a coordinator's marker. Raises ApiError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED."""
         self._producer_files.state.check_end(end)
         return self._appended(end.batch(base_offset=self.leo, epoch=epoch, now_ms=now_ms), now_ms=now_ms)
 
@@ -386,6 +384,8 @@ class PartitionLog:
         self.leo = header.next_offset
         self._producer_files.count(header, marker, self._active)
         self._verifications.end(header)
+        if self.leo - self.recovery_point >= self.settings.flush_messages:
+            self.flush()  # before anybody hears of the batch
 
     def _must_roll(self, header: BatchHeader, now_ms: int) -> bool:
         active = self._active

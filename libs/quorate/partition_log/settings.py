@@ -20,3 +20,5 @@ class LogSettings:
     retention_bytes: int = -1
     index_interval_bytes: int = 4096
     deletes: bool = True
+    flush_messages: int = 2**63 - 1
+    """An append that leaves so many records that are not flushed waits for the disk."""
