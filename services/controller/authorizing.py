@@ -132,8 +132,7 @@ class Authorizing:
     def _check_hop(self, hop: Hop, api: str) -> None:
         """Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) unless the hop may pass on requests of others for this API."""
         who = hop.who
-        is_process = self._processes is not None and self._processes.may_pass_on(who.principal)
-        if not (is_process or self._may_act(Caller(who.principal, who.host), PASSED_ON)):
+        if not (self._passing_on.is_process(hop) or self._may_act(Caller(who.principal, who.host), PASSED_ON)):
             refusal = _refusal(who, AclOperation.CLUSTER_ACTION, "a request that was passed on")
         elif not self._passing_on.allows(hop, api):
             audit.deny(PASSED_ON, who, NOT_FORWARDABLE, api=api)

@@ -62,6 +62,13 @@ class PassingOn:
     is_brokers: Callable[[NodeId], bool]
     """Whether a node is a broker and no controller."""
 
+    def is_process(self, hop: Hop) -> bool:
+        """Whether the rules say that it is a process which passes calls on in this way, so that it needs no entry."""
+        if self.processes is None:
+            return False
+        who = hop.who.principal
+        return self.processes.may_pass_on(who) or (hop.is_envelope and self.processes.may_send_envelopes(who))
+
     def allows(self, hop: Hop, api: str) -> bool:
         """Whether the hop may pass on a call of this API in the name of another."""
         return api in FORWARDABLE or self.is_for_all(hop)

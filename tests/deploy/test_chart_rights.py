@@ -128,6 +128,7 @@ def test_each_certificate_may_call_what_its_processes_call_and_nothing_else(
     assert expected == {rpc for rpc in served if rights.may_call(who, rpc)}
     passes_on = {"quorum-1", "gateway"} & CALLERS[container].keys()
     assert rights.may_pass_on(who) == (name in passes_on)
+    assert container != "controller" or rights.may_send_envelopes(who) == (name == "broker-101")
 
 
 @pytest.mark.parametrize("container", ["quorum", "placer"])

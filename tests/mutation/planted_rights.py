@@ -8,6 +8,24 @@ from tests.mutation.planted import Planted
 
 RIGHT_BUGS: Final = (
     Planted(
+        number="C143",
+        what="what admins ask of a release's own brokers is refused by its controllers, without an ACL for the brokers",
+        file="services/controller/hops.py",
+        right="or (hop.is_envelope and self.processes.may_send_envelopes(who))",
+        wrong="",
+        test="tests/services/controller/test_passed_on.py::"
+        "test_with_rules_for_processes_a_broker_needs_no_entry_for_its_envelopes",
+    ),
+    Planted(
+        number="C144",
+        what="a broker by the process rules names whomever it likes in the metadata of a call of its own",
+        file="services/controller/hops.py",
+        right="(hop.is_envelope and self.processes.may_send_envelopes(who))",
+        wrong="self.processes.may_send_envelopes(who)",
+        test="tests/services/controller/test_passed_on.py::"
+        "test_with_rules_for_processes_a_broker_needs_no_entry_for_its_envelopes",
+    ),
+    Planted(
         number="C64",
         what="logins that a gateway has answered wait by address alone, and not by name",
         file="libs/quorate/network/server.py",

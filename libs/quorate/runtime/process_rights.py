@@ -98,11 +98,14 @@ CALLS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 """By process, by service: the RPCs that it calls in its own name.
 
 A controller and a gateway besides pass the calls of others on, in those names (`passing_on`): these are judged by what
-the first caller may. "broker" is one that calls by gRPC, as ours do; Kafka's come through a gateway, and take ACLs.
+the first caller may. "broker" is one that calls by gRPC, as ours do, and sends Envelopes to gateways; Kafka's come
+through a gateway, and take ACLs.
 """
 
 PASS_ON: Final = frozenset({"controller", "gateway"})
 """The processes that pass the calls of others on."""
+ENVELOPES: Final = "broker"
+"""The process that passes on what its clients ask, in an Envelope to a gateway (KIP-590)."""
 
 
 class ProcessRights:
@@ -133,6 +136,10 @@ class ProcessRights:
     def may_pass_on(self, principal: Principal) -> bool:
         """Whether it is a process that passes the calls of others on."""
         return not PASS_ON.isdisjoint(self.of(principal))
+
+    def may_send_envelopes(self, principal: Principal) -> bool:
+        """Whether it is a process whose Envelopes a gateway passes on."""
+        return ENVELOPES in self.of(principal)
 
     def _of(self, principal: Principal) -> frozenset[str]:
         found = next((each for rule in self._rules if (each := rule.apply(principal.name)) is not None), "")

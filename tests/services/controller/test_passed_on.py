@@ -239,6 +239,27 @@ def test_with_rules_for_processes_a_controller_and_a_gateway_alone_pass_everythi
         refusal(door, forged, "ChangeBrokerState")
 
 
+@pytest.mark.parametrize("is_forwarded", [False, True], ids=["at the active controller", "through a standby"])
+def test_with_rules_for_processes_a_broker_needs_no_entry_for_its_envelopes(is_forwarded: bool) -> None:
+    """Those that a gateway passes on; what it sends itself in another's name it needs one for, and so do others."""
+    through = ((FORWARDED, "1"), (CLIENT_HOST, GATEWAY)) if is_forwarded else ()
+    between = (GATEWAY_PRINCIPAL, principal_text(Principal("User", "gateway")))
+    rules = rf"{PROCESS_RULES},RULE:^(broker)-[0-9]+$/$1/"
+    ends = {}
+    for forwarder in ("broker-101", "heartbeat", "broker"):
+        door = authorizing(processes=rules, principal="controller-1" if is_forwarded else "gateway")
+        told = (FORWARDER_PRINCIPAL, principal_text(Principal("User", forwarder)))
+        passed_on = call(STANDBY, *BY_GATEWAY, (CLIENT_HOST, BROKER), told, between, named("alice"), *through)
+        try:
+            ends[forwarder] = door.caller(passed_on, RPC).principal.name
+        except ApiError as error:
+            ends[forwarder] = error.metadata[HOP]
+        refusal(door, passed_on, "ChangeBrokerState")
+    refusal(authorizing(processes=rules, principal="broker-101"), call(BROKER, *BY_GATEWAY, named("alice")))
+
+    assert {"broker-101": "alice", "heartbeat": BROKER, "broker": BROKER} == ends
+
+
 def test_a_gateway_behind_a_standby_is_judged_by_the_name_that_the_standby_tells() -> None:
     door = authorizing(processes=PROCESS_RULES, principal="controller-1")
     ends = {}
