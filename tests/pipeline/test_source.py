@@ -384,6 +384,27 @@ def test_a_tail_that_was_truncated_is_not_in_the_settled_log(spark: SparkSession
     assert [] == bronze.conflicts(records).collect()
 
 
+def test_a_record_that_an_earlier_release_could_not_read_counts_as_a_later_one_reads_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from pyspark.sql import functions as fn
+
+    from services.pipeline import bronze
+    from services.pipeline.tables import ParquetTables
+
+    segment(node(tmp_path, "c"), batches(history(2)))
+    tables = ParquetTables(spark, str(tmp_path / "tables"))
+    bronze.ingest(read(spark, tmp_path), tables)
+    records = tables.read(bronze.RECORDS)
+    assert records is not None
+    unread = {"payload": fn.lit(None).cast("string"), "raw": fn.lit(b"\x01\x7f"), "digest": fn.col("digest") + 1}
+    twice = records.where("offset = 1").withColumns(unread).select(records.columns).union(records)
+    found = {row["offset"]: row["payload"] is not None for row in bronze.settled(twice).collect()}
+
+    assert dict.fromkeys(range(4), True) == found
+    assert [] == bronze.conflicts(twice).collect()
+
+
 def test_two_clusters_under_one_name_are_named(spark: SparkSession, tmp_path: Path) -> None:
     from pyspark.errors import PySparkException
 

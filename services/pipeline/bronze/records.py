@@ -167,7 +167,18 @@ def _contested(records: DataFrame, suspects: list[str]) -> list[str]:
     return [row["cluster_id"] for row in counts.where("count > 1").select("cluster_id").distinct().collect()]
 
 
+def _read_whole(records: DataFrame) -> DataFrame:
+    """Leaves out what an earlier release could not read whole (`raw`), where a later one has read the same record.
+
+    A record's digest is of what was decoded, so both are there; that they are one record, type, version and time say.
+    """
+    one = Window.partitionBy("cluster_id", "offset", "epoch", "timestamp", "is_control", "api_key", "version")
+    both = records.withColumn("is_known", fn.max(fn.col("raw").isNull()).over(one))
+    return both.where("raw is null or not is_known").drop("is_known")
+
+
 def _one_an_offset(records: DataFrame) -> DataFrame:
+    records = _read_whole(records)
     one = Window.partitionBy("cluster_id", "offset")
     contents = {"least": fn.min("digest").over(one), "most": fn.max("digest").over(one)}
     same = records.withColumns(contents).where("least = most").drop("least", "most")
@@ -178,7 +189,7 @@ def conflicts(records: DataFrame) -> DataFrame:
     """Returns the offsets with several contents in one epoch: two clusters that share an id."""
     suspects = fn.col("cluster_id").isin(_looked_over(records, NOTHING_KNOWN).suspects)
     found = (
-        records.where(suspects)
+        _read_whole(records.where(suspects))
         .groupBy("cluster_id", "offset", "epoch")
         .agg(fn.count_distinct("digest").alias("contents"), fn.array_sort(fn.collect_set("source")).alias("sources"))
     )
