@@ -27,7 +27,13 @@ DEFAULT: Final[Json] = {
 
 
 def quorum(
-    *, release: str = "q", replicas: int = 3, first: int = 0, cluster: str = "", certificates: str = "perNode"
+    *,
+    release: str = "q",
+    replicas: int = 3,
+    first: int = 0,
+    cluster: str = "",
+    certificates: str = "perNode",
+    claims: Json | None = None,
 ) -> Json:
     """The StatefulSet that a release has made."""
     annotations = {"meta.helm.sh/release-name": release, "quorate/node-certificates": certificates}
@@ -36,6 +42,8 @@ def quorum(
     if cluster:
         environment = [{"name": "POD_NAME", "valueFrom": {}}, {"name": "QUORATE_CLUSTER_ID", "value": cluster}]
         spec["template"] = {"spec": {"initContainers": [{"name": "format", "env": environment}]}}
+    if claims:
+        spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claims}]
     return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": about, "spec": spec}
 
 
@@ -64,6 +72,19 @@ def test_a_second_release_of_one_name_is_refused() -> None:
     says = refused({"fullnameOverride": "q-quorate"}, [quorum(release="first")], release="second")
 
     assert f"the namespace kraft has a StatefulSet {QUORUM} of release first: two releases cannot share a name" in says
+
+
+def test_claims_that_are_there_keep_their_size_and_class() -> None:
+    """Kubernetes would refuse it after the hooks, when half of the release is upgraded."""
+    there = [quorum(claims={"storageClassName": "fast", "resources": {"requests": {"storage": "8Gi"}}})]
+
+    def says(**storage: str) -> str:
+        return refused({"quorum": {"storage": {"className": "fast", **storage}}}, there)
+
+    assert "quorum.storage.size = 9Gi: the claims were made with 8Gi" in says(size="9Gi")
+    assert f"kubectl delete statefulset {QUORUM} --cascade=orphan" in says(size="9Gi")
+    assert 'quorum.storage.className = "slow": the claims were made with "fast"' in says(className="slow")
+    assert made({"quorum": {"storage": {"className": "fast", "size": "8192Mi"}}}, there)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@
 {{- if ne $first (int .Values.quorum.firstNodeId) -}}
 {{- fail (printf "quorum.firstNodeId = %d: the quorum was installed with %d, and its nodes keep their ids" (int .Values.quorum.firstNodeId) $first) -}}
 {{- end -}}
+{{- include "quorate.checkClaims" (dict "found" $found "where" "quorum.storage" "storage" .Values.quorum.storage) -}}
 {{- include "quorate.checkMove" (dict "root" . "from" (dig "metadata" "annotations" "quorate/node-certificates" "" $found) "found" $found) -}}
 {{- $id := include "quorate.clusterId" . -}}
 {{- range dig "spec" "template" "spec" "initContainers" list $found -}}
@@ -107,6 +108,26 @@ pod that shows what those before it do not let in would never be ready, and the 
 {{- end -}}
 {{- end -}}
 
+{{/*
+A dict with found, a StatefulSet that is there, storage, its values, and where, their key. Kubernetes takes no change of
+claim templates, and would say so when half of the release is upgraded. It writes 8192Mi as 8Gi: only sizes in one unit
+are compared.
+*/}}
+{{- define "quorate.checkClaims" -}}
+{{- $grow := printf "patch the claims, `kubectl delete statefulset %s --cascade=orphan`, and upgrade with the new values" .found.metadata.name -}}
+{{- range dig "spec" "volumeClaimTemplates" list .found -}}
+{{- $was := dig "spec" "resources" "requests" "storage" "" . -}}
+{{- $is := $.storage.size -}}
+{{- if and $was (ne $was $is) (eq (regexReplaceAll "[0-9.]" $was "") (regexReplaceAll "[0-9.]" $is "")) -}}
+{{- fail (printf "%s.size = %s: the claims were made with %s, and a StatefulSet keeps its claim templates; to grow them: %s" $.where $is $was $grow) -}}
+{{- end -}}
+{{- $class := dig "spec" "storageClassName" "" . -}}
+{{- if ne $class $.storage.className -}}
+{{- fail (printf "%s.className = %q: the claims were made with %q, and a StatefulSet keeps its claim templates" $.where $.storage.className $class) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* What the schema cannot say of brokers of ours. */}}
 {{- define "quorate.checkBrokers" -}}
 {{- $first := int .Values.brokers.firstNodeId -}}
@@ -114,6 +135,9 @@ pod that shows what those before it do not let in would never be ready, and the 
 {{- $begun := dig "spec" "ordinals" "start" 0 $found | int -}}
 {{- if and $found (ne $first $begun) -}}
 {{- fail (printf "brokers.firstNodeId = %d: the brokers were installed with %d, and they keep their ids" $first $begun) -}}
+{{- end -}}
+{{- if $found -}}
+{{- include "quorate.checkClaims" (dict "found" $found "where" "brokers.storage" "storage" .Values.brokers.storage) -}}
 {{- end -}}
 {{- $ids := splitList "," (include "quorate.brokerIds" .) -}}
 {{- $others := concat (splitList "," (include "quorate.nodeIds" .)) (list (.Values.observer.nodeId | int64 | toString) (.Values.helmTest.brokerId | int64 | toString)) -}}
