@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutation.planted import Planted
 
 KEEPER: Final = "tests/services/observer/test_state_keeper.py"
+STATE_LOG: Final = "tests/services/observer/test_state_log.py"
 
 DATABASE_BUGS: Final = (
     Planted(
@@ -104,7 +105,7 @@ DATABASE_BUGS: Final = (
         file="services/observer/state_keeper.py",
         right="if size >= AHEAD_BYTES:",
         wrong="if size < 0:",
-        test=f"{KEEPER}::test_while_a_database_does_not_take_a_change_no_more_of_the_log_is_read_than_a_part",
+        test=f"{STATE_LOG}::test_while_a_database_does_not_take_a_change_no_more_of_the_log_is_read_than_a_part",
     ),
     Planted(
         number="B96",
@@ -112,6 +113,6 @@ DATABASE_BUGS: Final = (
         file="services/observer/state_keeper.py",
         right="some = waiting.copy()",
         wrong="some = waiting[-1:]",
-        test=f"{KEEPER}::test_while_a_database_does_not_take_a_change_no_more_of_the_log_is_read_than_a_part",
+        test=f"{STATE_LOG}::test_while_a_database_does_not_take_a_change_no_more_of_the_log_is_read_than_a_part",
     ),
 )

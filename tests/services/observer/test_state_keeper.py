@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -33,14 +32,13 @@ from quorate.records import (
 )
 from quorate.runtime.client import open_channel
 from quorate.runtime.config import ConfigError
-from quorate.runtime.log_reader import CommittedBatch, LogReader
+from quorate.runtime.log_reader import LogReader
 from quorate.sql.kept import KeptDatabase
 from quorate.sql.kept_reads import KeptReader
 from quorate.sql.kept_tables import APPLIED, GAPS, KEPT
 from quorate.sql.listings import LISTINGS, listing_query
 from quorate.sql.nouns import NOUNS, Image, Row, column_names, rows
 from quorate.sql.views import VIEWS
-from quorate.wire.batch import data_batch, read_header
 from quorate.wire.schema import layout_of
 from services.observer import state_keeper
 from services.observer.engines import is_away
@@ -558,50 +556,6 @@ def expected_by(batches: Sequence[Sequence[Message]], end: Offset) -> dict[str, 
     """The rows after the batches below an offset, which one of them must end at."""
     ends = list(accumulate(map(len, batches), initial=1))
     return expected(batches[: ends.index(end)])
-
-
-class Endless:
-    """A log that has always more, and says how much of it was read."""
-
-    cluster_id, high_watermark = "c", 0
-
-    def __init__(self) -> None:
-        self.read_bytes = 0
-
-    async def events(self) -> AsyncIterator[CommittedBatch]:
-        for offset in itertools.count():
-            record = ConfigRecord(TOPIC, f"t{offset}", "retention.ms", "1" * 30_000)
-            data = data_batch(base_offset=offset, epoch=1, timestamp_ms=0, values=[encode_record(record, 0)])
-            self.read_bytes += len(data)
-            yield CommittedBatch(header=read_header(data), data=data, high_watermark=offset + 1)
-            await asyncio.sleep(0)
-
-
-async def test_while_a_database_does_not_take_a_change_no_more_of_the_log_is_read_than_a_part(tmp_path: Path) -> None:
-    """What was read meanwhile is written then, each value from the record that has it."""
-    url, log = f"sqlite:///{tmp_path}/state.db", Endless()
-    keeper = StateKeeper(url, lambda: log)  # type: ignore[arg-type, return-value]  # it has what the keeper asks of a log
-    running = asyncio.create_task(keeper.run())
-    engine = reading(url)
-    async with asyncio.timeout(WITHIN_S):
-        await reached(engine, 1)
-        with engine.connect() as other:
-            other.exec_driver_sql("BEGIN IMMEDIATE")
-            held = end_of(engine)
-            before = log.read_bytes
-            for _ in range(500):
-                await asyncio.sleep(0)
-            ahead = log.read_bytes - before
-        await reached(engine, held + 100)
-    running.cancel()
-    await asyncio.wait([running])
-    await keeper.close()
-    with engine.connect() as connection:
-        found = connection.exec_driver_sql("SELECT resource_name, valid_from_offset FROM configs ORDER BY 2").all()
-
-    assert ahead < 3 * state_keeper.AHEAD_BYTES
-    assert [(f"t{offset}", offset) for offset in range(len(found))] == list(map(tuple, found))
-    assert len(found) > held
 
 
 async def test_a_file_that_is_no_database_ends_the_start(tmp_path: Path) -> None:

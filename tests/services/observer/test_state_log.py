@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,11 +11,13 @@ import sqlalchemy as sa
 
 from kraft import Message
 from kraft.control.leader_change_message import LeaderChangeMessage
+from quorate.metadata.configs import TOPIC
 from quorate.metadata.versions import LATEST
 from quorate.nouns import Offset
 from quorate.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
+    ConfigRecord,
     FeatureLevelRecord,
     NoOpRecord,
     VotersRecord,
@@ -25,10 +28,11 @@ from quorate.sql.following import Following
 from quorate.wire.batch import ControlType, control_batch, data_batch, read_header
 from quorate.wire.codec import encode
 from quorate.wire.schema import layout_of
+from services.observer import state_keeper
 from services.observer.state_keeper import StateKeeper
 from services.observer.state_log import apply, skip
 from tests.cli.directories import batch as in_bytes
-from tests.services.observer.test_state_keeper import end_of, reading
+from tests.services.observer.test_state_keeper import end_of, reached, reading
 from tests.services.scripted import WITHIN_S
 
 TORRENT = 20_000
@@ -94,3 +98,47 @@ async def test_what_is_there_is_written_while_more_comes(tmp_path: Path) -> None
     await keeper.close()
 
     assert read_to < TORRENT - 100
+
+
+class Endless:
+    """A log that has always more, and says how much of it was read."""
+
+    cluster_id, high_watermark = "c", 0
+
+    def __init__(self) -> None:
+        self.read_bytes = 0
+
+    async def events(self) -> AsyncIterator[CommittedBatch]:
+        for offset in itertools.count():
+            record = ConfigRecord(TOPIC, f"t{offset}", "retention.ms", "1" * 30_000)
+            data = data_batch(base_offset=offset, epoch=1, timestamp_ms=0, values=[encode_record(record, 0)])
+            self.read_bytes += len(data)
+            yield CommittedBatch(header=read_header(data), data=data, high_watermark=offset + 1)
+            await asyncio.sleep(0)
+
+
+async def test_while_a_database_does_not_take_a_change_no_more_of_the_log_is_read_than_a_part(tmp_path: Path) -> None:
+    """What was read meanwhile is written then, each value from the record that has it."""
+    url, log = f"sqlite:///{tmp_path}/state.db", Endless()
+    keeper = StateKeeper(url, lambda: log)  # type: ignore[arg-type, return-value]  # it has what the keeper asks of a log
+    running = asyncio.create_task(keeper.run())
+    engine = reading(url)
+    async with asyncio.timeout(WITHIN_S):
+        await reached(engine, 1)
+        with engine.connect() as other:
+            other.exec_driver_sql("BEGIN IMMEDIATE")
+            held = end_of(engine)
+            before = log.read_bytes
+            for _ in range(500):
+                await asyncio.sleep(0)
+            ahead = log.read_bytes - before
+        await reached(engine, held + 100)
+    running.cancel()
+    await asyncio.wait([running])
+    await keeper.close()
+    with engine.connect() as connection:
+        found = connection.exec_driver_sql("SELECT resource_name, valid_from_offset FROM configs ORDER BY 2").all()
+
+    assert ahead < 3 * state_keeper.AHEAD_BYTES
+    assert [(f"t{offset}", offset) for offset in range(len(found))] == list(map(tuple, found))
+    assert len(found) > held
