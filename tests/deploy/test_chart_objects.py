@@ -134,6 +134,17 @@ def test_the_page_is_served_to_clients_alone_and_only_if_asked_for(tmp_path: Pat
     assert [[], [[{"podSelector": {"matchLabels": {"quorate-client": "true"}}}]]] == doors
 
 
+def test_an_observers_file_of_the_state_lies_on_a_volume_that_is_bounded(tmp_path: Path) -> None:
+    kept = {"observer": {"stateDatabase": {"volume": {"enabled": True, "size": "9Gi"}}}}
+    objects = render(kept)
+    spec = named(objects, "Deployment", "q-quorate-observer")["spec"]["template"]["spec"]
+    url = loaded(objects, spec, spec["containers"][0], tmp_path).state_database
+    (mount,) = (each for each in spec["containers"][0]["volumeMounts"] if each["name"] == "state")
+
+    assert f"sqlite:///{mount['mountPath']}/state.db" == url
+    assert {"name": "state", "emptyDir": {"sizeLimit": "9Gi"}} in spec["volumes"]
+
+
 def test_a_setting_that_a_service_does_not_know_is_found_here(tmp_path: Path) -> None:
     """The chart does not know the services' settings: a pod with a wrong one says so, and does not start."""
     objects = render({"placer": {"settings": {"no.such.setting": 1}}})

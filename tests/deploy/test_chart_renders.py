@@ -227,6 +227,19 @@ REFUSED: Final[list[tuple[Json, str]]] = [
     ({"principals": {"superUsers": ["User:a;User:b"]}}, "/principals/superUsers/0'"),
     ({"fullnameOverride": "x" * 41}, "/fullnameOverride'"),
     ({"observer": {"autoscaling": {"minReplicas": 3, "maxReplicas": 2}}}, "minReplicas = 3 is above maxReplicas = 2"),
+    (
+        {"observer": {"stateDatabase": {"existingSecret": "state", "volume": {"enabled": True}}}},
+        "observer.stateDatabase.volume.enabled = true: existingSecret = state has the URL",
+    ),
+    (
+        {
+            "observer": {
+                "stateDatabase": {"volume": {"enabled": True}},
+                "settings": {"observer.state.database.url": "x"},
+            }
+        },
+        "observer.settings: the chart sets observer.state.database.url = sqlite:////var/lib/quorate/state.db",
+    ),
     ({"heartbeat": {"replicas": 3}}, "/heartbeat/replicas'"),
     (
         {"heartbeat": {"replicas": 2, "settings": {"broker.session.timeout.ms": SESSION_LEAST_MS - 1}}},

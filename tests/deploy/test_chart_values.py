@@ -51,6 +51,8 @@ WHERE: Final[dict[str, Json]] = {
     "metrics.dashboards": {"metrics": {"dashboards": {"enabled": True}}},
     "observer.database.key": {"observer": {"database": {"existingSecret": "spans"}}},
     "observer.stateDatabase.key": {"observer": {"stateDatabase": {"existingSecret": "state"}}},
+    "observer.stateDatabase.volume.enabled": {},
+    "observer.stateDatabase.volume": {"observer": {"stateDatabase": {"volume": {"enabled": True}}}},
     "delegationTokens.key": {"delegationTokens": {"existingSecret": "tokens"}},
 }
 """With which other values a value means something, by the beginning of its path."""

@@ -80,6 +80,11 @@
 {{- fail (printf "pipeline.lake.accessMode = %s: with pipeline.runner = sparkOperator executors on other hosts write there, too; set ReadWriteMany, or an existingClaim" .Values.pipeline.lake.accessMode) -}}
 {{- end -}}
 {{- end -}}
+{{- with .Values.observer.stateDatabase -}}
+{{- if and .volume.enabled .existingSecret -}}
+{{- fail (printf "observer.stateDatabase.volume.enabled = true: existingSecret = %s has the URL of another database of the state; an observer keeps one" .existingSecret) -}}
+{{- end -}}
+{{- end -}}
 {{- with .Values.observer.autoscaling -}}
 {{- if gt (int .minReplicas) (int .maxReplicas) -}}
 {{- fail (printf "observer.autoscaling.minReplicas = %d is above maxReplicas = %d" (int .minReplicas) (int .maxReplicas)) -}}

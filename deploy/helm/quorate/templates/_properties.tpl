@@ -235,6 +235,10 @@ node of the quorum is that node only for the nodes' own certificates.
 {{- include "quorate.properties" (dict "given" $given "settings" .Values.placer.settings "where" "placer.settings") -}}
 {{- end -}}
 
+{{- define "quorate.observer.stateDirectory" -}}
+/var/lib/quorate
+{{- end -}}
+
 {{- define "quorate.observer.properties" -}}
 {{- $given := include "quorate.common" (dict "root" . "component" "observer" "listener" "OBSERVER") | fromJson -}}
 {{- $_ := set $given "node.id" (.Values.observer.nodeId | int64 | toString) -}}
@@ -247,6 +251,9 @@ node of the quorum is that node only for the nodes' own certificates.
 {{- if .Values.observer.page.enabled -}}
 {{- $_ := set $given "observer.page.listener" (printf "PAGE://0.0.0.0:%s" (include "quorate.pagePort" .)) -}}
 {{- $_ := set $given "listener.security.protocol.map" (printf "%s,PAGE:SSL" (index $given "listener.security.protocol.map")) -}}
+{{- end -}}
+{{- if .Values.observer.stateDatabase.volume.enabled -}}
+{{- $_ := set $given "observer.state.database.url" (printf "sqlite:///%s/state.db" (include "quorate.observer.stateDirectory" .)) -}}
 {{- end -}}
 {{- include "quorate.properties" (dict "given" $given "settings" .Values.observer.settings "where" "observer.settings") -}}
 {{- end -}}
