@@ -32,6 +32,7 @@ from services.gateway.heartbeats import HeartbeatServices
 from services.gateway.logins import ScramAtController
 from services.gateway.metrics import watch
 from services.gateway.reader_fetches import ReaderFetches
+from services.gateway.reader_reports import reporting_to
 from services.gateway.readiness import follow
 
 log = logger(__name__)
@@ -51,10 +52,9 @@ async def main(life: ServiceLife) -> None:
     if process.transport.is_plain:
         log.warning("speaks to the services in the clear", setting="grpc.security.protocol")
     warn_of_any(is_authorized=config.authorizer is not None, rules=config.node_rules)
-    readers = ReaderFetches(partial(_log, config, process.transport), node_id=config.node_id)
     async with (
         process.running() as tasks,
-        _gateway(config, process.telemetry, process.transport, readers) as gateway,
+        _gateway(config, process.telemetry, process.transport) as (gateway, readers),
     ):
         await health.start()
         of_listeners = [each.tls for each in security.values() if each.tls is not None]
@@ -70,8 +70,8 @@ async def main(life: ServiceLife) -> None:
 
 @asynccontextmanager
 async def _gateway(
-    config: GatewayConfig, telemetry: Telemetry, transport: Transport, readers: ReaderFetches
-) -> AsyncIterator[Gateway]:
+    config: GatewayConfig, telemetry: Telemetry, transport: Transport
+) -> AsyncIterator[tuple[Gateway, ReaderFetches]]:
     addresses = {
         Backend.QUORUM: config.quorum,
         Backend.CONTROLLER: config.controller,
@@ -84,7 +84,10 @@ async def _gateway(
         guard = ClusterActionGuard(stubs[Backend.CONTROLLER], config.super_users) if config.authorizer else None
         at = {backend: str(address) for backend, address in addresses.items()}
         at[Backend.HEARTBEAT] = ",".join(map(str, config.heartbeats))
-        yield Gateway(stubs, config.gateways_at, telemetry, guard, node_ids_of(config.node_rules), at, readers)
+        report = reporting_to(stubs[Backend.QUORUM])
+        readers = ReaderFetches(partial(_log, config, transport), report, node_id=config.node_id)
+        nodes = node_ids_of(config.node_rules)
+        yield Gateway(stubs, config.gateways_at, telemetry, guard, nodes, at, readers), readers
     finally:
         for channel in (*channels.values(), *of_heartbeats):
             await channel.close()

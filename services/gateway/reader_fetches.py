@@ -2,8 +2,8 @@
 
 A cluster's brokers all ask for the same few batches. The gateway follows the committed log of the quorum node beside it
 by one stream, and answers from it whoever asks for what follows there, in the epoch in which that node leads. The node
-answers the rest, and sees at least one Fetch a second of each reader: so DescribeQuorum shows how far it is, and a
-reader of a node that is gone or leads no more is told so as before.
+answers the rest, and is told several times a second how far those are whom it does not see: so DescribeQuorum shows it.
+If it does not take that, it sees their Fetches: so who reads of a node that is gone or leads no more is told as before.
 
 What is committed is the same at each leader, and is not truncated (Raft's Leader Completeness; KIP-595). A voter's
 fetches acknowledge records and bring what is not committed yet: they go on to the node. One that is being added is
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -36,10 +36,14 @@ TAIL_BYTES_MAX: Final = 16 << 20
 READERS_MAX: Final = 20_000
 """Readers that are known at once; others are answered by the quorum node."""
 NODE_EVERY_S: Final = 0.5
-"""The node sees a reader's fetch that comes so long (s) after its last answer to that reader."""
+"""The node sees a reader's fetch that comes so long (s) after one of which it does not know yet."""
+REPORT_EVERY_S: Final = 0.2
+"""How often (s) the node is told how far readers are."""
+REPORTED_MAX: Final = 1_000
+"""Readers in one report, which takes the node some milliseconds; further ones are in the next."""
 HELD_MAX_S: Final = 0.5
-"""The longest wait (s) for news, as Kafka's brokers ask for, whatever a reader asks for. So the node sees it again, and
-knows its offset as it was a second ago or later."""
+"""The longest wait (s) for news, as Kafka's brokers ask for, whatever a reader asks for. So a reader asks again, and
+the node knows its offset as it was a second ago or later."""
 NEWS_WAIT_S: Final = 50e-6
 """The wait (s) for each reader that is known, before one that has all but the newest batches gets these: so answers to
 a crowd take a share of the processor, and carry what is committed meanwhile."""
@@ -71,6 +75,10 @@ class Open(Protocol):
         """`start` is an offset and the epoch of the record before it."""
 
 
+Report = Callable[[Epoch, Sequence[tuple[NodeId, bytes, Offset]]], Awaitable[bool]]
+"""(epoch, node id, directory id and fetch offset of readers) → whether the node, which leads in it, knows them now."""
+
+
 @dataclass(slots=True)
 class _Reader:
     form: FetchForm
@@ -79,9 +87,21 @@ class _Reader:
     """The leader epoch in it."""
     high_watermark: Offset
     """What it was told last, by the node or from here. A Kafka reader ends with an error if it is told less."""
-    seen_at_s: float
-    """When the node saw its fetch: when that was passed on, and then when it was answered."""
     asked_at_s: float
+    offset: Offset = 0
+    """The offset of the last fetch that was answered here."""
+    unseen_since_s: float | None = None
+    """When the first fetch came of which the node does not know; None if it knows of all."""
+
+    def is_unseen_in(self, epoch: Epoch) -> bool:
+        """Whether there is something to tell the leader of `epoch`."""
+        return self.unseen_since_s is not None and self.epoch == epoch
+
+    def note(self, offset: Offset, now_s: float) -> None:
+        """Notes a fetch that is answered here."""
+        self.offset = offset
+        if self.unseen_since_s is None:
+            self.unseen_since_s = now_s
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -98,10 +118,11 @@ class _Held:
 
 
 class ReaderFetches:
-    """`answer` before a fetch is passed on, and `passed` after it; `run` follows the log meanwhile."""
+    """`take` before a fetch is passed on, `passed` after it; `run` follows the log, and has readers reported."""
 
-    def __init__(self, open_log: Open, *, node_id: NodeId, bytes_max: int = TAIL_BYTES_MAX) -> None:
+    def __init__(self, open_log: Open, report: Report, *, node_id: NodeId, bytes_max: int = TAIL_BYTES_MAX) -> None:
         self._open = open_log
+        self._report = report
         self._node_id = node_id
         self._bytes_max = bytes_max
         self._readers: dict[ReaderKey, _Reader] = {}
@@ -137,12 +158,14 @@ class ReaderFetches:
         if reader is None:
             return False
         now_s = self._now_s()
-        if now_s >= reader.seen_at_s + NODE_EVERY_S:
-            reader.seen_at_s = now_s  # others without an id, which are one reader here, need not follow it there
+        if reader.unseen_since_s is not None and now_s >= reader.unseen_since_s + NODE_EVERY_S:
+            reader.unseen_since_s = None  # others without an id, which are one reader here, need not follow it there
             return False
         if not self._may_serve(request, partition, reader):
             return False
         reader.asked_at_s = now_s
+        if partition.fetch_offset <= self._tail.end:  # beyond it, its log has not been compared
+            reader.note(partition.fetch_offset, now_s)
         held = _Held(
             request=request,
             partition=partition,
@@ -177,7 +200,7 @@ class ReaderFetches:
             form = before.form
         else:
             form = FetchForm(response)
-        self._readers[key] = _Reader(form, epoch, told, now_s, now_s)
+        self._readers[key] = _Reader(form, epoch, told, now_s)
         if self._wanted is None or self._wanted.done() or answered.current_leader.leader_id != self._node_id:
             return
         if (start := _start(partition, answered)) is not None:
@@ -185,6 +208,31 @@ class ReaderFetches:
 
     async def run(self) -> None:
         """Follows the log from where a reader is, as long as there are readers, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._tell())
+            await self._follow_readers()
+
+    async def _tell(self) -> None:
+        """Has the node told how far readers are, some at a time."""
+        while True:
+            await asyncio.sleep(REPORT_EVERY_S)
+            if self._reader is None:
+                continue
+            epoch = self._reader.leader_epoch
+            unseen = [each for each in self._readers.items() if each[0][0] >= 0 and each[1].is_unseen_in(epoch)]
+            for start in range(0, len(unseen), REPORTED_MAX):
+                await self._told(unseen[start : start + REPORTED_MAX], epoch)
+
+    async def _told(self, unseen: list[tuple[ReaderKey, _Reader]], epoch: Epoch) -> None:
+        told = [(node_id, directory_id, reader.offset) for (node_id, directory_id, _), reader in unseen]
+        since_s = [reader.unseen_since_s for _, reader in unseen]
+        for _, reader in unseen:
+            reader.unseen_since_s = None
+        if not await self._report(epoch, told):
+            for (_, reader), before_s in zip(unseen, since_s, strict=True):
+                reader.unseen_since_s = before_s
+
+    async def _follow_readers(self) -> None:
         self._now_s = asyncio.get_running_loop().time
         while True:
             self._wanted = asyncio.get_running_loop().create_future()
@@ -302,6 +350,8 @@ class ReaderFetches:
     def _serve(self, held: _Held) -> None:
         """Answers with what is here: all of it is committed."""
         held.reader.high_watermark = self._tail.end
+        if held.reader.offset != held.partition.fetch_offset:  # it was beyond the end when it came
+            held.reader.note(held.partition.fetch_offset, self._now_s())
         FETCHES.add(1)
         records = self._tail.records(held.partition.fetch_offset, held.bytes_max)
         held.reply(Served(held.reader.form, records, self._tail.end))

@@ -8,7 +8,7 @@ leader still flushes them. At most one flush runs at a time; records that are ap
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,12 +16,13 @@ from typing import Any, Final
 from google.protobuf.message import Message as ProtobufMessage
 
 from quorate.errors import ApiError, Corrupt, ErrorCode
-from quorate.nouns import Epoch, NodeId, Offset
+from quorate.nouns import Epoch, NodeId, Offset, ReplicaKey
 from quorate.raft import Presence
 from quorate.raft import messages as raft
 from quorate.raft.core import Raft
 from quorate.raft.log import BatchInfo, Entry
 from quorate.raft.ready import Leadership, Ready, Refusal, Upgrade
+from quorate.raft.roles import Leader
 from quorate.runtime.clock import Clock
 from quorate.runtime.logs import logger
 from quorate.storage.disk_log import Flush
@@ -167,6 +168,13 @@ class QuorumDriver:
         if self.core.role.epoch == epoch:
             self.core.resign(self.now_ms)
             self._wake()
+
+    def note_readers(self, readers: Mapping[ReplicaKey, Offset], *, epoch: Epoch) -> bool:
+        """Notes how far readers are that were answered elsewhere. Returns whether it leads `epoch`, and took all."""
+        role = self.core.role
+        if not isinstance(role, Leader) or role.epoch != epoch:
+            return False
+        return self.core.note_readers(readers, self.now_ms)
 
     def set_presence(self, presence: Presence) -> None:
         """Passes to the core whether this node's controller is present."""

@@ -1,19 +1,31 @@
-"""Log relay: any node serves the committed log to observers, leader or not, so that they are no load on the leader."""
+"""Log relay: any node serves the committed log to observers, leader or not, so that they are no load on the leader.
+
+A gateway reads by it, answers brokers from what it has read, and reports to the leader how far they are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from kraft.api.fetch_pb2 import FetchRequest
 from kraft.api.fetch_snapshot_pb2 import FetchSnapshotRequest
-from kraft.service.quorum_pb2 import RelayFetchResponse, RelayFetchSnapshotResponse
+from kraft.service.quorum_pb2 import (
+    RelayFetchResponse,
+    RelayFetchSnapshotResponse,
+    ReportReadersRequest,
+    ReportReadersResponse,
+)
 from kraft.service.quorum_pb2_grpc import QuorumServicer
+from quorate.errors import ApiError, ErrorCode
 from services.quorum import translate
 from services.quorum.driver import QuorumDriver
 from services.quorum.translate import Endpoints
+
+READERS_MAX: Final = 2_000
+"""Readers of one report: some 10 ms of work."""
 
 
 class NodeLogService(QuorumServicer):
@@ -34,6 +46,21 @@ class NodeLogService(QuorumServicer):
             )
             response = translate.fetch_answer(answer, data, endpoints)
             yield RelayFetchResponse(response=response, silent_ms=answer.silent_ms)
+
+    async def ReportReaders(self, request: ReportReadersRequest, context: Any) -> ReportReadersResponse:
+        """Notes how far readers are that do not vote, if this node leads in their epoch. Raises ApiError."""
+        ids = request.replica_ids
+        for name, count in (
+            ("directory_ids", len(request.directory_ids)),
+            ("fetch_offsets", len(request.fetch_offsets)),
+        ):
+            if count != len(ids):
+                why = f"{name} has {count} items, and replica_ids {len(ids)}; all have as many"
+                raise ApiError(ErrorCode.INVALID_REQUEST, why, {"field": name})
+        translate.check_count("replica_ids", ids, "readers", READERS_MAX)
+        keys = map(translate.key_of, ids, request.directory_ids)
+        readers = dict(zip(keys, request.fetch_offsets, strict=True))
+        return ReportReadersResponse(all_noted=self._driver.note_readers(readers, epoch=request.leader_epoch))
 
     async def RelayFetchSnapshot(self, request: FetchSnapshotRequest, context: Any) -> RelayFetchSnapshotResponse:
         """Answers one chunk of a snapshot, as leader or not. KIP-630."""

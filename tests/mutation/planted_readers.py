@@ -38,7 +38,7 @@ READER_BUGS: Final = (
         number="F4",
         what="the leader never sees a reader that is answered here",
         file=FILE,
-        right="now_s >= reader.seen_at_s + NODE_EVERY_S",
+        right="now_s >= reader.unseen_since_s + NODE_EVERY_S",
         wrong="now_s < 0",
         test=f"{TESTS}::test_the_node_sees_a_fetch_of_each_reader_before_a_second_is_over",
     ),
@@ -107,6 +107,39 @@ READER_BUGS: Final = (
         wrong="if heartbeat.want_fence or reports:",
         test="tests/services/gateway/test_keep_alives.py::"
         "test_a_heartbeat_that_changes_nothing_is_answered_with_others_and_any_other_by_itself",
+    ),
+    Planted(
+        number="C154",
+        what="a reader whose offset the leader has not taken counts as seen",
+        file=FILE,
+        right="                reader.unseen_since_s = before_s\n",
+        wrong="                pass\n",
+        test=f"{TESTS}::test_the_node_is_told_how_far_readers_are_and_sees_the_fetches_of_which_it_is_not_told",
+    ),
+    Planted(
+        number="C155",
+        what="a gateway's report moves a voter's log end, and with it the high watermark",
+        file="libs/quorate/raft/progress.py",
+        right="if turn.voters.has(key) or key.id < 0 or not 0 <= offset <= committed:",
+        wrong="if key.id < 0 or not 0 <= offset <= turn.log.leo:",
+        test="tests/raft/test_messages.py::test_readers_who_were_answered_elsewhere_are_listed_and_acknowledge_nothing",
+    ),
+    Planted(
+        number="C156",
+        what="a leader takes what was read in the epoch of another",
+        file="services/quorum/driver.py",
+        right="if not isinstance(role, Leader) or role.epoch != epoch:\n            return False\n        return self.",
+        wrong="if not isinstance(role, Leader):\n            return False\n        return self.",
+        test="tests/services/quorum/test_reader_reports.py::"
+        "test_the_leader_lists_whom_a_gateway_has_answered_in_its_epoch",
+    ),
+    Planted(
+        number="C157",
+        what="a voter that is being added is said to be heard of, and its fetches stay at the gateway",
+        file="libs/quorate/raft/progress.py",
+        right="            are_all_taken = False\n",
+        wrong="",
+        test="tests/raft/test_messages.py::test_readers_who_were_answered_elsewhere_are_listed_and_acknowledge_nothing",
     ),
     Planted(
         number="F9",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from quorate.errors import ErrorCode
@@ -218,6 +218,11 @@ class Raft:
             return role.acknowledged >= voters.ids - {self._node.id}
         return not isinstance(role, Leader) or voters.is_sole(self._node)
 
+    def note_readers(self, readers: Mapping[ReplicaKey, Offset], now_ms: int) -> bool:
+        """Notes how far those are whom this leader's log was read to elsewhere. Returns False if one was not taken."""
+        assert isinstance(self._role, Leader), self._role
+        return progress.note_readers(self._turn(now_ms), self._role, readers)
+
     def controller_presence(self, presence: Presence, now_ms: int) -> None:
         """Sets whether the controller beside this node is connected and answers."""
         self._handover.presence = presence
@@ -225,8 +230,7 @@ class Raft:
 
     def resign(self, now_ms: int) -> bool:
         """Resigns as leader and names successors to the voters (EndQuorumEpoch). Returns False if it did not lead."""
-        turn = self._turn(now_ms)
-        role = self._role
+        turn, role = self._turn(now_ms), self._role
         if not isinstance(role, Leader):
             return False
         self._become(turn, role_entry.resigned(turn, role, reason="asked to resign"))

@@ -6,6 +6,7 @@ Its offset, if it fits the leader's log, says how far its sender has flushed, an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from quorate.nouns import Epoch, NodeId, Offset, ReplicaKey
@@ -101,6 +102,24 @@ def take_fetch_offset(turn: StepContext, role: Leader, key: ReplicaKey, fetch_of
     progress.leo = fetch_offset
     progress.leader_leo = turn.log.leo
     progress.last_fetch_at_ms = turn.now_ms
+
+
+def note_readers(turn: StepContext, role: Leader, readers: Mapping[ReplicaKey, Offset]) -> bool:
+    """Records the fetch offsets of readers whom a gateway has answered, as their fetches here would have.
+
+    Only what is committed counts, and it is the same in each log: so nobody is taken to have what it may not have. What
+    a voter has it says itself, by fetches that are checked here. Returns False if somebody was not taken: a voter that
+    is being added is none at its gateway yet, and it may be the one whose fetch that needs.
+    """
+    committed, are_all_taken = role.high_watermark or 0, True
+    for replica, offset in readers.items():
+        key = tracked_key(turn, replica)
+        if turn.voters.has(key) or key.id < 0 or not 0 <= offset <= committed:
+            are_all_taken = False
+            continue
+        record_fetch(turn, role, key)
+        take_fetch_offset(turn, role, key, offset)
+    return are_all_taken
 
 
 def own_end(log: LogView) -> Offset:

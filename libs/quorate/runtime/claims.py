@@ -70,6 +70,7 @@ CLAIMS: Final[Mapping[str, Claimed]] = {
     "Fetch": _fetched,
     "FetchStream": _fetched,
     "RelayFetchStream": _fetched,
+    "ReportReaders": lambda request: request.replica_ids,
     "FetchSnapshot": _of("replica_id"),
     "RelayFetchSnapshot": _of("replica_id"),
     "UpdateRaftVoter": _of("voter_id"),

@@ -64,7 +64,7 @@ CALLS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "gateway": {
         QUORUM: (
             *("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "Fetch", "FetchSnapshot", "UpdateRaftVoter"),
-            *("FindQuorum", "RelayFetchStream", "RelayFetchSnapshot"),
+            *("FindQuorum", "RelayFetchStream", "RelayFetchSnapshot", "ReportReaders"),
         ),
         CONTROLLER: ("ApiVersions", "Authenticate"),
         HEARTBEAT: ("BrokerHeartbeat", "KeepAlive"),

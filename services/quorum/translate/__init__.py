@@ -21,7 +21,7 @@ from services.quorum.translate.asking import (
     to_fetch_snapshot,
     to_vote,
 )
-from services.quorum.translate.envelope import Address, Endpoints, listeners_of, only
+from services.quorum.translate.envelope import Address, Endpoints, check_count, key_of, listeners_of, only
 from services.quorum.translate.membership import (
     add_answer,
     add_request,
@@ -72,6 +72,7 @@ __all__ = [
     "api_versions_request",
     "begin_answer",
     "begin_request",
+    "check_count",
     "end_answer",
     "end_request",
     "fetch_answer",
@@ -88,6 +89,7 @@ __all__ = [
     "from_remove",
     "from_update",
     "from_vote",
+    "key_of",
     "listeners_of",
     "only",
     "presence_answer",

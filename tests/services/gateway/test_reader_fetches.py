@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -66,7 +66,14 @@ class Gateway:
 
     def __init__(self) -> None:
         self.logs: list[Log] = []
-        self.readers = ReaderFetches(self._open, node_id=NODE)
+        self.takes_reports = True
+        self.reports: list[tuple[int, list[tuple[int, int]]]] = []
+        """Epoch, and node id and offset of each reader."""
+        self.readers = ReaderFetches(self._open, self._report, node_id=NODE)
+
+    async def _report(self, epoch: int, readers: Sequence[tuple[int, bytes, int]]) -> bool:
+        self.reports.append((epoch, [(node_id, offset) for node_id, _, offset in readers]))
+        return self.takes_reports
 
     def _open(self, *, start: tuple[int, int], on_change: Callable[[], None]) -> Any:
         self.logs.append(Log(start, on_change))
@@ -141,6 +148,7 @@ def _no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The node need not see a fetch for as long as a test takes, and news waits for nothing."""
     monkeypatch.setattr(reader_fetches, "NODE_EVERY_S", 600.0)
     monkeypatch.setattr(reader_fetches, "HELD_MAX_S", 600.0)
+    monkeypatch.setattr(reader_fetches, "REPORT_EVERY_S", 600.0)
     monkeypatch.setattr(reader_fetches, "BEHIND_S", 600.0)
     monkeypatch.setattr(reader_fetches, "BEGIN_AGAIN_S", 0.0)
     monkeypatch.setattr(reader_fetches, "NEWS_WAIT_S", 0.0)
@@ -319,6 +327,32 @@ async def test_the_node_sees_a_fetch_of_each_reader_before_a_second_is_over(monk
         due = await gateway.answer(fetch(START))
 
     assert ((b"", START), None) == (before, due)
+
+
+@pytest.mark.parametrize("takes_reports", [True, False])
+async def test_the_node_is_told_how_far_readers_are_and_sees_the_fetches_of_which_it_is_not_told(
+    monkeypatch: pytest.MonkeyPatch, takes_reports: bool
+) -> None:
+    monkeypatch.setattr(reader_fetches, "REPORT_EVERY_S", 0.0)
+    monkeypatch.setattr(reader_fetches, "NODE_EVERY_S", 0.0)
+    async with following() as gateway:
+        gateway.takes_reports = takes_reports
+        gateway.log.commit(START)
+        ahead = gateway.asked(fetch(START + 2, wait_ms=LONG_MS))
+        await turns()
+        before = list(gateway.reports)
+        gateway.log.commit(START + 1)
+        gateway.log.commit(START + 2)
+        served = await ahead
+        await turns()
+        last, count = gateway.reports[-1], len(gateway.reports)
+        await turns()
+        count = len(gateway.reports) - count
+        following_one = await gateway.answer(fetch(START + 3))
+
+    assert ([], (b"12;", START + 3)) == (before, served)
+    assert (EPOCH, [(BROKER, START + 2)]) == last
+    assert (takes_reports, takes_reports) == (count == 0, following_one is not None)
 
 
 async def test_an_answer_of_an_earlier_epoch_is_in_no_later_one() -> None:

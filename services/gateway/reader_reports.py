@@ -1,0 +1,40 @@
+"""Tells the quorum node how far the readers are whom this gateway answers from the end of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kraft.service.quorum_pb2 import ReportReadersRequest
+from quorate.errors import ApiError
+from quorate.nouns import Epoch, NodeId, Offset, uuid_text
+from quorate.runtime.client import call
+from quorate.runtime.logs import logger
+from services.gateway.reader_fetches import Report
+
+__all__ = ["reporting_to"]
+
+log = logger(__name__)
+
+DEADLINE_MS: Final = 500
+"""How long the node has to take a report; then their fetches go on to it, and it tells itself what is the matter."""
+
+
+def reporting_to(node: Any) -> Report:
+    """Returns what reports to the node with this stub. A failure is that the node does not know of the readers."""
+
+    async def report(epoch: Epoch, readers: Sequence[tuple[NodeId, bytes, Offset]]) -> bool:
+        request = ReportReadersRequest(
+            leader_epoch=epoch,
+            replica_ids=[node_id for node_id, _, _ in readers],
+            directory_ids=[uuid_text(directory_id) for _, directory_id, _ in readers],
+            fetch_offsets=[offset for _, _, offset in readers],
+        )
+        try:
+            answer = await call(node.ReportReaders, request, deadline_ms=DEADLINE_MS)
+        except ApiError as refusal:
+            log.debug("the node has not taken how far readers are", reason=str(refusal))
+            return False
+        return bool(answer.all_noted)
+
+    return report
