@@ -58,8 +58,17 @@ class HeartbeatServices:
         raise AssertionError("the last one answers or raises")
 
     async def KeepAlive(self, request: Any, **limits: Any) -> Any:
-        """Asks the one that is asked first; who gets no answer asks by `BrokerHeartbeat`. Raises AioRpcError."""
-        return await self._stubs[self._at].KeepAlive(request, **limits)
+        """Asks the one that is asked first. Raises AioRpcError; then each goes by itself, to the next one first.
+
+        It has waited for this one already, unless that is of an earlier release, and does not know the call.
+        """
+        at = self._at
+        try:
+            return await self._stubs[at].KeepAlive(request, **limits)
+        except grpc.aio.AioRpcError as failure:
+            if failure.code() is not grpc.StatusCode.UNIMPLEMENTED and self._at == at:
+                self._at = (at + 1) % len(self._stubs)
+            raise
 
     def _order(self) -> list[int]:
         """Returns all of them, beginning with the one that answered last."""

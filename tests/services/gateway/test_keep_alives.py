@@ -18,6 +18,7 @@ from quorate.network.server import serving
 from services.gateway import keep_alives
 from services.gateway.apis import SERVED, Backend
 from services.gateway.handler import Gateway
+from services.gateway.heartbeats import HeartbeatServices
 from services.gateway.keep_alives import PLAIN, KeepAlives
 from tests.services.gateway.test_handler import GATEWAYS, Services
 from tests.services.gateway.test_reader_fetches import turns
@@ -53,8 +54,8 @@ class Service(Services):
 
 
 @asynccontextmanager
-async def gateway(service: Service) -> AsyncIterator[Connection]:
-    stubs: dict[Backend, Any] = dict.fromkeys(Backend, service)
+async def gateway(service: Service | HeartbeatServices) -> AsyncIterator[Connection]:
+    stubs: dict[Backend, Any] = {**dict.fromkeys(Backend, Services()), Backend.HEARTBEAT: service}
     made = Gateway(stubs, GATEWAYS)
     await made.features.refresh()
     describe = made.features.describe
@@ -106,6 +107,18 @@ async def test_what_is_not_answered_goes_by_itself_and_so_do_the_next(status: gr
 
     assert [BY_ITSELF] * 3 == answers
     assert ([1], [0, 1, 2]) == ([len(each) for each in service.together], service.alone)
+
+
+@pytest.mark.parametrize(
+    ("status", "asked"), [(grpc.StatusCode.DEADLINE_EXCEEDED, [0, 1]), (grpc.StatusCode.UNIMPLEMENTED, [1, 0])]
+)
+async def test_after_a_service_that_is_silent_the_next_one_is_asked(status: grpc.StatusCode, asked: list[int]) -> None:
+    services = (Service(status), Service())
+    async with gateway(HeartbeatServices(services)) as client:
+        answer = await client.ask(BrokerHeartbeatRequest(7))
+
+    assert BY_ITSELF == answer
+    assert asked == [len(each.alone) for each in services]
 
 
 async def test_a_service_that_is_back_is_asked_for_many_again(monkeypatch: pytest.MonkeyPatch) -> None:
