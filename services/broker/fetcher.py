@@ -202,7 +202,9 @@ class _Fetcher:
             if hosted.partition.role is role and not (isinstance(answer, Bounds) and role.has_taken(*answer)):
                 effects = role.take(request, _taken(answer), now_ms=now_ms)
                 self._replicas.carry_out(hosted, effects)
-                if role.failure:
+                if role.is_fenced:  # in each orderly stop of a leader
+                    log.info("a follower waits for the metadata log", partition=str(hosted.name), reason=role.failure)
+                elif role.failure:
                     log.error("a follower has failed", partition=str(hosted.name), reason=role.failure)
             if self._followers.get(hosted.key) is hosted:  # to the end of the order
                 self._followers[hosted.key] = self._followers.pop(hosted.key)

@@ -173,6 +173,7 @@ async def test_a_rollout_that_waits_for_in_sync_leaves_two_in_the_isr(cluster: C
     """As a StatefulSet does it: the next is stopped once the one before is in all its ISRs, and not merely unfenced."""
     made = (await cluster.create("rolled", at=1)).topics[0]
     await partition(cluster, "rolled")
+    before = {each: len(brokers.log(each)) for each in IDS}
     async with Writer(servers(brokers), "rolled") as writer:
         await writer.more(1)
         for each in IDS:
@@ -190,6 +191,8 @@ async def test_a_rollout_that_waits_for_in_sync_leaves_two_in_the_isr(cluster: C
     assert [] == writer.problems
     assert 2 * len(IDS) <= len(isrs)
     assert 2 == min(map(len, isrs)), isrs
+    said = [line for each in IDS for line in brokers.log(each)[before[each] :].splitlines()]
+    assert [] == [line for line in said if "level=error" in line]
 
 
 async def test_a_deleted_topic_is_set_aside_and_its_name_is_free(cluster: Cluster, brokers: OwnBrokers) -> None:

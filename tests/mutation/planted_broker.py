@@ -22,6 +22,14 @@ PARTITIONS: Final = "tests/services/broker/test_partitions.py"
 
 BROKER_BUGS: Final = (
     Planted(
+        number="C145",
+        what="each orderly stop of a leader is an error in its followers' logs",
+        file="libs/quorate/replication/following.py",
+        right="            self.is_fenced = True\n",
+        wrong="",
+        test="tests/replication/test_following.py::test_a_fenced_follower_waits_for_the_log",
+    ),
+    Planted(
         number="B60",
         what="a time is sought without the index of a segment whose files rest",
         file="libs/quorate/partition_log/segment.py",

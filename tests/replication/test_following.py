@@ -240,7 +240,7 @@ def test_a_fenced_follower_waits_for_the_log() -> None:
     scene = following()
     scene.hear(Refused(ErrorCode.FENCED_LEADER_EPOCH))
 
-    assert Phase.FAILED is scene.following.phase
+    assert (Phase.FAILED, True) == (scene.following.phase, scene.following.is_fenced)
     assert scene.following.next_request(scene.now_ms + 3_600_000) is None
 
     scene.register(leader=3, epoch=6, at=11)

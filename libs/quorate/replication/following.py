@@ -101,6 +101,8 @@ class Following:
     """Nothing is asked for before this time."""
     failure: str = ""
     """Why it is FAILED."""
+    is_fenced: bool = False
+    """Whether that is no fault: the leader has heard of its epoch before this broker."""
     asked: FetchAt | None = None
     """The last fetch, which stays the same while the log does."""
     lag: Offset = 0
@@ -246,6 +248,7 @@ class Following:
     def _take_refusal(self, error: ErrorCode, now_ms: int) -> list[Effect]:
         """Backs off, or waits for the metadata log (R60)."""
         if error is ErrorCode.FENCED_LEADER_EPOCH:
+            self.is_fenced = True
             return self._fail(f"the leader has a later epoch than {self.leader_epoch}")
         if error is ErrorCode.OFFSET_OUT_OF_RANGE and self.phase is Phase.FETCHING:
             self.phase = Phase.FINDING_RANGE
