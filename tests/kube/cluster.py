@@ -22,7 +22,7 @@ from tests.kube.volumes import manifest, storage_class, volume
 from tests.kube.waiting import until
 
 NODES: Final = 3
-VOLUMES: Final = 6
+VOLUMES: Final = 7
 """On each node at the start."""
 RECORD: Final = STATE / "cluster.json"
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from tests.kube.images import image
@@ -16,6 +19,7 @@ from tests.kube.volumes import manifest
 from tests.kube.waiting import until
 
 COMMAND_S: Final = 300
+END_S: Final = 120
 USER: Final = 10001
 
 
@@ -68,6 +72,15 @@ def in_network(release: Release, pod: Mapping[str, Any], container: str, *comman
         *node.enter(), "nsenter", "--target", pid, "--net", "--",
         "unshare", "--mount", "sh", "-c", inside, "sh", *map(str, command),
     ]  # fmt: skip
+
+
+def end_in_network(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM for a command of `in_network`: the child of the process that was started, which passes on no signal."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    if process.poll() is None:
+        for child in children.read_text().split():
+            os.kill(int(child), signal.SIGTERM)
+    process.wait(END_S)
 
 
 def run_in_network(release: Release, pod: Mapping[str, Any], container: str, *command: object) -> str:

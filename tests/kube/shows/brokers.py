@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from deploy.kafka.release import java, version
 from tests.kube.places import ROOT, STATE, say
-from tests.kube.pods import add_pod, in_network, run_in_network
+from tests.kube.pods import add_pod, end_in_network, in_network, run_in_network
 from tests.kube.release import Release, under_load
 from tests.kube.tools import TOOLS, by_certificate
 from tests.kube.waiting import until
@@ -24,7 +24,6 @@ LISTENER, PORT = "KAFKA", 9092
 ACL: Final = ("--add", "--allow-principal", "User:ANONYMOUS", "--operation", "Create", "--topic", "*")
 """For the broker's clients: they do not log in, and the controllers are who authorizes what it passes on."""
 PARTITIONS: Final = 3
-STOP_S: Final = 60
 
 
 def show(release: Release) -> None:
@@ -81,8 +80,7 @@ def running(release: Release, pod: Mapping[str, Any]) -> Iterator[None]:
     except SystemExit as failed:
         raise SystemExit(f"{failed}; the broker's last words: {_said(directory).read_text()[-2000:]}") from None
     finally:
-        broker.terminate()
-        broker.wait(STOP_S)
+        end_in_network(broker)
 
 
 def _gateways(release: Release) -> Iterator[str]:

@@ -18,10 +18,11 @@ def show(release: Release) -> None:
         for component in COMPONENTS:
             for pod in release.pods(component):
                 for container in pod["spec"]["containers"]:
-                    _kill(release, pod, container["name"])
+                    kill(release, pod, container["name"])
 
 
-def _kill(release: Release, pod: dict[str, Any], container: str) -> None:
+def kill(release: Release, pod: dict[str, Any], container: str) -> None:
+    """Until the container is started again, and its pod is ready."""
     name = pod["metadata"]["name"]
     before = _status(release, name, container)
     node, pid = process_of(release, pod, container)
