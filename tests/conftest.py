@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from collections import Counter
@@ -86,6 +87,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         servers.close()
     node.tools_run_by(node.run_apart)
     config.stash[KEPT_TOOLS].close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is collected stays: to look for garbage in it, then and at each later look, took a quarter of reading it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
