@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from deploy.local.launching import ROOT, Child, launch_plainly
@@ -68,11 +69,17 @@ class Forked:
 
 
 class ForkServers:
-    """A server for each module, started at the first process that runs it; ended with `close`, or with this process."""
+    """A server for each module, started at the first process that runs it; ended with `close`, or with this process.
 
-    def __init__(self, modules: frozenset[str] = FORKED) -> None:
+    All are of the tree in `root`; the servers have the variables of `environ`, by default those of now.
+    """
+
+    def __init__(
+        self, modules: frozenset[str] = FORKED, *, root: Path = ROOT, environ: Mapping[str, str] | None = None
+    ) -> None:
         self._modules = modules
-        self._environ = dict(os.environ)
+        self._root = root
+        self._environ = dict(os.environ if environ is None else environ)
         self._servers: dict[str, tuple[subprocess.Popen[bytes], socket.socket]] = {}
 
     async def launch(self, command: Sequence[str], *, environ: Mapping[str, str], output: int) -> Child:
@@ -115,7 +122,7 @@ class ForkServers:
             with theirs:
                 process = subprocess.Popen(
                     [sys.executable, "-m", "tests.forking.server", str(theirs.fileno()), module],
-                    cwd=ROOT,
+                    cwd=self._root,
                     env=self._environ,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,

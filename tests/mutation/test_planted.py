@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.mutation.planted import Planted, verdicts
+from tests.mutation.planted import TIMEOUT_S, Planted, verdicts
 from tests.mutation.tables import ALL
 from tests.mutation.tree import ROOT, Tree, copied
 
@@ -25,6 +25,11 @@ def test_the_table_fits_the_tree(bug: Planted) -> None:
 def tree() -> Iterator[Tree]:
     with copied() as tree:
         yield tree
+
+
+@pytest.mark.mutants
+def test_without_a_bug_a_run_in_the_copy_passes(tree: Tree) -> None:
+    assert 0 == tree.pytest(["tests/wire/test_shared.py", "tests/network/test_network.py"], timeout_s=TIMEOUT_S)
 
 
 @pytest.mark.mutants
