@@ -78,8 +78,6 @@ SERVED: Final[Versions] = {
     **{key: all_apis()[key].versions for key in (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)},
 }
 """What is listed. The last three a connection answers by itself; librdkafka logs in only where they are listed."""
-LARGE_AT_ONCE: Final = 64
-"""Requests from 16 KiB on that are under way at once, those that wait for replicas, records, a controller included."""
 KRAFT_VERSION_OF_BROKERS: Final = 0
 """Brokers list no kraft.version: it is the quorum's."""
 
@@ -141,7 +139,7 @@ class Wire:
             self._answer,
             served=self._served,
             describe_versions=self._versions,
-            large_at_once=LARGE_AT_ONCE,
+            large_may_wait=True,
         )
         return opened(config, security, of_all, self._logins)
 

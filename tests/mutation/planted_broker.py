@@ -486,12 +486,20 @@ BROKER_BUGS: Final = (
     ),
     Planted(
         number="C97",
-        what="as many large requests are decoded at once as may wait: at a broker 64, of 15 MiB each",
+        what="at a broker as many large requests are decoded at once as come, of 15 MiB each",
         file="libs/quorate/network/server.py",
-        right="async with self._listening.decoding.turn(self.host):",
-        wrong="async with asyncio.timeout(None):",
+        right="await turn.enter_async_context(self._listening.large.turn(self.host))",
+        wrong="await asyncio.sleep(0)",
         test="tests/network/test_many_callers.py::"
         "test_few_large_requests_are_decoded_at_once_where_many_may_be_under_way",
+    ),
+    Planted(
+        number="B100",
+        what="writes that wait for a follower have the turns that its fetch waits for",
+        file="services/broker/wire.py",
+        right="large_may_wait=True",
+        wrong="large_may_wait=False",
+        test="tests/services/broker/test_turns.py::test_large_requests_that_wait_hold_up_no_other",
     ),
     Planted(
         number="C98",

@@ -190,7 +190,7 @@ async def test_few_large_requests_are_decoded_at_once_where_many_may_be_under_wa
         await released.wait()
         return request.api.response()
 
-    async with served(Handler(), handle=handle, large=FairTurns(5), in_turns=counted) as server:
+    async with served(Handler(), handle=handle, large_may_wait=True, in_turns=counted) as server:
         clients = [await asyncio.open_connection(LOOPBACK, server.port) for _ in range(5)]
         for _, writer in clients:
             writer.write(quotas(20_000))

@@ -34,7 +34,7 @@ def listening_of(
     *,
     served: Versions,
     describe_versions: DescribeVersions,
-    large_at_once: int = LARGE_AT_ONCE,
+    large_may_wait: bool = False,
     take: Take | None = None,
 ) -> Listening:
     """Returns what all listeners of a process have in common: who answers, and the bounds that they share."""
@@ -45,7 +45,8 @@ def listening_of(
         describe_versions=describe_versions,
         counts=ConnectionCounts(limit=config.connections_max, limit_per_ip=config.connections_per_ip_max),
         buffers=Buffers(config.held_bytes_max),
-        large=FairTurns(large_at_once),
+        large=FairTurns(LARGE_AT_ONCE),
+        large_may_wait=large_may_wait,
         in_turns=in_turns,
         logins=FairTurns(LOGINS_AT_ONCE),
         report=_report,

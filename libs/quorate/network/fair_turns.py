@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeVar
 __all__ = ["LARGE_AT_ONCE", "LOGINS_AT_ONCE", "FairTurns", "InTurns", "in_turns"]
 
 LARGE_AT_ONCE: Final = 2
-"""How many large requests a process decodes or has under way at once: each may take some 40 MB."""
+"""How many large requests have their turn in a process at once: each may take some 40 MB."""
 LOGINS_AT_ONCE: Final = 8
 """How many messages of logins a process has another one answer at once; that takes 2 to 5 ms each."""
 

@@ -82,8 +82,11 @@ class Listening:
     """What the connections of all listeners of the process hold."""
     large: FairTurns = field(default_factory=lambda: FairTurns(LARGE_AT_ONCE))
     """The turns of large requests, at all listeners of the process."""
-    decoding: FairTurns = field(default_factory=lambda: FairTurns(LARGE_AT_ONCE))
-    """Those of them that are decoded at once: where many may be under way, as most of these wait, few are made."""
+    large_may_wait: bool = False
+    """Whether one has its turn until it is decoded, and not until it is answered: where one may wait for another.
+
+    So it is at a broker: a Produce waits for a follower's Fetch. What they hold meanwhile, `buffers` bounds alone.
+    """
     in_turns: InTurns = in_turns
     """How work in steps is done in turns of the loop: a process with more of it passes what all of it shares."""
     logins: FairTurns = field(default_factory=lambda: FairTurns(LOGINS_AT_ONCE))

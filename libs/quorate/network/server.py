@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Final, cast
@@ -310,13 +310,15 @@ class _Driver(asyncio.BufferedProtocol):
 
     async def _answer_large(self, large: LargeRequest) -> None:
         """Decodes a request in steps, each in a turn of the loop, and answers it."""
-        async with self._listening.large.turn(self.host):
+        async with AsyncExitStack() as turn:
+            await turn.enter_async_context(self._listening.large.turn(self.host))
             try:
-                async with self._listening.decoding.turn(self.host):
-                    request = await self._listening.in_turns(large.steps)
+                request = await self._listening.in_turns(large.steps)
             except ProtocolError as problem:
                 self._end(Close(reason=str(problem)))
                 return
+            if self._listening.large_may_wait:
+                await turn.aclose()
             if request is not None:
                 await self._answer(request)
             self._advance()

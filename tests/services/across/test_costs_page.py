@@ -25,7 +25,6 @@ from services.broker.fetch import LARGE, LARGE_WAIT_MS_MAX, WAITING_MAX
 from services.broker.fetch_sessions import OF_CONSUMER_MAX, OF_CONSUMERS_MAX, PARTITIONS_MAX, SLOTS
 from services.broker.listener_config import HELD_BYTES_MAX as BROKERS_BYTES_MAX
 from services.broker.producer_ids import AT_ONCE_MAX
-from services.broker.wire import LARGE_AT_ONCE
 from services.controller.admin import UNDER_WAY_MAX as ADMIN_STREAM_MAX
 from services.gateway.config import REQUEST_BYTES_MAX
 from services.quorum.__main__ import RECEIVE_BYTES_MAX as RAFT_BYTES_MAX
@@ -97,8 +96,7 @@ def test_the_page_on_security_says_what_bounds_one_caller() -> None:
         f"take together, each until it has been served | {ROOM_BYTES >> 20} MiB beside",
         f"(from {gateway.large_bytes >> 10} KiB)",
         f"| {HELD_BYTES_MAX >> 20} MiB; beyond it the one that holds most",
-        f"{gateway.request_bytes_max >> 20} MiB a request, {BROKERS_BYTES_MAX >> 20} MiB held together; "
-        f"{LARGE_AT_ONCE} large requests",
+        f"{gateway.request_bytes_max >> 20} MiB a request, {BROKERS_BYTES_MAX >> 20} MiB held together;",
         f"| {SLOTS:,} with {PARTITIONS_MAX:,} partitions together, of which consumers have {OF_CONSUMERS_MAX:,},",
         f"and one {OF_CONSUMER_MAX:,};",
         f"more than {LARGE} partitions {LARGE_WAIT_MS_MAX} ms, one of more than {WAITING_MAX:,} not",

@@ -6,8 +6,11 @@ What one turn does is counted in calls of functions: not by a clock.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import msgspec
@@ -21,26 +24,38 @@ from kraft.api.fetch import FetchRequest
 from kraft.api.list_offsets import ListOffsetsRequest
 from kraft.api.metadata import MetadataRequest
 from kraft.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from kraft.api.produce import ProduceRequest
+from kraft.api.produce import ProduceRequest, ProduceResponse
 from kraft.api.write_txn_markers import WriteTxnMarkersRequest
 from kraft.protocol.request_header import RequestHeader
+from quorate.errors import ErrorCode
+from quorate.listeners.security import security_of
 from quorate.metadata.acls import Acls
+from quorate.network.client import Connection, connect
+from quorate.network.fair_turns import LARGE_AT_ONCE
 from quorate.network.listening import ConnectedClient
-from quorate.protocol import Request
+from quorate.protocol import ClientSettings, Request, ServerSettings
 from quorate.protocol.apis import api_of
 from quorate.runtime.clock import SystemClock
+from quorate.runtime.telemetry import OFF
 from quorate.runtime.turns import in_turns
 from quorate.timeline import SnapshotRegistry
 from quorate.wire.items import ITEMS_PER_STEP
 from services.broker.callers import Caller, Callers
+from services.broker.cluster import Cluster
 from services.broker.descriptions import describe_producers
+from services.broker.forwarding import Forwarding
+from services.broker.logins import BrokerLogins
+from services.broker.peers import Peers
 from services.broker.reads import Reads
+from services.broker.tracing import ProduceTraces
+from services.broker.wire import Asking, Wire
 from tests.partition_log.batches import produced
 from tests.services.broker import test_partitions
-from tests.services.broker.calling import caller, codes_in, user_with
-from tests.services.broker.test_partitions import ME
+from tests.services.broker.calling import LISTENER, caller, codes_in, user_with
+from tests.services.broker.test_listeners import HOST, config
+from tests.services.broker.test_partitions import ME, OTHER
 from tests.services.broker.test_rights import Broker
-from tests.services.broker.test_transactions import leading
+from tests.services.broker.test_transactions import Leader, leading
 from tests.services.counted_calls import calls_in_a_turn
 
 disks = test_partitions.disks
@@ -141,3 +156,47 @@ async def test_offsets_that_are_refused_cost_no_search(disks: list[Path]) -> Non
         steps = Broker(leader, leader.scene).offsets.list(asked, 9, user_with())
 
         assert len(list(steps)) <= MANY * 11 // ITEMS_PER_STEP
+
+
+@asynccontextmanager
+async def wire_of(leader: Leader) -> AsyncIterator[Callable[[], Awaitable[Connection]]]:
+    """A broker's listener; yields what connects as a client whose id is so long that each of its requests is large."""
+    scene, none = leader.scene, SimpleNamespace()
+    cluster = Cluster(ME, "ours", LISTENER, lambda: scene.replica.state, scene.replicas.table)
+    logins = BrokerLogins(scene.replica, None, SystemClock())
+    asking = Asking(none, Callers(None, lambda: scene.replica.state.acls), logins, Peers())  # type: ignore[arg-type]
+    traces = ProduceTraces(OFF)
+    wire = Wire(scene.replica, scene.replicas, cluster, scene.directories, traces, Forwarding(None), asking)
+    wire.begin(none, none)  # type: ignore[arg-type]  # nobody asks for ids, or moves replicas
+    settings = ClientSettings(client_id="x" * ServerSettings().large_bytes)
+    given = config({})
+    async with wire.serving(given, security_of(given)) as servers:
+        yield partial(connect, HOST, servers[LISTENER].port, settings=settings)
+    await wire.close()
+
+
+async def test_large_requests_that_wait_hold_up_no_other(disks: list[Path]) -> None:
+    """Readers wait for records, writers for a follower, whose fetch is large, too."""
+    part = FetchRequest.FetchTopic.FetchPartition(1, fetch_offset=0, partition_max_bytes=1)
+    idle = FetchRequest(
+        max_wait_ms=60_000, min_bytes=1, topics=(FetchRequest.FetchTopic("orders", partitions=(part,)),)
+    )
+    behind = msgspec.structs.replace(part, partition=0, fetch_offset=LARGE_AT_ONCE)
+    follower = FetchRequest(replica_id=OTHER, topics=(FetchRequest.FetchTopic("orders", partitions=(behind,)),))
+    data = ProduceRequest.TopicProduceData
+    written = (data("orders", partition_data=(data.PartitionProduceData(0, produced()),)),)
+    write = ProduceRequest(None, -1, 60_000, written)
+    async with asyncio.timeout(30), leading(disks) as leader, wire_of(leader) as connected, AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(await connected()) for _ in range(3 * LARGE_AT_ONCE)]
+        readers, writers = clients[:LARGE_AT_ONCE], clients[LARGE_AT_ONCE:-LARGE_AT_ONCE]
+        reading = [asyncio.ensure_future(each.ask(idle, version=12)) for each in readers]
+        writing = [asyncio.ensure_future(each.ask_for(ProduceResponse, write, version=12)) for each in writers]
+        await leader.has_written(LARGE_AT_ONCE, 0)
+        await clients[-1].ask(follower, version=12)
+        answers = await asyncio.gather(*writing)
+        answered = [each.done() for each in reading]
+        for each in reading:
+            each.cancel()
+
+    assert [ErrorCode.NONE] * LARGE_AT_ONCE == [each.responses[0].partition_responses[0].error_code for each in answers]
+    assert [False] * LARGE_AT_ONCE == answered
