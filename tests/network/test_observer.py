@@ -154,6 +154,19 @@ async def test_it_goes_where_the_leader_is_said_to_be() -> None:
     assert leader.fetches[0].topics[0].partitions[0].current_leader_epoch == 7
 
 
+async def test_a_deposed_leader_that_names_itself_is_left() -> None:
+    """In an epoch that is over: whoever has heard of the next one would not come away from it."""
+    undecided = answer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=Partition.LeaderIdAndEpoch(-1, 8))
+    first, deposed = Script(undecided, answer(batch(0, epoch=8), end=1)), Script(elsewhere)
+    async with listening(first, deposed) as endpoints:
+        observer = Observer(endpoints, ClientConfig(api_timeout_ms=10_000))
+        found = [event async for event in observer.events()]
+
+    assert 1 == len(found)
+    assert (2, 1) == (len(first.fetches), len(deposed.fetches))
+    assert endpoints[0] == observer.leader_at
+
+
 async def test_a_checkpoint_comes_in_pieces_and_the_log_goes_on_after_it() -> None:
     checkpoint = batch(0, 5) + batch(5, 5)
     leader = Script(

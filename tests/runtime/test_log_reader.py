@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -207,6 +207,37 @@ async def check_left_for_the_next(tmp_path: Path, nonsense: Nonsense) -> None:
 
     assert [(0, 1), (1, 2)] == list(map(span, found))
     assert nonsense.fetches <= 2  # each is asked in turn, and the other first says in which epoch it leads
+
+
+async def test_a_deposed_leader_that_names_itself_is_left() -> None:
+    """In an epoch that is over: whoever has heard of the next one would not come away from it."""
+    undecided, itself = (
+        Partition.LeaderIdAndEpoch(leader_id=id, leader_epoch=epoch) for id, epoch in ((-1, 5), (7, 4))
+    )
+    voter = Nonsense(
+        fetched(Partition(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=undecided)),  # type: ignore[arg-type]
+        None,
+        OF_CLUSTER_C,
+    )
+    deposed = Nonsense(
+        fetched(Partition(error_code=ErrorCode.UNKNOWN_LEADER_EPOCH, current_leader=itself)),  # type: ignore[arg-type]
+        None,
+        OF_CLUSTER_C,
+    )
+    async with AsyncExitStack() as stack:
+        addresses = []
+        for each in (voter, deposed):
+            server = Server()
+            server.add("kraft.service.Quorum", add_QuorumServicer_to_server, each)
+            addresses.append(await stack.enter_async_context(listening(server)))
+        reading = asyncio.ensure_future(read(addresses, until=1))
+        async with asyncio.timeout(WITHIN_S):
+            while voter.fetches < 2 and deposed.fetches < 3:  # noqa: ASYNC110  # gRPC asks, and tells of no event
+                await asyncio.sleep(RETRY_S / 10)
+        asked = voter.fetches, deposed.fetches
+        reading.cancel()
+
+    assert (2, 1) == asked
 
 
 async def test_a_server_that_holds_no_fetch_is_asked_a_few_times_a_second() -> None:

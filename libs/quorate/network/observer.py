@@ -247,9 +247,11 @@ class Observer:
         return [*self._take(partition.records or b"", partition.high_watermark)]
 
     def _follow(self, partition: _Partition, endpoints: _Endpoints) -> None:
-        """Notes who leads, to ask there."""
+        """Notes who leads, to ask there: not whom a deposed leader names, which is itself."""
         leader = partition.current_leader
-        self._epoch = max(self._epoch, leader.leader_epoch)
+        if leader.leader_epoch < self._epoch:
+            return
+        self._epoch = leader.leader_epoch
         for endpoint in endpoints:
             if endpoint.node_id == leader.leader_id:
                 self._leader = (endpoint.host, endpoint.port)

@@ -350,11 +350,11 @@ class LogReader:
         response: fetch_pb2.FetchResponse,
         partition: fetch_pb2.FetchResponse.FetchableTopicResponse.PartitionData,
     ) -> None:
-        """Sets the reported leader as the node to try next, and takes its epoch."""
+        """Sets the reported leader as the node to try next, and takes its epoch: not of one that is deposed."""
         leader, position = partition.current_leader, self._position
-        if leader.leader_epoch > position.epoch or (leader.leader_epoch == position.epoch and leader.leader_id >= 0):
-            position.epoch = leader.leader_epoch
-        if not self._from_any and leader.leader_id >= 0:
+        is_deposed = leader.leader_epoch < position.epoch
+        position.epoch = max(position.epoch, leader.leader_epoch)
+        if not self._from_any and leader.leader_id >= 0 and not is_deposed:
             at = next((each for each in response.node_endpoints if each.node_id == leader.leader_id), None)
             # After FENCED_LEADER_EPOCH and the like, the node that answers may be the leader itself.
             is_elsewhere = at is None and int(partition.error_code) == ErrorCode.NOT_LEADER_OR_FOLLOWER
