@@ -92,8 +92,6 @@ class ControllerConnection:
         self._at: Endpoint | None = None
         self._opened: asyncio.Future[Connection] | None = None
         """The connection, or the attempt: a login may take longer than the request that began it may wait."""
-        self._silent_since: float | None = None
-        """The loop's time of the first request on the connection after its last answer; None after an answer."""
         self._told = ChangeFilter()
         self._versions: Mapping[int, range] = {}
 
@@ -118,13 +116,11 @@ class ControllerConnection:
             raise NoAnswer(ErrorCode.NOT_CONTROLLER, "nobody is known to lead the quorum")
         opened = self._open(at)
         try:
-            found = await self._answered(await asyncio.shield(opened), answer, request)
+            found = await (await asyncio.shield(opened)).ask_for(answer, request)
         except (OSError, ApiError) as problem:
             self._leave(opened, at, str(problem))
             code = problem.code if isinstance(problem, ApiError) else ErrorCode.NETWORK_EXCEPTION
             raise NoAnswer(code, f"{at}: {problem}") from None
-        if opened is self._opened:
-            self._silent_since = None
         if getattr(found, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER:
             self._leave(opened, at, "it finds no active controller")
             raise NoAnswer(ErrorCode.NOT_CONTROLLER, f"{at}: it finds no active controller")
@@ -141,12 +137,6 @@ class ControllerConnection:
         elif _is_open(opened):
             await opened.result().close()
 
-    async def _answered(self, connection: Connection, answer: type[M], request: Message) -> M:
-        """Asks, and notes since when there was no answer: a request may end before the connection does."""
-        if self._silent_since is None:
-            self._silent_since = asyncio.get_running_loop().time()
-        return await connection.ask_for(answer, request)
-
     def _open(self, at: Endpoint) -> asyncio.Future[Connection]:
         """Returns the connection to this server, or the attempt."""
         if self._opened is None or self._at != at or self._is_lost(self._opened):
@@ -160,9 +150,10 @@ class ControllerConnection:
         """Returns whether nothing is to be expected of the connection."""
         if not opened.done():
             return False
-        since = self._silent_since
-        is_silent = since is not None and asyncio.get_running_loop().time() >= since + self._silent_s
-        return is_silent or opened.exception() is not None or not opened.result().is_open
+        if opened.exception() is not None or not opened.result().is_open:
+            return True
+        since = opened.result().silent_since
+        return since is not None and asyncio.get_running_loop().time() >= since + self._silent_s
 
     def _leave(self, opened: asyncio.Future[Connection], at: Endpoint, why: str) -> None:
         """Asks elsewhere, or anew, from now on, unless somebody has found the same already."""
@@ -176,7 +167,6 @@ class ControllerConnection:
     def _retire(self) -> None:
         """Has the connection end: later, if requests are under way on it that may still be answered."""
         opened, self._opened = self._opened, None
-        self._silent_since = None
         if opened is None:
             return
         if _is_idle(opened):

@@ -200,8 +200,11 @@ async def test_a_request_that_is_cancelled_leaves_the_connection_whole() -> None
             task = asyncio.create_task(client.ask(FetchRequest()))
             await until(lambda: len(handler.requests) > 0)
             task.cancel()
+        was_silent = client.silent_since is not None
         handler.released.set()
+        await until(lambda: client.silent_since is None)  # though nobody waits for these answers
 
+        assert was_silent
         assert await client.ask(DescribeClusterRequest())
 
 

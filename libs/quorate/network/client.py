@@ -88,6 +88,8 @@ class Connection(asyncio.Protocol):
         self._failure: Exception | None = None
         self._ended = asyncio.Event()
         self._renewal: asyncio.TimerHandle | None = None
+        self.silent_since: float | None = None
+        """The loop's time of the first request after the last answer, also one that nobody waits for; None after it."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -131,6 +133,8 @@ class Connection(asyncio.Protocol):
         Raises ApiError(UNSUPPORTED_VERSION), ApiError(REQUEST_TIMED_OUT) after which the connection has ended, or
         Disconnected.
         """
+        if self.silent_since is None:
+            self.silent_since = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(self._timeouts.request_ms / 1000):
                 await self.wait_ready()
@@ -198,6 +202,7 @@ class Connection(asyncio.Protocol):
                 if (after_ms := self._state.renew_after_ms) is not None:
                     self._renewal = asyncio.get_running_loop().call_later(after_ms / 1000, self._renew)
             case Response():
+                self.silent_since = None
                 future = self._waiting.get(event.correlation_id)
                 if future is not None and not future.done():
                     future.set_result(event.message)
