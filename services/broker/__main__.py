@@ -212,7 +212,7 @@ def _kafkas_control(config: BrokerConfig, directories: LogDirectories, above: Pe
         replica=ReplicaKey(config.node_id, directories.all[0].id),
     )
     leader = LedBy(lambda: log.leader_at, config.quorum)
-    controllers = KafkaControllers(leader, above)
+    controllers = KafkaControllers(leader, above, heartbeat_interval_ms=config.heartbeat_interval_ms)
     forwarding = Forwarding(ControllerConnection(leader, above, of="controller"), controllers.versions)
     return _Control(log, controllers, forwarding)
 

@@ -79,13 +79,21 @@ class InTurn:
 class ControllerConnection:
     """Opened with the first request, and opened anew when the active controller is to be asked elsewhere.
 
-    `of` is what the servers are called in the log. `silent_s` is how long (s) one may answer nothing, and a connection
-    take to be opened, if that is less than usual, before another one is opened.
+    `of` is what the servers are called in the log. `silent_s` is how long (s) one may answer nothing, and `connect_s`
+    how long a connection may take to be opened, before another one is opened.
     """
 
-    def __init__(self, where: Whereabouts, peers: Peers, *, of: str, silent_s: float = SILENT_S) -> None:
+    def __init__(
+        self,
+        where: Whereabouts,
+        peers: Peers,
+        *,
+        of: str,
+        silent_s: float = SILENT_S,
+        connect_s: float = TIMEOUTS.connect_ms / 1_000,
+    ) -> None:
         self._silent_s = silent_s
-        self._timeouts = replace(TIMEOUTS, connect_ms=min(TIMEOUTS.connect_ms, int(1_000 * silent_s)))
+        self._timeouts = replace(TIMEOUTS, connect_ms=int(1_000 * connect_s))
         self._where = where
         self._peers = peers
         self._of = of

@@ -62,8 +62,9 @@ class OurControllers:
         """As `Controllers.ask`."""
         asked: Any = to_protobuf(request)
         if isinstance(request, BrokerHeartbeatRequest):
+            # The keepalive would take longer to find a connection dead than the session lasts.
             said: Any = await self._heartbeats.call(
-                lambda stub: stub.BrokerHeartbeat, asked, deadline_ms=deadline_ms, retry=retry
+                lambda stub: stub.BrokerHeartbeat, asked, deadline_ms=deadline_ms, retry=retry, leaves_silent=True
             )
         else:
             said = await self._controllers.call(_METHODS[type(request)], asked, deadline_ms=deadline_ms, retry=retry)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from kraft import Message
@@ -19,7 +20,7 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.network.client_config import Endpoint as Address
 from quorate.runtime.setting_types import Endpoint
 from quorate.runtime.statuses import is_retriable
-from services.broker.controller_connection import SILENT_S, ControllerConnection
+from services.broker.controller_connection import ControllerConnection
 from services.broker.controllers import Retry, refuse_error
 from services.broker.peers import Peers
 
@@ -32,8 +33,8 @@ PAUSE_S: Final = 0.1
 PAUSE_MAX_S: Final = 1.0
 OTHERS: Final = "producer-ids"
 HEARTBEAT: Final = "heartbeat"
-HEARTBEAT_SILENT_S: Final = 4.5
-"""Half of Kafka's `broker.session.timeout.ms`: a heartbeat that gets no answer is to be sent elsewhere in time."""
+HEARTBEAT_CONNECT_S: Final = 4.5
+"""Half of Kafka's `broker.session.timeout.ms`: who cannot be connected to for a heartbeat is to be left in time."""
 CHANNELS: Final[dict[type[Message], str]] = {
     BrokerRegistrationRequest: HEARTBEAT,
     BrokerHeartbeatRequest: HEARTBEAT,
@@ -67,12 +68,13 @@ class LedBy:
 class KafkaControllers:
     """The active controller of a quorum of Kafka's; the other half of `Controllers`."""
 
-    def __init__(self, where: LedBy, peers: Peers) -> None:
+    def __init__(self, where: LedBy, peers: Peers, *, heartbeat_interval_ms: int) -> None:
+        """The connection that leaves one heartbeat without an answer for half of the interval has no further one."""
         self._where = where
-        silent_s = dict.fromkeys((*CHANNELS.values(), OTHERS), SILENT_S) | {HEARTBEAT: HEARTBEAT_SILENT_S}
-        self._channels = {
-            name: ControllerConnection(where, peers, of="controller", silent_s=each) for name, each in silent_s.items()
-        }
+        usual = partial(ControllerConnection, where, peers, of="controller")
+        self._channels = {name: usual() for name in (*CHANNELS.values(), OTHERS)}
+        silent_s = heartbeat_interval_ms / 2_000
+        self._channels[HEARTBEAT] = usual(silent_s=silent_s, connect_s=HEARTBEAT_CONNECT_S)
 
     async def ask(self, answer: type[M], request: Message, *, deadline_ms: int, retry: Retry = is_retriable) -> M:
         """As `Controllers.ask`."""

@@ -81,14 +81,19 @@ class Lifecycle:
         log.info("registered", broker_epoch=answer.broker_epoch, incarnation_id=incarnation_id)
 
     async def run(self) -> None:
-        """Sends heartbeats until the broker may stop, or until cancelled."""
+        """Sends heartbeats until the broker may stop, or until cancelled.
+
+        One begins an interval after the last has begun, however late its answer, and has an interval to be answered.
+        """
         assert self.broker_epoch != NOT_REGISTERED, "it registers first"
+        now_s = asyncio.get_running_loop().time
         while not self._may_stop.is_set():
+            next_s = now_s() + self._interval_ms / 1000
             answer = await self._heartbeat()
             if answer is not None:
                 await self._take(answer)
             is_awaited = self._wants_shut_down or (self.is_fenced and not self._wants_fence)
-            await self._pause(AT_ONCE_S if answer is not None and is_awaited else self._interval_ms / 1000)
+            await self._pause(AT_ONCE_S if answer is not None and is_awaited else next_s - now_s())
 
     def get_ready(self) -> None:
         """From now on the broker asks to be unfenced: it has caught up, its logs are open, and it listens."""

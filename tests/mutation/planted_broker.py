@@ -502,6 +502,33 @@ BROKER_BUGS: Final = (
         test="tests/services/broker/test_turns.py::test_large_requests_that_wait_hold_up_no_other",
     ),
     Planted(
+        number="B101",
+        what="a heartbeat without an answer costs two intervals, and a connection that passes nothing the session",
+        file="services/broker/lifecycle.py",
+        right="is_awaited else next_s - now_s())",
+        wrong="is_awaited else self._interval_ms / 1000)",
+        test="tests/services/broker/test_our_controllers.py::"
+        "test_heartbeats_begin_an_interval_apart_however_late_their_answers",
+    ),
+    Planted(
+        number="B102",
+        what="heartbeats go on over a connection to a heartbeat service that passes nothing",
+        file="services/broker/controllers.py",
+        right=", leaves_silent=True",
+        wrong="",
+        test="tests/services/broker/test_our_controllers.py::"
+        "test_after_a_heartbeat_without_an_answer_the_next_one_has_another_connection",
+    ),
+    Planted(
+        number="B103",
+        what="heartbeats go on over a connection to a controller of Kafka's that passes nothing",
+        file="services/broker/kafka_controllers.py",
+        right="usual(silent_s=silent_s, connect_s",
+        wrong="usual(connect_s",
+        test="tests/services/broker/test_kafka_controllers.py::"
+        "test_after_a_heartbeat_without_an_answer_the_next_one_has_another_connection",
+    ),
+    Planted(
         number="C98",
         what="the fields of audit lines that are not written are made, which takes longer than the decisions",
         file="libs/quorate/runtime/audit.py",

@@ -98,6 +98,11 @@ class Channels:
             self._opened[address] = self._connect(address)
         return self._opened[address]
 
+    async def leave(self, address: str) -> None:
+        """Closes and forgets the channel to an address, and cancels the calls on it; the next call has another."""
+        if (channel := self._opened.pop(address, None)) is not None:
+            await channel.close()
+
     async def close(self) -> None:
         """Closes and forgets every channel, and cancels the calls in progress."""
         opened, self._opened = self._opened, {}
@@ -226,12 +231,16 @@ class Client(Generic[Stub]):
         deadline_ms: int,
         metadata: Metadata = (),
         retry: Callable[[ApiError], bool] = is_retriable,
+        leaves_silent: bool = False,
     ) -> Response:
         """Calls with retries, and returns the response. Raises the last ApiError after `deadline_ms` in total.
 
         An error for which `retry` returns true is tried again, after exponential backoff with jitter; at once if it
         names the leader. Pass your own `retry` for a write that must not be done twice: after NETWORK_EXCEPTION or
         REQUEST_TIMED_OUT it is unknown whether the server has done it.
+
+        With `leaves_silent` a connection that has not answered this call in time is closed, with all other calls on it,
+        and the next call has another one. Else it is left once the keepalive finds it dead (`transport.KEEPALIVE`).
         """
         now_s = asyncio.get_running_loop().time
         ends = now_s() + deadline_ms / 1000
@@ -257,6 +266,9 @@ class Client(Generic[Stub]):
                     )
                 except ApiError as error:
                     pauses.is_hinted = self._turn_to(error, at)
+                    if leaves_silent and error.code is ErrorCode.REQUEST_TIMED_OUT:
+                        self._stubs.pop(at, None)
+                        await self._channels.leave(at)
                     raise
         raise AssertionError("tenacity ends with a result or raises")
 

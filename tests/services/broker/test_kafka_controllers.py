@@ -49,8 +49,14 @@ class Controller:
         self.alters = asyncio.Event()
         """While it is not set, AlterPartition is not answered."""
         self.error = ErrorCode.NONE
+        self.ports: set[int] = set()
+        self.unheard: set[int] = set()
+        """Connections, by the client's port, over which nothing comes any more."""
 
-    async def __call__(self, request: Request, _client: ConnectedClient) -> Message:
+    async def __call__(self, request: Request, client: ConnectedClient) -> Message:
+        self.ports.add(client.port)
+        if client.port in self.unheard:
+            await asyncio.Event().wait()
         self.asked.append(type(request.message))
         error = self.error if self.leads else ErrorCode.NOT_CONTROLLER
         self.hears()
@@ -78,7 +84,7 @@ class Quorum:
         self.at = at
         self.leader: int | None = 0
         self.led_by = LedBy(self._leader_at, at)
-        self.asking = KafkaControllers(self.led_by, Peers())
+        self.asking = KafkaControllers(self.led_by, Peers(), heartbeat_interval_ms=100)
 
     def _leader_at(self) -> tuple[str, int] | None:
         at = None if self.leader is None else self.at[self.leader]
@@ -172,6 +178,19 @@ async def test_a_heartbeat_waits_for_no_alter_partition() -> None:
     assert not beat.is_fenced
     assert was_open
     assert ErrorCode.NONE == altering.result().error_code
+
+
+async def test_after_a_heartbeat_without_an_answer_the_next_one_has_another_connection() -> None:
+    async with quorum() as kafkas:
+        beat = partial(kafkas.asking.ask, BrokerHeartbeatResponse, BrokerHeartbeatRequest())
+        await beat(deadline_ms=DEADLINE_MS)
+        kafkas.first.unheard |= kafkas.first.ports
+        with pytest.raises(ApiError) as late:
+            await beat(deadline_ms=200)
+        answer = await beat(deadline_ms=DEADLINE_MS)
+
+    assert ErrorCode.REQUEST_TIMED_OUT is late.value.code
+    assert not answer.is_fenced
 
 
 async def test_an_envelope_goes_to_who_is_the_active_controller_next() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from quorate.wire.protobuf import to_protobuf, to_struct
 from services.broker.controllers import OurControllers
 from services.broker.lifecycle import Lifecycle
 from tests.services.scripted import LOOPBACK
+from tests.sim_driver.loop import Loop
 
 DEADLINE_MS = 30_000
 DIRECTORY = Uuid(bytes(range(16)))
@@ -44,6 +47,10 @@ ASKED: dict[Message, Message] = {
 }
 
 
+async def tell_ready(_is_ready: bool) -> None:
+    """Nobody asks."""
+
+
 class Answering:
     """Answers as the table says, and remembers what it was asked, as structs."""
 
@@ -51,8 +58,14 @@ class Answering:
         self.asked: list[Message] = []
         self.error = ErrorCode.NONE
         self.broker_epoch = 7
+        self.peers: set[str] = set()
+        self.unheard: set[str] = set()
+        """Connections, by the client's address, over which nothing comes any more."""
 
-    async def _answer(self, request: Any, _context: Any) -> Any:
+    async def _answer(self, request: Any, context: Any) -> Any:
+        self.peers.add(context.peer())
+        if context.peer() in self.unheard:
+            await asyncio.Event().wait()
         asked = to_struct(request)
         self.asked.append(asked)
         answer: Any = to_protobuf(ASKED[asked])
@@ -109,12 +122,61 @@ async def test_the_error_of_a_whole_answer_is_raised() -> None:
     assert ErrorCode.STALE_BROKER_EPOCH is refused.value.code
 
 
+async def test_after_a_heartbeat_without_an_answer_the_next_one_has_another_connection() -> None:
+    *_, beat = ASKED
+    async with services() as (asking, _, heartbeats):
+        await asking.ask(BrokerHeartbeatResponse, beat, deadline_ms=DEADLINE_MS)
+        heartbeats.unheard |= heartbeats.peers
+        with pytest.raises(ApiError) as late:
+            await asking.ask(BrokerHeartbeatResponse, beat, deadline_ms=200)
+        answer = await asking.ask(BrokerHeartbeatResponse, beat, deadline_ms=DEADLINE_MS)
+
+    assert ErrorCode.REQUEST_TIMED_OUT is late.value.code
+    assert ASKED[beat] == answer
+
+
+class Late:
+    """Controllers that answer a heartbeat after half a second, and the second one not at all."""
+
+    def __init__(self) -> None:
+        self.begun: list[float] = []
+
+    async def ask(self, answer: type[Any], request: Message, *, deadline_ms: int, retry: Any = None) -> Any:
+        if isinstance(request, BrokerRegistrationRequest):
+            return ASKED[request]
+        loop = asyncio.get_running_loop()
+        self.begun.append(loop.time())
+        if len(self.begun) == 2:
+            await asyncio.sleep(deadline_ms / 1_000)
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "nothing comes")
+        await asyncio.sleep(0.5)
+        return BrokerHeartbeatResponse(is_fenced=False)
+
+    def asked(self, request: type[Message]) -> str:
+        return "nowhere"
+
+    async def close(self) -> None:
+        """There is nothing to end."""
+
+
+def test_heartbeats_begin_an_interval_apart_however_late_their_answers() -> None:
+    """A session lasts four and a half intervals: an answer that does not come may not cost two of them."""
+    times, controllers = Loop(Random(1), disorder=0), Late()
+
+    async def live() -> None:
+        lifecycle = Lifecycle(REGISTRATION, controllers, interval_ms=2_000, published=lambda: 0, tell_ready=tell_ready)
+        await lifecycle.register(timeout_ms=DEADLINE_MS)
+        await lifecycle.run()
+
+    times.create_task(live())
+    times.run_until_us(9_000_000)
+    times.end()
+
+    assert [0, 2, 4, 6, 8] == controllers.begun
+
+
 async def test_a_registration_that_is_answered_without_a_broker_epoch_is_none() -> None:
     """-1 is the field's default, which an answer has that says nothing."""
-
-    async def tell_ready(_is_ready: bool) -> None:
-        """Nobody asks."""
-
     async with services() as (asking, controller, _):
         controller.broker_epoch = -1
         lifecycle = Lifecycle(REGISTRATION, asking, interval_ms=1_000, published=lambda: 0, tell_ready=tell_ready)
