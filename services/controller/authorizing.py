@@ -269,8 +269,8 @@ class Authorizing:
     def _ruling(self, caller: Caller, operation: AclOperation, resource: AclResource) -> Ruling:
         assert self._authorizer is not None
         ruling = self._authorizer.ruling(self._acls.now(), _requester(caller), operation, resource)
-        if self._engine.next_offset == 0 and ruling.because is not DefaultRule.SUPER_USER:
-            # The ACLs are not loaded yet, or a snapshot is half loaded. As Kafka's AuthorizerNotReadyException this is
+        if not self._engine.is_loaded and ruling.because is not DefaultRule.SUPER_USER:
+            # An entry may be among the records that are still to come. As Kafka's AuthorizerNotReadyException this is
             # no denial: a broker or a voter of Kafka ends when it is denied CLUSTER_ACTION.
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "this controller has not loaded its state yet")
         return ruling

@@ -62,13 +62,11 @@ class ControllerDriver:
         self.leader_id: NodeId = NOBODY
         self.leader_epoch: Epoch = 0
         self.told_leader_id: NodeId = NOBODY  # of the last leadership event; it stays while the quorum node is gone
-        self.leaders_heard = 0
-        """Count of leadership events that named a leader, for the metrics."""
-        self.applied_at_ms: int = -1
-        """Wall-clock time (ms) at which the last applied record was appended; -1 before any."""
+        self.leaderless_at: Offset | None = None  # where the state stood when it was heard last that nobody leads
+        self.leaders_heard = 0  # count of leadership events that named a leader, for the metrics
+        self.applied_at_ms: int = -1  # wall-clock time at which the last applied record was appended; -1 before any
         self.changed = asyncio.Event()
-        self.on_leader: Callable[[], None] = lambda: None
-        """Called whenever it is heard that somebody else leads, or nobody, or in another epoch."""
+        self.on_leader: Callable[[], None] = lambda: None  # hears that another leads, or nobody, or in another epoch
         self._decisions = DecisionQueue(engine)
         self._link = QuorumLink(channel, self)
         self.write_coming = self._link.coming
@@ -80,8 +78,7 @@ class ControllerDriver:
         self.tracer = WriteTracer(telemetry, clock, node_id=node_id)
         self._node_id = node_id
         self._activation = activation
-        self._activated: Offset = 0
-        """End offset of this epoch's activation records. They must be appended before any other write."""
+        self._activated: Offset = 0  # the end of this epoch's activation records; no other write is appended before
         self.applied = AppliedSinceSnapshot()
         self._loading = SnapshotLoading(engine)
         self._fatal: Fault | None = None
@@ -302,10 +299,12 @@ class ControllerDriver:
     # COMMIT
 
     def commit(self, high_watermark: Offset) -> None:
-        """Advances the high watermark and answers the requests that are committed by it. No effect on a standby."""
+        """Advances the high watermark, and answers. A standby has loaded all that is committed once it is told this."""
         if self.is_active:
             self.engine.commit(high_watermark)
             self._carry_out()
+        elif 0 < high_watermark <= self.engine.next_offset:
+            self.engine.is_loaded = True
 
     # APPLY
 
@@ -362,6 +361,7 @@ class ControllerDriver:
         self._renounce(f"{leadership.leader_id} leads epoch {leadership.epoch}")
         self.told_leader_id = leadership.leader_id
         self._hear_of_leader(leadership.leader_id, leadership.epoch)
+        self.leaderless_at = self.engine.next_offset if leadership.leader_id == NOBODY else None
         self.leaders_heard += leadership.leader_id != NOBODY
         if leadership.leader_id == self._node_id:
             self._claim(leadership.epoch, leadership.next_offset)

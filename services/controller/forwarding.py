@@ -135,12 +135,15 @@ class Forwarding:
             await _either(changed.wait(), asyncio.sleep(min(left_s, LOOK_AGAIN_S)))
 
     def _stands_alone(self, api: Api) -> bool:
-        """Whether a read that needs no leader is to be answered here: no leader was found, and something is known.
+        """Whether a read that needs no leader is to be answered here: no leader was found, and a state is known.
 
+        After a start without a majority that is what the quorum node has for committed: its last checkpoint.
         A Kafka controller that leads is never asked. A leader that is not reached, or is none any more, is as good as
         none: a follower names the last one while it seeks another.
         """
-        if not self._driver.engine.next_offset and api.quorum_deadline_ms is None:
+        engine = self._driver.engine
+        is_known = engine.is_loaded or 0 < engine.next_offset == self._driver.leaderless_at
+        if not is_known and api.quorum_deadline_ms is None:
             return False
         now_s = self._loop.time()
         if self._in_vain_since_s is None:

@@ -19,5 +19,5 @@ def logins_of(engine: Engine, tokens: TokenSettings, wall_ms: Callable[[], int])
         Committed(engine, engine.state.delegation_tokens).now,
         tokens,
         wall_ms,
-        is_loaded=lambda: engine.next_offset != 0,
+        is_loaded=lambda: engine.is_loaded,
     )

@@ -69,7 +69,7 @@ class ControllerEvents:
         if self._next < high_watermark:
             return self._batches(high_watermark)
         if leadership == self._sent:
-            return []
+            return self._whole(high_watermark)
         if leadership.epoch_start_offset is None:
             return [self._renounce(leadership)]
         if leadership.epoch_start_offset < self._next <= self._driver.core.log.leo:
@@ -99,6 +99,16 @@ class ControllerEvents:
         self._committed = self._next = high_watermark
         return [ListenResponse(committed=ListenResponse.Committed(high_watermark=high_watermark))]
 
+    def _whole(self, high_watermark: Offset) -> list[ListenResponse]:
+        """Tells a standby, once, that it was sent all that is committed, as the leader says.
+
+        At a start the high watermark is not known, and while this node fetches, its own is behind the leader's.
+        """
+        if self._committed >= 0 or not self._driver.is_caught_up:
+            return []
+        self._committed = high_watermark
+        return [ListenResponse(committed=ListenResponse.Committed(high_watermark=high_watermark))]
+
     def _batches(self, high_watermark: Offset) -> list[ListenResponse]:
         """Returns the next committed batches as one event; [] if no whole batch is committed."""
         data = self._driver.disk.read(self._next, EVENT_BYTES_MAX)
@@ -114,7 +124,7 @@ class ControllerEvents:
         snapshot = self._driver.core.log.latest_snapshot
         assert snapshot is not None, "a log that does not start at 0 has a snapshot"
         data = self._driver.disk.snapshot_bytes(snapshot)
-        self._next = snapshot.offset
+        self._next, self._committed = snapshot.offset, -1
         for at in range(0, len(data), EVENT_BYTES_MAX):
             chunk = ListenResponse.SnapshotChunk(
                 end_offset=snapshot.offset,

@@ -35,6 +35,7 @@ from services.quorum.disk import Disk
 from services.quorum.downloads import Downloads
 from services.quorum.flusher import Flusher
 from services.quorum.peers import Peers
+from services.quorum.readiness import is_caught_up
 from services.quorum.recorder import Recorder
 from services.quorum.tracing import AppendTracer
 
@@ -82,6 +83,8 @@ class QuorumDriver:
         self.downloads = Downloads()
         self.leadership = Leadership(epoch=0, leader_id=None)
         self.high_watermark = core.log.high_watermark
+        self.is_caught_up = False
+        """Whether the log has all that is committed, as its leader said last."""
         """The offset (exclusive) up to which records are committed and readable; the core's may be ahead of it."""
         self.changed = asyncio.Event()
         self._clock = clock
@@ -377,7 +380,8 @@ class QuorumDriver:
         if ready.high_watermark is not None:
             self.high_watermark = ready.high_watermark
             self._uncommitted.settle(ready.high_watermark)
-        if ready.leadership is not None or ready.high_watermark is not None:
+        was_caught_up, self.is_caught_up = self.is_caught_up, is_caught_up(self.core, joins=False)
+        if ready.leadership is not None or ready.high_watermark is not None or self.is_caught_up != was_caught_up:
             self.changed.set()
             self.changed = asyncio.Event()
 

@@ -120,7 +120,7 @@ def epoch_of(made: Cluster, broker_id: int) -> int:
 
 def written(made: Cluster, command: Command[Any]) -> EngineReady:
     """What the engine makes of it, all committed."""
-    engine = Engine(made.state, next_offset=made.next_offset)
+    engine = Engine(made.state, next_offset=made.next_offset, is_loaded=True)
     engine.claim(1, made.next_offset)
     engine.write("asked", command, now_ms=0)
     begun = engine.ready()

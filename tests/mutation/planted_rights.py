@@ -92,4 +92,22 @@ RIGHT_BUGS: Final = (
         test="tests/services/heartbeat/test_reading_ahead.py::"
         "test_a_refused_stream_leaves_neither_its_error_nor_what_its_frames_have",
     ),
+    Planted(
+        number="C160",
+        what="a controller that has replayed the beginning of the log decides who may call",
+        file="services/controller/authorizing.py",
+        right="not self._engine.is_loaded and ruling",
+        wrong="self._engine.next_offset == 0 and ruling",
+        test="tests/services/controller/test_without_leader.py::"
+        "test_who_is_still_being_sent_what_is_committed_tells_none_of_it_and_denies_nobody",
+    ),
+    Planted(
+        number="C161",
+        what="a node that is behind its leader tells its controller that it has all that is committed",
+        file="services/quorum/controller_events.py",
+        right="if self._committed >= 0 or not self._driver.is_caught_up:",
+        wrong="if self._committed >= 0:",
+        test="tests/services/quorum/test_listener.py::"
+        "test_is_told_that_it_has_all_only_where_the_leader_says_no_more_is_committed",
+    ),
 )

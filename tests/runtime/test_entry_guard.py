@@ -41,7 +41,7 @@ class Door:
         self.replica = Replica(LogReader(["127.0.0.1:1"], open_channel), SystemClock(), OFF)
         for offset, entry in enumerate(entries):
             self.replica.state.apply(entry, offset)
-        self.replica.applied = len(entries)
+        self.replica.applied, self.replica.has_caught_up = len(entries), bool(entries)
         authorizer = StandardAuthorizer(
             super_users=frozenset({"User:root"}), allow_everyone_if_no_acl_found=is_open_without_entries
         )

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import AsyncIterator, Sequence
 
+from quorate.nouns import Offset
 from quorate.records import FeatureLevelRecord, encode_record
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.log_reader import CommittedBatch
@@ -21,16 +22,30 @@ class Log:
     cluster_id = "c"
     leader_id = 1
     is_led_elsewhere = False
-    high_watermark = 0
 
-    def __init__(self, levels: Sequence[int]) -> None:
+    def __init__(self, levels: Sequence[int], *, high_watermark: Offset = 0) -> None:
         self._levels = levels
+        self.high_watermark = high_watermark
 
     async def events(self) -> AsyncIterator[CommittedBatch]:
         for offset, level in enumerate(self._levels):
             values = [encode_record(FeatureLevelRecord("metadata.version", level), 0)]
             data = data_batch(base_offset=offset, epoch=1, timestamp_ms=0, values=values)
             yield CommittedBatch(header=read_header(data), data=data, high_watermark=offset + 1)
+
+
+async def test_it_has_caught_up_once_nothing_is_missing_that_is_committed() -> None:
+    """Who may call is decided from then on: an entry may be in the last record."""
+    missing_one, whole = (
+        Replica(Log([25], high_watermark=2), SystemClock(), OFF),
+        Replica(Log([25]), SystemClock(), OFF),
+    )
+    told = [whole.has_caught_up]
+    for replica in (missing_one, whole):
+        await replica.run()
+        told.append(replica.has_caught_up)
+
+    assert [False, False, True] == told
 
 
 async def test_an_unknown_metadata_version_is_said_once(restored_logs: None) -> None:

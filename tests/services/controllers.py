@@ -45,13 +45,14 @@ class InProcess:
 
     async def until_active(self) -> None:
         """It may write."""
-        await self._until(lambda: self.driver.is_active)
+        await self.until(lambda: self.driver.is_active)
 
     async def until_led_by(self, node_id: NodeId) -> None:
         """It knows who is active."""
-        await self._until(lambda: self.driver.leader_id == node_id)
+        await self.until(lambda: self.driver.leader_id == node_id)
 
-    async def _until(self, holds: Callable[[], bool]) -> None:
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """What its driver has heard of makes this so."""
         async with asyncio.timeout(WITHIN_S):
             while not holds():
                 await self.driver.changed.wait()

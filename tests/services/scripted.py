@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 
+from kraft import Message
 from kraft.api.create_topics_pb2 import CreateTopicsRequest, CreateTopicsResponse
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from kraft.service.admin_pb2 import AdminRequest, AdminResponse
@@ -25,7 +26,9 @@ from kraft.service.quorum_pb2 import (
 from kraft.service.quorum_pb2_grpc import RaftClientServicer, add_RaftClientServicer_to_server
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset
+from quorate.records import encode_record
 from quorate.runtime.server import Server
+from quorate.wire.batch import data_batch
 
 LOOPBACK = "127.0.0.1"
 WITHIN_S = 120
@@ -80,6 +83,12 @@ class ScriptedQuorum(RaftClientServicer):
     def commit(self, high_watermark: Offset) -> None:
         """What is committed from now on."""
         self._events.put_nowait(ListenResponse(committed=ListenResponse.Committed(high_watermark=high_watermark)))
+
+    def replicate(self, *records: Message, base_offset: Offset = 0) -> None:
+        """A batch of committed records, for a controller that is standing by."""
+        values = [encode_record(record, 0) for record in records]
+        data = data_batch(base_offset=base_offset, epoch=1, timestamp_ms=0, values=values)
+        self._events.put_nowait(ListenResponse(batches=ListenResponse.Batches(records=data)))
 
     def begin_snapshot(self) -> None:
         """The first chunk of a snapshot, which clears the controller's state; the others do not come."""

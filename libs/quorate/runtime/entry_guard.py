@@ -123,7 +123,7 @@ class EntryGuard:
         """Returns if the caller may do the operation on the cluster.
 
         Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, or COORDINATOR_LOAD_IN_PROGRESS, which is retriable, before the
-        first entries are here, as Kafka's authorizer before its load.
+        entries are all here, as Kafka's authorizer before its load.
         """
         self._require(operation, request, self._requester(context))
 
@@ -159,7 +159,7 @@ class EntryGuard:
 
     def _ruling(self, who: Requester, operation: AclOperation, resource: AclResource) -> Ruling:
         ruling = self._authorizer.ruling(self._replica.state.acls, who, operation, resource)
-        if self._replica.applied == 0 and ruling.because is not DefaultRule.SUPER_USER:
+        if not self._replica.has_caught_up and ruling.because is not DefaultRule.SUPER_USER:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "this service has not loaded its state yet")
         return ruling
 

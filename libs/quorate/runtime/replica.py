@@ -72,6 +72,8 @@ class Replica:
         self._replayed_to: Offset = 0
         self.state = self._replayed
         self.applied: Offset = 0
+        self.has_caught_up = False
+        """Whether once something was applied, and no record below the high watermark, as last reported, was missing."""
         self.applied_at_ms: int = -1
         """The append time of the last applied record, by the leader's wall clock, in ms since 1970; -1 for none."""
         self._reader = reader
@@ -88,6 +90,7 @@ class Replica:
                 await self._apply(event)
             else:
                 await self._load(event)
+            self.has_caught_up = self.has_caught_up or self._replayed_to >= self.high_watermark
             self._moved.set()
             self._moved = asyncio.Event()
 
@@ -127,10 +130,9 @@ class Replica:
             await self._moved.wait()
 
     async def caught_up(self) -> None:
-        """Waits until something is applied, and no record below the high watermark, as last reported, is missing."""
-        async for replayed in self.changes():
-            if replayed and replayed >= self.high_watermark:
-                return
+        """Waits until `has_caught_up`."""
+        while not self.has_caught_up:
+            await self._moved.wait()
 
     @contextmanager
     def held(self) -> Iterator[tuple[ClusterState, Offset]]:

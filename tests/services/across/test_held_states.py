@@ -48,7 +48,7 @@ async def paged() -> AsyncIterator[tuple[InProcess, ScriptedQuorum]]:
     for name in "abc":
         cluster.topic(name, [1, 2])
     async with quorum_at_work() as (quorum, address):
-        engine = Engine(cluster.state, next_offset=cluster.next_offset)
+        engine = Engine(cluster.state, next_offset=cluster.next_offset, is_loaded=True)
         async with controller(address, engine=engine, settings=ControllerSettings(partitions_per_page=1)) as here:
             quorum.lead(1, epoch=1, next_offset=cluster.next_offset)
             await here.until_active()

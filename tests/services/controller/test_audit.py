@@ -55,7 +55,8 @@ class Audited:
             for number, (operation, kind, name, permission) in enumerate(entries, start=1)
         )
         self.authorizing = Authorizing(
-            Engine(self.cluster.state, next_offset=self.cluster.next_offset), authorizer or StandardAuthorizer()
+            Engine(self.cluster.state, next_offset=self.cluster.next_offset, is_loaded=True),
+            authorizer or StandardAuthorizer(),
         )
 
     async def ask(self, rpc: str, asked: Any, command: Callable[[Call], Command[Any]]) -> None:

@@ -68,7 +68,7 @@ class Door:
 
 def engine_of(cluster: Cluster) -> Engine:
     """One that has all that the cluster has, committed."""
-    return Engine(cluster.state, next_offset=cluster.next_offset)
+    return Engine(cluster.state, next_offset=cluster.next_offset, is_loaded=True)
 
 
 def entries(granted: Iterable[Granted]) -> Iterable[AccessControlEntryRecord]:

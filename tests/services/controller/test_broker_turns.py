@@ -85,7 +85,7 @@ class Controller:
         self._channel = channel
 
     async def lead(self) -> None:
-        engine = Engine(self.cluster.state, next_offset=self.cluster.next_offset)
+        engine = Engine(self.cluster.state, next_offset=self.cluster.next_offset, is_loaded=True)
         self.driver = ControllerDriver(
             engine, self._channel, SystemClock(), OFF, node_id=1, activation=activate((), ControllerSettings())
         )

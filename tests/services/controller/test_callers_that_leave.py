@@ -33,7 +33,7 @@ async def test_a_refusal_that_comes_when_the_caller_has_gone_is_no_lost_exceptio
     """It rests on a write that is not committed yet, so the caller waits for that; and then waits no more."""
     cluster = Cluster().brokers(1, 2)
     async with quorum_at_work() as (quorum, address):
-        engine = Engine(cluster.state, next_offset=cluster.next_offset)
+        engine = Engine(cluster.state, next_offset=cluster.next_offset, is_loaded=True)
         async with controller(address, engine=engine, settings=ControllerSettings()) as here:
             quorum.lead(1, epoch=1, next_offset=cluster.next_offset)
             await here.until_active()

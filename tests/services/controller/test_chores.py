@@ -39,7 +39,7 @@ async def test_who_stands_by_does_none_of_them(caplog: pytest.LogCaptureFixture)
     """Not even to be refused: every standby would do so twice a second."""
     channel = grpc.aio.insecure_channel("localhost:1")
     cluster = leaderless()
-    engine = Engine(cluster.state, next_offset=cluster.next_offset)
+    engine = Engine(cluster.state, next_offset=cluster.next_offset, is_loaded=True)
     driver = ControllerDriver(
         engine, channel, SystemClock(), OFF, node_id=1, activation=activate((), ControllerSettings())
     )
@@ -66,7 +66,7 @@ async def test_who_stands_by_does_none_of_them(caplog: pytest.LogCaptureFixture)
 async def test_a_full_bite_is_followed_by_the_next_and_not_by_the_interval() -> None:
     channel = grpc.aio.insecure_channel("localhost:1")  # nobody is there: the test says what the quorum node would
     cluster = leaderless()
-    engine = Engine(cluster.state, next_offset=cluster.next_offset)
+    engine = Engine(cluster.state, next_offset=cluster.next_offset, is_loaded=True)
     driver = ControllerDriver(
         engine, channel, SystemClock(), OFF, node_id=1, activation=activate((), ControllerSettings())
     )

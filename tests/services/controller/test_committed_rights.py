@@ -137,8 +137,8 @@ def test_the_same_door_sees_every_change() -> None:
     assert [False, True, True, True, False] == [*told, is_let_in(authorizing)]
 
 
-def test_until_all_of_a_snapshot_has_come_only_super_users_are_let_in() -> None:
-    """A denial may be in the part that is still to come. Kafka's authorizer is LOADING then (KIP-801)."""
+def test_until_all_that_is_committed_has_come_only_super_users_are_let_in() -> None:
+    """A denial may be in the part that is still to come. Kafka's is LOADING up to the high watermark (KIP-801)."""
     engine = Engine(ClusterState())
     engine.begin_load()
     engine.load_more([FeatureLevelRecord(METADATA_VERSION, LATEST), GRANT], end_offset=7)
@@ -147,6 +147,9 @@ def test_until_all_of_a_snapshot_has_come_only_super_users_are_let_in() -> None:
         Authorizing(engine, StandardAuthorizer()).check(AT_THE_QUORUM, ALICE)
     assert is_let_in(Authorizing(engine, admin))
     engine.end_load(end_offset=7)
+    with pytest.raises(ApiError, match="COORDINATOR_LOAD_IN_PROGRESS"):  # of the records after it
+        Authorizing(engine, StandardAuthorizer()).check(AT_THE_QUORUM, ALICE)
+    engine.is_loaded = True
 
     assert may(engine)
 

@@ -123,7 +123,7 @@ async def test_a_request_with_many_items_is_checked_and_converted_in_turns() -> 
         resources=[resource(resource_type=2, resource_name=name, configs=configs) for name in names]
     )
     async with quorum_at_work() as (quorum, address):
-        engine = Engine(cluster.state, next_offset=cluster.next_offset)
+        engine = Engine(cluster.state, next_offset=cluster.next_offset, is_loaded=True)
         async with controller(address, engine=engine) as here:
             quorum.lead(1, epoch=1, next_offset=cluster.next_offset)
             await here.until_active()
@@ -142,7 +142,7 @@ async def test_whoever_asks_by_the_wire_gets_all_of_it() -> None:
     names = [f"nowhere-{number}" for number in range(MANY)]
     asked = IncrementalAlterConfigsRequest(resources=[resource(resource_type=2, resource_name=name) for name in names])
     async with quorum_at_work() as (quorum, address):
-        engine = Engine(cluster.state, next_offset=cluster.next_offset)
+        engine = Engine(cluster.state, next_offset=cluster.next_offset, is_loaded=True)
         async with controller(address, engine=engine) as here:
             quorum.lead(1, epoch=1, next_offset=cluster.next_offset)
             await here.until_active()

@@ -63,7 +63,7 @@ def test_one_call_of_the_kernel_draws_many_ids(monkeypatch: pytest.MonkeyPatch) 
 async def test_a_new_topic_has_a_fit_id(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster().brokers(1)
     async with quorum_at_work() as (quorum, address):
-        engine = Engine(cluster.state, next_offset=cluster.next_offset)
+        engine = Engine(cluster.state, next_offset=cluster.next_offset, is_loaded=True)
         async with controller(address, engine=engine) as here:
             quorum.lead(1, epoch=1, next_offset=cluster.next_offset)
             await here.until_active()

@@ -48,7 +48,7 @@ OF_A_BROKER = {
 async def of_a_leader(cluster: Cluster) -> AsyncIterator[InProcess]:
     """The active controller of epoch 5, with this state; what it writes is committed at once."""
     async with quorum_at_work() as (quorum, address):
-        engine = Engine(cluster.state, next_offset=cluster.next_offset)
+        engine = Engine(cluster.state, next_offset=cluster.next_offset, is_loaded=True)
         async with controller(address, engine=engine, authorizer=ADMIN) as here:
             quorum.lead(1, epoch=EPOCH, next_offset=cluster.next_offset)
             await here.until_active()

@@ -70,7 +70,7 @@ def authorizing(
         for number, (who, host) in enumerate(allowed, start=1)
     )
     return Authorizing(
-        Engine(cluster.state, next_offset=cluster.next_offset),
+        Engine(cluster.state, next_offset=cluster.next_offset, is_loaded=True),
         StandardAuthorizer(super_users=frozenset(f"User:{name}" for name in supers)),
         lambda _: ANONYMOUS if principal is None else Principal("User", principal),
         None if nodes is None else NodeIds(nodes),

@@ -32,7 +32,7 @@ async def active() -> AsyncIterator[tuple[InProcess, ScriptedQuorum]]:
     cluster = Cluster().brokers(1, 2)
     cluster.topic("t", [1, 2])
     async with quorum_at_work() as (quorum, address):
-        engine = Engine(cluster.state, next_offset=cluster.next_offset)
+        engine = Engine(cluster.state, next_offset=cluster.next_offset, is_loaded=True)
         async with controller(address, engine=engine) as here:
             quorum.lead(1, epoch=EPOCH, next_offset=cluster.next_offset)
             await here.until_active()

@@ -77,7 +77,7 @@ async def active(authorizer: StandardAuthorizer | None) -> AsyncIterator[InProce
     """An active controller."""
     cluster = Cluster().brokers(1, 2)
     async with quorum_at_work() as (quorum, address):
-        engine = Engine(cluster.state, next_offset=cluster.next_offset)
+        engine = Engine(cluster.state, next_offset=cluster.next_offset, is_loaded=True)
         async with controller(address, engine=engine, authorizer=authorizer) as here:
             quorum.lead(1, epoch=1, next_offset=cluster.next_offset)
             await here.until_active()

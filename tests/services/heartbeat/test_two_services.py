@@ -132,7 +132,7 @@ async def two(
     state, clock, records = ClusterState(), MovedClock(), list(cluster(SHAPE))
     for offset, record in enumerate(records):
         state.apply(record, offset)
-    engine = Engine(state, next_offset=len(records))
+    engine = Engine(state, next_offset=len(records), is_loaded=True)
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(sole_leader(directory))
         peer, server = (

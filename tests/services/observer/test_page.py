@@ -188,7 +188,7 @@ async def test_by_tls_a_caller_is_who_its_certificate_says(issuer: Authority) ->
     transport = Transport(keystore=own, truststore=issuer.certificate)
     replica = Replica(LogReader(["127.0.0.1:1"], open_channel), SystemClock(), OFF)
     replica.state.apply(entry(1, "CN=alice", AclOperation.CLUSTER_ACTION), 0)
-    replica.applied = 1
+    replica.applied, replica.has_caught_up = 1, True
     authorizer = StandardAuthorizer(super_users=frozenset({"User:spiffe://here/bob"}))
     guard = EntryGuard(transport.principal, authorizer, replica, {})
     async with page_of(guard=guard, transport=transport, replica=replica) as served:

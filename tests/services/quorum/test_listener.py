@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
-from quorate.nouns import NOBODY
+from quorate.nouns import NOBODY, Offset
 from quorate.raft import messages as raft
 from services.quorum.batches import data_batches
 from services.quorum.controller_events import ControllerEvents
@@ -20,9 +21,11 @@ class Wire:
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
+        self.came = asyncio.Event()
 
     def send(self, send: Any) -> None:
         self.sent.append(send.request)
+        self.came.set()
 
     def stop_fetching(self, *, unless_from: int | None) -> None:
         """Nothing was sent anywhere."""
@@ -40,6 +43,28 @@ async def test_hears_of_records_only_once_they_are_in_the_log(tmp_path: Path) ->
     assert (1, 0) == (driver.core.log.high_watermark, driver.disk.log.leo)
     event = await anext(events)
     assert driver.disk.read(0, 1) == event.batches.records
+    assert 1 == (await anext(events)).committed.high_watermark  # and that this is all
+    driver.stop()
+    await driver.stopped()
+    driver.disk.close()
+
+
+async def test_is_told_that_it_has_all_only_where_the_leader_says_no_more_is_committed(tmp_path: Path) -> None:
+    """While this node fetches, what it knows to be committed is the beginning of it."""
+    driver, wire = driver_of(open_disk(tmp_path, voters=2)), Wire()
+    driver.start(wire, fail)  # type: ignore[arg-type]
+    await driver.ask(lambda reply: raft.BeginQuorumEpochRequest(epoch=1, leader_id=LEADER, reply_to=reply))
+    events = ControllerEvents(driver, 0).events()
+    told = [(await anext(events)).WhichOneof("event")]
+    wire.came.clear()
+    driver.hear(fetched(wire.sent[-1], high_watermark=2))
+    told.append((await anext(events)).WhichOneof("event"))
+    following = asyncio.ensure_future(anext(events))
+    await wire.came.wait()
+    driver.hear(fetched(wire.sent[-1], at=1, high_watermark=2))
+    told += [event.WhichOneof("event") for event in (await following, await anext(events))]
+
+    assert ["leadership", "batches", "batches", "committed"] == told
     driver.stop()
     await driver.stopped()
     driver.disk.close()
@@ -54,14 +79,14 @@ async def test_a_claim_of_an_epoch_that_was_lost_in_the_meantime_is_taken_back_a
     assert NOBODY == leader_of(await anext(events))[0]
 
 
-def fetched(request: raft.FetchRequest) -> raft.FetchResponse:
-    """The leader's answer: one record, and it is committed."""
+def fetched(request: raft.FetchRequest, *, at: Offset = 0, high_watermark: Offset = 1) -> raft.FetchResponse:
+    """The leader's answer: one record, which is committed."""
     return raft.FetchResponse(
         epoch=1,
         leader_id=LEADER,
-        high_watermark=1,
+        high_watermark=high_watermark,
         log_start_offset=0,
-        batches=data_batches([[RECORD]], base_offset=0, epoch=1, timestamp_ms=0),
+        batches=data_batches([[RECORD]], base_offset=at, epoch=1, timestamp_ms=0),
         reply_to=request.reply_to,
     )
 

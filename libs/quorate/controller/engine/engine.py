@@ -47,10 +47,10 @@ class Engine:
     next_offset: Offset = 0
     appended: Offset = 0
     committed: Offset = 0
+    is_loaded: bool = False  # whether it had all that a leader said is committed; before, rights may be missing
     _high_watermark: Offset = 0
     _revert_count: int = 0
-    _partial: Offset | None = None
-    """The base offset of a write of which some records are applied, and not all; None for none."""
+    _partial: Offset | None = None  # the base offset of a write of which some records are applied, and not all
     _in_flight: deque[InFlight] = field(default_factory=deque)
     _pending: deque[Pending] = field(default_factory=deque)
     repeats: RequestDeduplication = field(default_factory=RequestDeduplication)
@@ -81,6 +81,7 @@ class Engine:
         """Clears the state before a snapshot is loaded in parts."""
         assert self.epoch is None, f"active in epoch {self.epoch}: a leader never loads a snapshot"
         self.state.clear()
+        self.is_loaded = False
         self._stand_at(0)
 
     def load_more(self, records: Iterable[Message], *, end_offset: Offset) -> None:
@@ -103,7 +104,7 @@ class Engine:
         assert self.epoch is None or self.epoch < epoch, (self.epoch, epoch)
         assert not self._pending, "the pending commands of an earlier epoch were not answered"
         assert next_offset >= self.next_offset, (next_offset, self.next_offset)
-        committed, self.epoch = self.next_offset, epoch
+        committed, self.epoch, self.is_loaded = self.next_offset, epoch, True
         self._stand_at(next_offset)
         self.committed = self._high_watermark = committed
 
@@ -398,7 +399,7 @@ class Engine:
             self.next_offset = offset
         else:
             self.state.registry.reset()
-            self.next_offset = 0
+            self.next_offset, self.is_loaded = 0, False
         while self._in_flight and self._in_flight[-1].base_offset >= offset:
             undone = self._in_flight.pop()
             if undone.mark is not None:
