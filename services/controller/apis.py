@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from kraft.service.placer_pb2_grpc import PlacerStub
 from quorate.authorizer import StandardAuthorizer
+from quorate.controller.access.delegation_tokens import index_tokens
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.committed import Committed
 from quorate.controller.engine.decision import Command, propose
@@ -73,6 +74,7 @@ class Apis:
         self._quotas = MutationQuotas(settings.quota_windows)
         self._client_quotas = Committed(driver.engine, driver.engine.state.client_quotas)
         self.features = Committed(driver.engine, driver.engine.state.features)
+        index_tokens(driver.engine.state, settings.delegation_tokens)
         self.logins = logins_of(driver.engine, settings.delegation_tokens, (clock or SystemClock()).wall_ms)
 
     async def write(self, call: Call, command: Command[Any], *, has_written: bool = False) -> Answer:

@@ -110,4 +110,13 @@ RIGHT_BUGS: Final = (
         test="tests/services/quorum/test_listener.py::"
         "test_is_told_that_it_has_all_only_where_the_leader_says_no_more_is_committed",
     ),
+    Planted(
+        number="C163",
+        what="a token is looked for by its HMAC among all that there are",
+        file="libs/quorate/metadata/tokens.py",
+        right="        if self._key == key and len(self._by_hmac) == len(self._tokens):\n            return\n",
+        wrong="",
+        test="tests/controller/commands/test_delegation_tokens.py::"
+        "test_a_token_is_found_by_its_hmac_without_a_look_at_the_others",
+    ),
 )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from quorate.controller.access.delegation_tokens import is_expired
@@ -189,12 +188,17 @@ def _changes(
 def _expire_tokens(_: ControllerSettings) -> Command[int]:
     """Removes expired delegation tokens; this needs no secret key. KIP-48."""
 
-    def command(state: ClusterState, moment: Moment) -> Decision[int]:
-        expired = (token for token in state.delegation_tokens if is_expired(token, moment.now_ms))
-        records = tuple(
-            RemoveDelegationTokenRecord(token.token_id) for token in islice(expired, EXPIRED_TOKENS_PER_WRITE_MAX)
-        )
-        return Decision(len(records), records)
+    @CommandInSteps
+    def command(state: ClusterState, moment: Moment) -> Steps[Decision[int]]:
+        records = []
+        for looked_at, token in enumerate(state.delegation_tokens.in_any_order(), start=1):
+            if is_expired(token, moment.now_ms):
+                records.append(RemoveDelegationTokenRecord(token.token_id))
+            if len(records) == EXPIRED_TOKENS_PER_WRITE_MAX:
+                break
+            if looked_at % LOOKED_AT_PER_STEP == 0:
+                yield
+        return Decision(len(records), tuple(records))
 
     return command
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from kraft import Message
 from quorate.metadata.known import known
@@ -19,6 +19,9 @@ class DelegationTokens:
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._tokens: TimelineDict[str, DelegationTokenRecord] = TimelineDict(registry)
+        self._by_hmac: TimelineDict[bytes, str] = TimelineDict(registry)
+        self._key = ""
+        self._hmac_of: Callable[[str], bytes] | None = None
 
     def __len__(self) -> int:
         return len(self._tokens)
@@ -26,6 +29,28 @@ class DelegationTokens:
     def __iter__(self) -> Iterator[DelegationTokenRecord]:
         """Yields all delegation tokens, sorted by id."""
         return iter([self._tokens[token_id] for token_id in sorted(self._tokens)])
+
+    def in_any_order(self) -> Iterable[DelegationTokenRecord]:
+        """Returns all delegation tokens; to sort many takes longer than to look at some."""
+        return self._tokens.values()
+
+    def index_by(self, key: str, hmac_of: Callable[[str], bytes]) -> None:
+        """Finds tokens `by_hmac` from now on: `hmac_of` computes it from a token's id, with the secret `key`.
+
+        On an empty table, as at a controller's start, this costs nothing. One with tokens is indexed now, and once more
+        if it is reverted to before that.
+        """
+        if self._key == key and len(self._by_hmac) == len(self._tokens):
+            return
+        self._key, self._hmac_of = key, hmac_of
+        self._by_hmac.clear()
+        self._by_hmac.update((hmac_of(token_id), token_id) for token_id in self._tokens)
+        assert len(self._by_hmac) == len(self._tokens), "tokens with different ids have one HMAC"
+
+    def by_hmac(self, hmac: bytes) -> DelegationTokenRecord | None:
+        """Returns the delegation token with this HMAC, or None; in constant time."""
+        token_id = self._by_hmac.get(hmac)
+        return None if token_id is None else self._tokens[token_id]
 
     def get(self, token_id: str) -> DelegationTokenRecord | None:
         """Returns the delegation token with this id, or None."""
@@ -39,8 +64,11 @@ class DelegationTokens:
 
     def set(self, record: DelegationTokenRecord, _: Offset) -> None:
         """Adds a delegation token, or replaces the one with the same id."""
+        if self._hmac_of is not None and record.token_id not in self._tokens:
+            self._by_hmac[self._hmac_of(record.token_id)] = record.token_id
         self._tokens[record.token_id] = known(record)
 
     def remove(self, record: RemoveDelegationTokenRecord, _: Offset) -> None:
         """Removes a delegation token. A missing one is no fault: each Kafka node also expires tokens by itself."""
-        self._tokens.pop(record.token_id, None)
+        if self._tokens.pop(record.token_id, None) is not None and self._hmac_of is not None:
+            self._by_hmac.pop(self._hmac_of(record.token_id), None)

@@ -23,7 +23,7 @@ from quorate.controller.commands.expire_delegation_token import expire_delegatio
 from quorate.controller.commands.renew_delegation_token import renew_delegation_token
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.decision import Command, Moment, steps_of
-from quorate.controller.periodic import CHORES
+from quorate.controller.periodic import CHORES, LOOKED_AT_PER_STEP
 from quorate.controller.refused_items import CHECKS_PER_STEP
 from quorate.errors import ApiError, ErrorCode
 from quorate.records import DelegationTokenRecord, RemoveDelegationTokenRecord
@@ -167,6 +167,57 @@ def test_many_tokens_are_described_in_steps_and_the_owners_are_gone_through_once
     moment = Moment(next_offset=tokens.cluster.next_offset, now_ms=tokens.now_ms)
 
     assert [None, None] == list(steps_of(describe, tokens.cluster.state, moment))
+
+
+def test_a_token_is_found_by_its_hmac_without_a_look_at_the_others() -> None:
+    """Whoever is authenticated may make tokens: 100,000 would hold up everybody's writes for half a second."""
+    tokens, computed = Tokens().cluster.state.delegation_tokens, []
+
+    def hmac_of(token_id: str) -> bytes:
+        computed.append(token_id)
+        return token_id.encode()
+
+    tokens.index_by("key", hmac_of)
+    for number in range(3):
+        tokens.set(DelegationTokenRecord(token_id=str(number)), number)
+    for _ in range(2):
+        tokens.index_by("key", hmac_of)
+        assert DelegationTokenRecord(token_id="1") == tokens.by_hmac(b"1")
+        assert tokens.by_hmac(b"3") is None
+    tokens.set(DelegationTokenRecord(token_id="1", expiration_timestamp=7), 3)
+
+    assert ["0", "1", "2"] == computed
+
+
+def test_what_is_found_by_an_hmac_is_reverted_with_the_tokens() -> None:
+    tokens = Tokens()
+    kept, registry = tokens.create().hmac, tokens.cluster.state.registry
+    for at in (100, 101):
+        tokens.expire(kept, 100)
+        registry.create(at)
+        lost = tokens.create().hmac
+        tokens.expire(kept, -1)
+        with pytest.raises(ApiError):
+            tokens.renew(kept, 0)
+        tokens.renew(lost, 0)
+        registry.revert_to(at)
+
+        assert 1_000_300 == tokens.renew(kept, 0)
+        with pytest.raises(ApiError) as refused:
+            tokens.renew(lost, 0)
+        assert ErrorCode.DELEGATION_TOKEN_NOT_FOUND == refused.value.code
+
+
+def test_many_tokens_are_swept_in_steps() -> None:
+    tokens = Tokens()
+    tokens.cluster.apply(
+        DelegationTokenRecord("User:alice", "User:alice", (), 0, 2_000_000, 2_000_000, str(number))
+        for number in range(2 * LOOKED_AT_PER_STEP)
+    )
+    moment = Moment(next_offset=tokens.cluster.next_offset, now_ms=tokens.now_ms)
+    sweep = SWEEP.command(ControllerSettings(delegation_tokens=ON))
+
+    assert [None, None] == list(steps_of(sweep, tokens.cluster.state, moment))
 
 
 # What is secret
