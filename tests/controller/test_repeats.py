@@ -13,7 +13,7 @@ from kraft.api.create_topics import CreateTopicsResponse
 from kraft.api.delete_topics import DeleteTopicsResponse
 from quorate.controller.engine import deduplication
 from quorate.controller.engine.decision import RECORDS_PER_WRITE_MAX, Command, Decision, Moment
-from quorate.controller.engine.deduplication import KEPT_MAX, RequestDeduplication, RequestId, mark
+from quorate.controller.engine.deduplication import KEPT_BYTES_MAX, KEPT_MAX, RequestDeduplication, RequestId, mark
 from quorate.controller.engine.engine import Answer, Append, Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import TOPIC
@@ -204,6 +204,19 @@ def test_the_oldest_is_forgotten_first() -> None:
     assert KEPT_MAX == len(kept)
     assert kept.answer(RequestId(b"%16d" % 0, CreateTopicsResponse)) is None
     assert response == kept.answer(RequestId(b"%16d" % KEPT_MAX, CreateTopicsResponse))
+
+
+def test_answers_take_no_more_than_so_many_bytes_and_the_last_one_is_kept() -> None:
+    """They are of whoever may write, and on each controller."""
+    kept, size = RequestDeduplication(), KEPT_BYTES_MAX // 8
+    texts = [ANOTHER.value[:-1] + bytes([number]) + b"Kind\0\0\1" + bytes(size) for number in range(9)]
+    for text in (*texts, *texts[1:], texts[0]):
+        kept.note(text)
+    assert 8 == len(kept)
+
+    kept.note(ID.value + b"Kind\0\0\1")  # no more bytes: nothing has to go
+
+    assert 9 == len(kept)
 
 
 @given(st.binary(max_size=64))

@@ -111,6 +111,14 @@ RIGHT_BUGS: Final = (
         "test_is_told_that_it_has_all_only_where_the_leader_says_no_more_is_committed",
     ),
     Planted(
+        number="C162",
+        what="10,000 answers of 256 KiB are remembered for retries",
+        file="libs/quorate/controller/engine/deduplication.py",
+        right="while len(self._done) > KEPT_MAX or self._done_bytes > KEPT_BYTES_MAX:",
+        wrong="while len(self._done) > KEPT_MAX:",
+        test="tests/controller/test_repeats.py::test_answers_take_no_more_than_so_many_bytes_and_the_last_one_is_kept",
+    ),
+    Planted(
         number="C163",
         what="a token is looked for by its HMAC among all that there are",
         file="libs/quorate/metadata/tokens.py",

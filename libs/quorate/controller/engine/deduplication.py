@@ -15,13 +15,15 @@ from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.wire.codec import decode, encode
 from quorate.wire.schema import layout_of
 
-__all__ = ["ID_BYTES", "KEPT_MAX", "MARK_BYTES_MAX", "RequestDeduplication", "RequestId", "mark"]
+__all__ = ["ID_BYTES", "KEPT_BYTES_MAX", "KEPT_MAX", "MARK_BYTES_MAX", "RequestDeduplication", "RequestId", "mark"]
 
 ID_BYTES: Final = 16
 DIGEST_BYTES: Final = 8
 """The size in bytes of the digest of what a request asks for, kept to tell a retry from another request."""
 KEPT_MAX: Final = 10_000
 """The number of ids that are remembered: about 10 s at 1,000 writes a second, longer than a client retries."""
+KEPT_BYTES_MAX: Final = 32 << 20
+"""The bytes of the answers that are remembered: 10,000 of the longest would take 2.5 GiB."""
 MARK_BYTES_MAX: Final = 256 << 10
 """The largest response in bytes that is kept in the log; a request with a longer one is refused."""
 
@@ -69,10 +71,14 @@ class _UnderWay:
 
 
 class RequestDeduplication:
-    """The last `KEPT_MAX` committed answers to requests with an id, and the answers that are not committed yet."""
+    """The last committed answers to requests with an id, and the answers that are not committed yet.
+
+    Of the committed ones at most `KEPT_MAX` are kept, with at most `KEPT_BYTES_MAX`.
+    """
 
     def __init__(self) -> None:
         self._done: dict[bytes, _Done] = {}
+        self._done_bytes = 0
         self._under_way: dict[bytes, _UnderWay] = {}
 
     def __len__(self) -> int:
@@ -105,11 +111,16 @@ class RequestDeduplication:
             return
         version = int.from_bytes(text[kind_end + 1 : kind_end + 3], "big")
         kind = text[ID_BYTES:kind_end].decode("ascii", "replace")
-        self._done.pop(text[:ID_BYTES], None)
-        self._done[text[:ID_BYTES]] = _Done(kind, version, text[kind_end + 3 :])
-        if len(self._done) > KEPT_MAX:
-            del self._done[next(iter(self._done))]
-        assert len(self._done) <= KEPT_MAX, len(self._done)
+        self._forget(text[:ID_BYTES])
+        done = self._done[text[:ID_BYTES]] = _Done(kind, version, text[kind_end + 3 :])
+        self._done_bytes += len(done.body)
+        while len(self._done) > KEPT_MAX or self._done_bytes > KEPT_BYTES_MAX:
+            self._forget(next(iter(self._done)))
+        assert self._done_bytes >= 0, self._done_bytes
+
+    def _forget(self, request_id: bytes) -> None:
+        done = self._done.pop(request_id, None)
+        self._done_bytes -= 0 if done is None else len(done.body)
 
     def answer(self, request_id: RequestId) -> Message | None:
         """Returns the answer to an earlier request with this id, committed or not; None if there is none.
