@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from quorate.controller.engine.decision import Command, Decision, Moment
+from quorate.controller.engine.decision import Command, Decision, Moment, check_size
+from quorate.controller.engine.encoding import encoding
 from quorate.controller.engine.engine import Answer
+from quorate.controller.engine.steps import finished
 from quorate.errors import ApiError
 from quorate.metadata.state import ClusterState
 from quorate.runtime.logs import logger
@@ -20,11 +22,18 @@ class NotActivated(Exception):
 
 
 def unrefused(activation: Command[None]) -> Command[None]:
-    """Wraps the activation command: a refusal (ApiError) becomes NotActivated."""
+    """Wraps the activation command: a refusal (ApiError) becomes NotActivated, also that of too many or large records.
+
+    An epoch cannot go on without them: nothing else would write a metadata.version.
+    """
 
     def activate(state: ClusterState, moment: Moment) -> Decision[None]:
         try:
-            return activation(state, moment)
+            decision = activation(state, moment)
+            check_size(decision)
+            if decision.records:
+                finished(encoding(decision.records, state.features.record_level, traceparent=None, mark=None))
+            return decision
         except ApiError as refusal:
             raise NotActivated(str(refusal)) from refusal
 

@@ -127,4 +127,12 @@ RIGHT_BUGS: Final = (
         test="tests/controller/commands/test_delegation_tokens.py::"
         "test_a_token_is_found_by_its_hmac_without_a_look_at_the_others",
     ),
+    Planted(
+        number="C164",
+        what="a controller leads on without a metadata.version where the bootstrap records are too many for one write",
+        file="services/controller/activating.py",
+        right="            check_size(decision)\n",
+        wrong="",
+        test="tests/services/controller/test_faults.py::test_who_cannot_activate_ends",
+    ),
 )

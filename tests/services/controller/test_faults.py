@@ -72,6 +72,12 @@ async def ended(driver: ControllerDriver) -> Exception:
             "FenceBrokerRecord at offset 3",
             id="a bootstrap that cannot be applied",
         ),
+        pytest.param(
+            (),
+            (FeatureLevelRecord(METADATA_VERSION, 25), *[NoOpRecord()] * 9_998),
+            "takes 10001 records; one write has at most 10000",
+            id="a bootstrap that is no write",
+        ),
     ],
 )
 async def test_who_cannot_activate_ends(log: tuple[Message, ...], bootstrap: tuple[Message, ...], why: str) -> None:
