@@ -2,6 +2,7 @@
 
 Kafka's controller has one event queue with one thread. Here a decision in steps lets reads, commits and all that is no
 write go on between two steps; a write that comes meanwhile waits here, so that the state stays what was decided on.
+Long reads have a queue of their own: they hold up no write, and together they take no more of the loop than one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ __all__ = ["DecisionQueue"]
 
 
 class DecisionQueue:
-    """Lets one write at a time be decided, in the order in which they came."""
+    """Lets one write, or one long read, at a time be decided, in the order in which they came."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -67,7 +67,7 @@ class ControllerDriver:
         self.applied_at_ms: int = -1  # wall-clock time at which the last applied record was appended; -1 before any
         self.changed = asyncio.Event()
         self.on_leader: Callable[[], None] = lambda: None  # hears that another leads, or nobody, or in another epoch
-        self._decisions = DecisionQueue(engine)
+        self._decisions, self.long_reads = DecisionQueue(engine), DecisionQueue(engine)
         self._link = QuorumLink(channel, self)
         self.write_coming = self._link.coming
         """Announces a write that follows right after the context; writes before it may wait to share its commit."""
@@ -128,11 +128,11 @@ class ControllerDriver:
     async def query(self, api: str, command: Command[T], *, lane: QueueLimit = QueueLimit.ADMIN) -> Answer:
         """Runs a command that only reads; it need not wait for a write that is being decided in steps. Raises ApiError.
 
-        It returns the answer once all that it has read is committed. A command in steps takes its turn among the
-        writes: each write between two of its steps would have it begun anew. One that fails costs nobody else anything.
+        It returns the answer once all that it has read is committed. One that fails costs nobody else anything. It has
+        no steps: each write between two of them would have it begun anew (`reads.read_in_steps`).
         """
-        decide = self._begin if isinstance(command, CommandInSteps) else self._decide
-        answer = await (await decide(api, command, lane, only_reads=True))
+        assert not isinstance(command, CommandInSteps), api
+        answer = await (await self._decide(api, command, lane, only_reads=True))
         if answer.error is not None and answer.error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
             log.error("a read has failed", exception=answer.error.__cause__, api=api)
         return response_of(answer)
@@ -175,15 +175,13 @@ class ControllerDriver:
         begin: Callable[[], None] | None = None,
         *,
         by: Principal | None = None,
-        only_reads: bool = False,
     ) -> asyncio.Future[Answer]:
         """Waits until all commands before are decided, then decides this one. Returns and raises as `_decide`."""
         await self._decisions.enter(lane)
         try:
             if begin is not None:
                 begin()
-            asked = command if only_reads else failing(command)
-            return await self._decide(api, asked, lane, request_id, by=by, only_reads=only_reads)
+            return await self._decide(api, failing(command), lane, request_id, by=by, only_reads=False)
         finally:
             self._decisions.leave()
 

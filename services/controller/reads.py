@@ -6,16 +6,20 @@ from contextlib import closing
 from typing import TypeVar
 
 from quorate.controller.engine.decision import Command, Decision, Moment, steps_of
-from quorate.controller.engine.engine import Answer, Engine
+from quorate.controller.engine.engine import Answer, Engine, QueueLimit
+from quorate.controller.engine.failures import Where
 from quorate.controller.engine.steps import Steps
+from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Offset
+from quorate.runtime.logs import logger
 from quorate.runtime.turns import in_turns
 from services.controller.driver import ControllerDriver
 from services.controller.pages import not_kept
 
-__all__ = ["read_as_of", "read_committed"]
+__all__ = ["read_as_of", "read_committed", "read_in_steps"]
 
+log = logger(__name__)
 T = TypeVar("T")
 
 
@@ -38,11 +42,39 @@ async def read_committed(driver: ControllerDriver, command: Command[T]) -> Answe
         registry.release(offset)
 
 
+async def read_in_steps(driver: ControllerDriver, command: Command[T]) -> Answer:
+    """Runs a long read beside the writes of the active controller: on the last committed state when its turn comes.
+
+    Linearizable if the leadership was confirmed since the read has come: what anybody was answered before is committed
+    and in that state, and nothing else is. Were it to take its turn among the writes, whoever may list topics could
+    hold up the fencing of brokers. Raises ApiError: REQUEST_TIMED_OUT if too many wait, NOT_CONTROLLER.
+    """
+    await driver.long_reads.enter(QueueLimit.ADMIN)
+    try:
+        return await read_committed(driver, command)
+    except ApiError as refusal:
+        if refusal.code is not ErrorCode.SNAPSHOT_NOT_FOUND:
+            raise
+        raise ApiError(
+            ErrorCode.NOT_CONTROLLER, "the controller lost its leadership before the read was over"
+        ) from None
+    finally:
+        driver.long_reads.leave()
+
+
 async def read_as_of(driver: ControllerDriver, command: Command[T], *, as_of: Offset) -> Answer:
-    """Runs a read on the state at `as_of`, in turns. Raises ApiError; SNAPSHOT_NOT_FOUND if it is not held."""
-    decision = await in_turns(
-        _while_held(driver.engine, command, Moment(next_offset=as_of, now_ms=driver.applied_at_ms))
-    )
+    """Runs a read on the state at `as_of`, in turns; one that fails costs nobody else anything.
+
+    Raises ApiError; SNAPSHOT_NOT_FOUND if the state is not held.
+    """
+    moment = Moment(next_offset=as_of, now_ms=driver.applied_at_ms)
+    try:
+        decision = await in_turns(_while_held(driver.engine, command, moment))
+    except ApiError:
+        raise
+    except Exception as cause:  # as in the engine
+        log.error("a read has failed", exception=cause, as_of=as_of)
+        raise driver.engine.failed(Where.READING, cause, f"at offset {as_of}") from cause
     return _answered(driver, decision, as_of)
 
 

@@ -135,4 +135,14 @@ RIGHT_BUGS: Final = (
         wrong="",
         test="tests/services/controller/test_faults.py::test_who_cannot_activate_ends",
     ),
+    Planted(
+        number="C165",
+        what="many readers of long lists have the loop at once, and a write waits for a step of each",
+        file="services/controller/reads.py",
+        right="        return await read_committed(driver, command)\n    except ApiError",
+        wrong="        driver.long_reads.leave()\n        answer = await read_committed(driver, command)\n"
+        "        await driver.long_reads.enter(QueueLimit.ADMIN)\n        return answer\n    except ApiError",
+        test="tests/services/controller/test_decision_queue.py::"
+        "test_reads_in_steps_hold_up_no_write_and_are_of_what_was_committed_when_they_began",
+    ),
 )

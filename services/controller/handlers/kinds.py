@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from quorate.controller.engine.decision import Command
+from quorate.controller.engine.decision import Command, CommandInSteps
 from quorate.controller.engine.engine import Answer
 from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call
-from services.controller.reads import read_as_of, read_committed
+from services.controller.reads import read_as_of, read_committed, read_in_steps
 
 __all__ = ["Handler", "Row", "read", "read_anywhere", "read_without_leader", "written"]
 
@@ -42,9 +42,12 @@ def read(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
 
     async def handle(apis: Apis, call: Call) -> Answer:
         await apis.quorum.confirm(apis.driver.leader_epoch)
+        deciding = call.deciding(command(apis, call))
         if call.as_of is not None:
-            return await read_as_of(apis.driver, call.deciding(command(apis, call)), as_of=call.as_of)
-        return await apis.driver.query(call.api.name, call.deciding(command(apis, call)))
+            return await read_as_of(apis.driver, deciding, as_of=call.as_of)
+        if isinstance(deciding, CommandInSteps):
+            return await read_in_steps(apis.driver, deciding)
+        return await apis.driver.query(call.api.name, deciding)
 
     return handle
 

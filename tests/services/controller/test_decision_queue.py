@@ -21,6 +21,7 @@ from quorate.records import ConfigRecord
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.telemetry import OFF
 from services.controller.driver import ControllerDriver
+from services.controller.reads import read_in_steps
 
 STEP_COUNT = 20
 
@@ -131,22 +132,41 @@ async def test_reads_are_answered_in_between(driver: ControllerDriver) -> None:
     assert ["ab"] == await ended(driver, write)
 
 
-async def test_a_read_in_steps_is_made_once_however_many_writes_come_meanwhile(driver: ControllerDriver) -> None:
-    begun: list[str] = []
-
+def reading_slowly() -> Command[str]:
     @CommandInSteps
-    def noted(state: ClusterState, _: Moment) -> Steps[Decision[str]]:
-        begun.append(value(state))
+    def command(state: ClusterState, _: Moment) -> Steps[Decision[str]]:
         for _ in range(STEP_COUNT):
             yield
         return Decision(value(state))
 
-    read = asyncio.ensure_future(driver.query("test", noted))
-    await some_turns()
-    after = writing(driver, "a")
+    return command
 
-    assert ["", "a"] == await ended(driver, read, after)
-    assert [""] == begun
+
+async def test_reads_in_steps_hold_up_no_write_and_are_of_what_was_committed_when_they_began(
+    driver: ControllerDriver,
+) -> None:
+    """Whoever may list topics may have 2,000 such reads wait. One at a time has the loop."""
+    await ended(driver, writing(driver, "a"))
+    under_way = writing(driver, "b")
+    reads = [asyncio.ensure_future(read_in_steps(driver, reading_slowly())) for _ in range(2)]
+    await some_turns()
+    written = await ended(driver, under_way, writing(driver, "c"))
+    held_up = any(read.done() for read in reads)
+
+    assert (["ab", "abc"], False) == (written, held_up)
+    assert ["a", "abc"] == await ended(driver, *reads)
+
+
+async def test_a_read_whose_state_goes_with_the_leadership_is_asked_elsewhere(driver: ControllerDriver) -> None:
+    read = asyncio.ensure_future(read_in_steps(driver, reading_slowly()))
+    await some_turns()
+    driver.cut_off()
+    driver.engine.begin_load()
+    after = asyncio.ensure_future(read_in_steps(driver, reading_slowly()))
+
+    assert [ErrorCode.NOT_CONTROLLER] * 2 == [
+        error.code for error in await asyncio.gather(read, after, return_exceptions=True) if isinstance(error, ApiError)
+    ]
 
 
 @pytest.mark.parametrize("is_back_at_once", [False, True])
