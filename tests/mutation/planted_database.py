@@ -100,6 +100,15 @@ DATABASE_BUGS: Final = (
         test="tests/services/observer/test_changes.py::test_a_state_of_the_past_is_examined_as_the_doctor_does",
     ),
     Planted(
+        number="B97",
+        what="the present of an observer that knows no past is shown as the past",
+        file="libs/quorate/cli/observer_image.py",
+        right="if at is not None and found.as_of_offset != at:",
+        wrong="if at is None and found.as_of_offset != at:",
+        test="tests/services/observer/test_changes.py"
+        "::test_an_observer_that_tells_the_present_alone_is_not_taken_for_the_past",
+    ),
+    Planted(
         number="B95",
         what="while a database hangs, all of the log is read into memory",
         file="services/observer/state_keeper.py",

@@ -9,16 +9,19 @@ from typing import Any, Final, TypeVar
 
 import grpc
 
-from kraft.service.observer_pb2 import LogPlace, QueryResponse
+from kraft.service.observer_pb2 import DiffImagesRequest, LogPlace, QueryResponse
 from kraft.service.observer_pb2_grpc import ObserverStub
 from quorate.cli.as_of import AsOf
 from quorate.cli.failures import Failed, Unreached
 from quorate.cli.grpc_call import Servers
+from quorate.nouns import Offset
 
-__all__ = ["TIMEOUT_S", "answer_of", "ask_first", "parts_of", "place_of", "value_of"]
+__all__ = ["TIMEOUT_S", "answer_of", "ask_first", "offset_of", "parts_of", "place_of", "value_of"]
 
 TIMEOUT_S: Final = 60.0
 """Longer than an observer lets a query and its answer take."""
+SMALLEST: Final = "producer_ids"
+"""The table of which a difference of nothing takes the least."""
 T = TypeVar("T")
 
 
@@ -61,6 +64,14 @@ def place_of(at: AsOf | None) -> LogPlace:
     if at is None:
         return LogPlace()
     return LogPlace(offset=at) if isinstance(at, int) else LogPlace(timestamp_ms=at.ms)
+
+
+def offset_of(address: str, stub: Any, as_of: AsOf) -> Offset:  # Any: the generated types are those of asyncio's stub
+    """Returns the offset of a place of which the database has the state. Raises Failed if it has not."""
+    request = DiffImagesRequest(subject=SMALLEST, to=place_of(as_of))
+    getattr(request, "from").CopyFrom(place_of(as_of))
+    found: Offset = next(parts_of(address, stub.DiffImages(request, timeout=TIMEOUT_S))).from_offset
+    return found
 
 
 def value_of(value: QueryResponse.Value) -> Any:  # Any: int, float, str, bytes, bool, None

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from kraft.service.observer_pb2 import DiffImagesRequest, QueryRequest
+from kraft.service.observer_pb2 import QueryRequest
 from quorate.cli.as_of import AsOf
-from quorate.cli.observer_call import TIMEOUT_S, ask_first, parts_of, place_of, value_of
+from quorate.cli.observer_call import TIMEOUT_S, ask_first, offset_of, parts_of, value_of
 from quorate.cli.sql import print_answer
-from quorate.nouns import Offset
 from quorate.sql.as_of import query_as_of
 from quorate.sql.guarded import Answer
 
 __all__ = ["ask_observer"]
-
-SMALLEST: Final = "producer_ids"
-"""The table of which a difference of nothing takes the least."""
 
 
 def ask_observer(
@@ -25,7 +21,7 @@ def ask_observer(
     """Prints the rows. Raises Misused, Failed for what an observer refuses and if none is reached, OSError."""
 
     def ask(address: str, stub: Any) -> None:  # Any: the generated types are those of asyncio's stub
-        at = None if as_of is None else _offset_of(address, stub, as_of)
+        at = None if as_of is None else offset_of(address, stub, as_of)
         asked = QueryRequest(sql=query if at is None else query_as_of(query, at))
         parts = parts_of(address, stub.Query(asked, timeout=TIMEOUT_S))
         first = next(parts)
@@ -34,11 +30,3 @@ def ask_observer(
         print_answer(Answer(tuple(first.columns), rows), output, as_of_offset=as_of_offset, notes=())
 
     ask_first(observers, command_config, ask)
-
-
-def _offset_of(address: str, stub: Any, as_of: AsOf) -> Offset:
-    """Returns the offset of a place of which the database has the state. Raises Failed if it has not."""
-    request = DiffImagesRequest(subject=SMALLEST, to=place_of(as_of))
-    getattr(request, "from").CopyFrom(place_of(as_of))
-    found: Offset = next(parts_of(address, stub.DiffImages(request, timeout=TIMEOUT_S))).from_offset
-    return found

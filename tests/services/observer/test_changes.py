@@ -20,6 +20,7 @@ from kraft.service.observer_pb2 import (
     DiffImagesRequest,
     ExamineRequest,
     GetImageRequest,
+    GetImageResponse,
     ListChangesRequest,
     LoggedChange,
     LogPlace,
@@ -205,6 +206,7 @@ AT_AN_OFFSET = (
     ),
 )
 """Questions about the past."""
+AT_A_TIME = ("--as-of", "1970-01-01T00:00:01.030Z")
 QUESTIONS = (
     ("what-if", "--rack", "rack-a", "--json"),
     ("restart-safe", "--json"),
@@ -265,6 +267,27 @@ async def test_a_state_of_the_past_is_examined_as_the_doctor_does(kept: tuple[st
     assert [30, 30, 10] == [each.next_offset for each in found]
     assert [each.sentence for each in expected] == [each.sentence for each in found[0].findings] != []
     assert found[0] == found[1] != found[2]
+
+
+async def test_an_observer_that_tells_the_present_alone_is_not_taken_for_the_past(
+    kept: tuple[str, Kept], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of an earlier release does, which does not know that a state was asked for."""
+    told = ObserverService.GetImage
+
+    async def present(self: ObserverService, _: GetImageRequest, context: Any) -> AsyncIterator[GetImageResponse]:
+        async for part in told(self, GetImageRequest(), context):
+            yield part
+
+    monkeypatch.setattr(ObserverService, "GetImage", present)
+    async with serving_at(kept[0]) as address:
+        ran = [
+            await by_command("doctor", *as_of, "--observer", address) for as_of in ((), ("--as-of", "30"), AT_A_TIME)
+        ]
+
+    assert [0, 1, 1] == [each.code for each in ran]
+    assert ["--as-of 30: it answers with the state at 0" in each.err for each in ran] == [False, True, False]
+    assert f"--as-of {AT_A_TIME[1]}: it answers with the state at 0" in ran[2].err
 
 
 async def test_a_watch_tells_what_was_and_what_comes_and_goes_on_from_an_offset(kept: tuple[str, Kept]) -> None:
