@@ -239,8 +239,8 @@ def _page(past: KeptPast, *, subject: Subject, request: ListChangesRequest, limi
 
 def _diff(past: KeptPast, *, subject: Subject, request: DiffImagesRequest) -> list[DiffImagesResponse]:
     applied = _end_of(past)
-    first = _offset(past, getattr(request, "from"), "from", 0, applied)
-    last = _offset(past, request.to, "to", applied, applied)
+    first = _offset_of_state(past, getattr(request, "from"), "from", 0, applied)
+    last = _offset_of_state(past, request.to, "to", applied, applied)
     if last < first:
         raise _invalid(f"{first}..{last}: the second offset is below the first")
     parts = in_parts(past.diff(subject, first, last))
@@ -250,7 +250,7 @@ def _diff(past: KeptPast, *, subject: Subject, request: DiffImagesRequest) -> li
 def _image(reader: KeptReader, at: LogPlace) -> Generator[GetImageResponse, None, None]:
     with _reading(reader) as past:
         applied = _end_of(past)
-        offset = _offset(past, at, "at", applied, applied)
+        offset = _offset_of_state(past, at, "at", applied, applied)
         records = ((record, record_version(record, LATEST)) for record in past.records(offset))
         yield from image_parts(offset, records)
 
@@ -281,6 +281,13 @@ def _offset(past: KeptPast, place: LogPlace, name: str, absent: Offset, applied:
             return past.offset_at(place.timestamp_ms, end=applied)
         case _:
             return absent
+
+
+def _offset_of_state(past: KeptPast, place: LogPlace, name: str, absent: Offset, applied: Offset) -> Offset:
+    """Returns the offset as of which the state is that of a place. Raises as `_offset`, and UnknownState."""
+    if place.WhichOneof("kind") == "timestamp_ms":
+        return past.offset_of_state_at(place.timestamp_ms, end=applied)
+    return _offset(past, place, name, absent, applied)
 
 
 def _of_token(token: str, applied: Offset) -> _Range:

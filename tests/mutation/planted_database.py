@@ -70,8 +70,8 @@ DATABASE_BUGS: Final = (
         number="C137",
         what="the history does not say from where on it is whole, once its beginning is dropped",
         file="libs/quorate/sql/kept_retention.py",
-        right='{"after_offset": -1, "until_offset": until}',
-        wrong='{"after_offset": until - 1, "until_offset": until}',
+        right='{"after_offset": -1, "until_offset": until, ',
+        wrong='{"after_offset": until - 1, "until_offset": until, ',
         test="tests/sql/test_kept.py::test_what_is_too_old_is_dropped_and_all_that_is_later_is_whole",
     ),
     Planted(
@@ -81,6 +81,24 @@ DATABASE_BUGS: Final = (
         right="ms = kept.past.c[TO[0]], kept.past.c[TO[2]]",
         wrong="ms = kept.past.c[TO[0]], kept.past.c.valid_from_ms",
         test="tests/sql/test_kept.py::test_what_is_too_old_is_dropped_and_all_that_is_later_is_whole",
+    ),
+    Planted(
+        number="B120",
+        what="a state of a time that the retention has dropped is answered as of the first change that is left",
+        file="services/observer/changes.py",
+        right="past.offset_of_state_at(place.timestamp_ms, end=applied)",
+        wrong="past.offset_at(place.timestamp_ms, end=applied)",
+        test="tests/services/observer/test_state_retention.py"
+        "::test_a_state_of_a_time_before_what_the_retention_has_dropped_is_refused",
+    ),
+    Planted(
+        number="B121",
+        what="of a gap that an earlier release has noted no time is known, and any is answered",
+        file="libs/quorate/sql/kept_reads.py",
+        right="self._first_ms_after(gap) if gap.until_ms is None else gap.until_ms",
+        wrong="gap.until_ms or 0",
+        test="tests/services/observer/test_state_retention.py"
+        "::test_a_state_of_a_time_before_what_the_retention_has_dropped_is_refused",
     ),
     Planted(
         number="B93",

@@ -229,7 +229,7 @@ def test_what_is_too_old_is_dropped_and_all_that_is_later_is_whole(tmp_path: Pat
     middle = place(len(log) // 2).timestamp_ms
     is_more = kept.database.drop_past(middle)
     with kept.engine.connect() as connection:
-        (begins,) = [until + 1 for after, until in connection.execute(sa.select(GAPS)) if after == -1]
+        (begins,) = [until + 1 for after, until, _ in connection.execute(sa.select(GAPS)) if after == -1]
         left = [connection.scalar(sa.select(sa.func.min(each.past.c[TO[2]]))) for each in KEPT.values()]
     ends = [end for end in range(begins, len(log) + 1) if not is_open(log[:end])]
     found = {end: sorted_rows(kept.rows_at(end)) for end in ends}

@@ -166,7 +166,7 @@ def test_a_page_may_end_between_changes_of_one_record_and_rows_beyond_the_most_a
                 with pytest.raises(TooMany, match=f"differ between offset 0 and offset {end}, the most that is"):
                     list(past.diff(ALL, 0, end))
 
-    assert [Gap(-1, end - 1)] == gaps
+    assert [Gap(-1, end - 1, place(end - 1).timestamp_ms)] == gaps
     assert {end - 1} == {each.place.offset for each in found}
     assert diff == [each.row for each in found]
     assert len(found) > 9

@@ -145,7 +145,8 @@ class KeptDatabase:
             _move(connection, before, after, is_whole=True)
             had = -1 if before is None else before.place.offset
             if after.place.offset > had:
-                connection.execute(sa.insert(GAPS), {"after_offset": had, "until_offset": after.place.offset})
+                gap = {"after_offset": had, "until_offset": after.place.offset, "until_ms": after.timestamp_ms}
+                connection.execute(sa.insert(GAPS), gap)
             for kept in KEPT.values():
                 found = rows(kept.noun, image)
                 if before is None:

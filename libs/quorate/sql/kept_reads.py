@@ -36,7 +36,7 @@ _MOST: Final = f"{ROWS_MAX:,} rows or {CHARACTERS_MAX:,} characters"
 
 
 class UnknownState(Exception):
-    """Raised for an offset as of which the database cannot give the state; the message has the offsets that it can."""
+    """Raised for an offset or a time as of which the database cannot give the state; the message says why."""
 
 
 class TooMany(Exception):
@@ -54,10 +54,18 @@ class Gap(NamedTuple):
     """A part of the log that a checkpoint has replaced: what changed in it is one change, at `until_offset`.
 
     `after_offset` is the last one before it; -1 if the history begins there, with a checkpoint or by its retention.
+    `until_ms` is when the last change in it was; None if an earlier release, which noted no time, has written it.
     """
 
     after_offset: Offset
     until_offset: Offset
+    until_ms: int | None
+
+    @property
+    def what(self) -> str:
+        """What has become of the log, with the offsets."""
+        by = "a checkpoint" if self.after_offset >= 0 else "a checkpoint or the retention"
+        return f"{by} has replaced the log from offset {self.after_offset + 1} to {self.until_offset}"
 
 
 class Page(NamedTuple):
@@ -136,6 +144,29 @@ class KeptPast:
                 found += [] if first is None else [first]
         return min(found)
 
+    def offset_of_state_at(self, timestamp_ms: int, *, end: Offset) -> Offset:
+        """Returns the offset as of which the state is that of a time. Raises UnknownState for one before a gap ends.
+
+        What is left of the changes there is not enough: the first one that is later may have been in the gap.
+        """
+        offset = self.offset_at(timestamp_ms, end=end)
+        for gap in self.gaps():
+            until_ms = self._first_ms_after(gap) if gap.until_ms is None else gap.until_ms
+            if gap.after_offset + 1 < offset and timestamp_ms < until_ms:
+                raise UnknownState(f"the state at {timestamp_ms} ms is not known: {gap.what}, until {until_ms} ms")
+        return offset
+
+    def _first_ms_after(self, gap: Gap) -> int:
+        """Returns when the first change was that is after a gap, or else the last record: not before the gap's end."""
+        applied = self.applied()
+        found = [] if applied is None else [(applied.next_offset, applied.timestamp_ms)]
+        for kept in KEPT.values():
+            for table, names in ((kept.present, FROM), (kept.past, FROM), (kept.past, TO)):
+                offset, ms = table.c[names[0]], table.c[names[2]]
+                after = sa.select(offset, ms).where(offset > gap.until_offset).order_by(offset).limit(1)
+                found += [tuple(row) for row in self._connection.execute(after)]
+        return min(found)[1]
+
     def changes(self, subject: Subject, *, begin: Cursor, end: Offset, limit: int) -> Page:
         """Returns at most `limit` changes from a cursor on, below `end`.
 
@@ -196,9 +227,7 @@ class KeptPast:
     def _require_known(self, offset: Offset) -> None:
         for gap in self.gaps():
             if gap.after_offset + 1 < offset <= gap.until_offset:
-                what = "a checkpoint" if gap.after_offset >= 0 else "a checkpoint or the retention"
-                reason = f"{what} has replaced the log from offset {gap.after_offset + 1} to {gap.until_offset}"
-                raise UnknownState(f"the state at offset {offset} is not known: {reason}")
+                raise UnknownState(f"the state at offset {offset} is not known: {gap.what}")
 
     def _rows(self, kept: KeptNoun, subject: Subject, holds: Mapping[str, Any], left: _Bound) -> list[Row] | None:
         """Returns rows of the past and the present; None if they are more than `left`."""

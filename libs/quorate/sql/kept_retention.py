@@ -7,6 +7,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from quorate.nouns import Offset
 from quorate.sql.kept_tables import GAPS, KEPT, TO
 
 __all__ = ["drop_past"]
@@ -19,9 +20,10 @@ def drop_past(connection: sa.Connection, before_ms: int) -> bool:
     """Drops rows that ended before a time, the oldest first. Returns whether there may be more of them.
 
     It ends at the first row, by offset, that is younger: so rows of a leader whose clock is behind may stay longer.
-    A gap from the log's start takes the place of gaps that it covers: the states at offsets above it are all there.
+    A gap from the log's start takes the place of gaps that it covers: the states at offsets above it are all there, and
+    those at times from its end on.
     """
-    until, is_more = -1, False
+    until, until_ms, is_more = -1, -1, False
     for kept in KEPT.values():
         ended, ms = kept.past.c[TO[0]], kept.past.c[TO[2]]
         oldest = connection.execute(sa.select(ended, ms).order_by(ended).limit(ROWS_AT_ONCE))
@@ -30,8 +32,16 @@ def drop_past(connection: sa.Connection, before_ms: int) -> bool:
             last = old[-1][0]
             connection.execute(sa.delete(kept.past).where(ended <= last))
             until, is_more = max(until, last), is_more or len(old) == ROWS_AT_ONCE
-    begins = connection.scalar(sa.select(sa.func.max(GAPS.c.until_offset)).where(GAPS.c.after_offset < 0))
-    if until > (-1 if begins is None else begins):
-        connection.execute(sa.delete(GAPS).where(GAPS.c.until_offset <= until))
-        connection.execute(sa.insert(GAPS), {"after_offset": -1, "until_offset": until})
+            until_ms = max(until_ms, *(ms for _, ms in old))
+    if until >= 0:
+        _note(connection, until, until_ms, before_ms)
     return is_more
+
+
+def _note(connection: sa.Connection, until: Offset, until_ms: int, before_ms: int) -> None:
+    """Makes one gap of what was dropped and of the gaps that it covers; of one without a time it is `before_ms`."""
+    covered = (GAPS.c.until_offset <= until) | (GAPS.c.after_offset < 0)
+    for offset, ms in connection.execute(sa.select(GAPS.c.until_offset, GAPS.c.until_ms).where(covered)):
+        until, until_ms = max(until, offset), max(until_ms, before_ms if ms is None else ms)
+    connection.execute(sa.delete(GAPS).where(covered))
+    connection.execute(sa.insert(GAPS), {"after_offset": -1, "until_offset": until, "until_ms": until_ms})

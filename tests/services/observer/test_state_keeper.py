@@ -214,7 +214,7 @@ async def test_what_a_checkpoint_has_replaced_is_written_as_one_change_and_named
     assert expected(batches) == rows_of(engine)
     assert expected(before) == history_at(engine, had)
     with engine.connect() as connection:
-        assert [(had - 1, until - 1)] == [tuple(each) for each in connection.execute(sa.select(GAPS))]
+        assert [(had - 1, until - 1)] == [tuple(each)[:2] for each in connection.execute(sa.select(GAPS))]
 
 
 async def take_checkpoint(driver: QuorumDriver, batches: Sequence[Sequence[Message]]) -> None:
