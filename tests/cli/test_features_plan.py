@@ -13,6 +13,9 @@ from kraft.api.broker_registration import BrokerRegistrationRequest
 from kraft.api.controller_registration import ControllerRegistrationRequest
 from kraft.api.unregister_broker import UnregisterBrokerRequest
 from kraft.api.update_features import UpdateFeaturesRequest
+from quorate.cli.failures import Misused
+from quorate.cli.features_plan import plan
+from quorate.cli.offline import Offline
 from quorate.controller.commands.register_controller import register_controller
 from quorate.controller.commands.unregister_broker import unregister_broker
 from quorate.controller.commands.update_features import Kind, UpgradeType, update_features
@@ -185,12 +188,42 @@ def test_a_voter_that_has_not_registered_is_named_by_its_id() -> None:
 def test_of_a_release_all_features_are_asked_for() -> None:
     cluster = Cluster(29)
     cluster.apply([FeatureLevelRecord(SHARE, 1)])
-    plans, records = plan_levels(cluster.state, levels_of(25), kraft_version=1, voters=(), settings=cluster.settings)
+    wanted = levels_of(25, present=cluster.state.features.finalized())
+    plans, records = plan_levels(cluster.state, wanted, kraft_version=1, voters=(), settings=cluster.settings)
 
     assert {METADATA_VERSION: 25, GROUP: 1, SHARE: 0, "transaction.version": 2} == {
         each.feature: each.wanted for each in plans
     }
     assert 4 == len(records)
+
+
+@pytest.mark.parametrize("share", [1, 2])
+def test_an_upgrade_to_a_release_lowers_nothing_that_was_raised_by_itself(tmp_path: Path, share: int) -> None:
+    """As `kafka-features.sh upgrade --release-version`, which asks for no level 0; share.version is 0 with 4.1."""
+    cluster = Cluster(25)
+    cluster.apply([FeatureLevelRecord(SHARE, share)])
+    document = planned(cluster, tmp_path, "--release", "4.1")
+
+    assert {METADATA_VERSION, GROUP, ELR, "transaction.version"} == {each["feature"] for each in document["features"]}
+    assert f"share.version stays at {share}: an upgrade lowers no feature" in document["notes"]
+    cluster.write(updating(cluster, document))
+    assert (27, share) == tuple(map(cluster.state.features.level, (METADATA_VERSION, SHARE)))
+
+
+def test_of_a_source_without_the_quorum_kraft_version_is_refused_and_the_rest_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """An observer's state is one: it has no voters, of which one that never registered stands against a level."""
+    found = Offline(path="observer:1", state=Cluster(25).state, has_quorum=False)
+    with pytest.raises(
+        Misused, match=r"kraft\.version=1: an observer tells neither the voters nor kraft.version; ask a"
+    ):
+        plan(found, features=["kraft.version=1", f"{GROUP}=1"], release=None, output="text")
+
+    assert plan(found, features=[f"{GROUP}=1"], release=None, output="text")
+    printed = capsys.readouterr().out
+    assert "note: an observer tells neither the voters nor kraft.version: controllers that never reg" in printed
+    assert "kraft.version 0" not in printed
 
 
 @pytest.mark.parametrize(

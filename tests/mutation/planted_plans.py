@@ -26,6 +26,23 @@ PLAN_BUGS: Final = (
         test="tests/cli/test_features_plan.py::test_each_node_whose_range_is_too_small_is_named_once",
     ),
     Planted(
+        number="B122",
+        what="an upgrade to a release turns off what was turned on by itself",
+        file="libs/quorate/what_if/feature_levels.py",
+        right="    if metadata_version < present.get(METADATA_VERSION, 0):\n",
+        wrong="    if metadata_version != present.get(METADATA_VERSION, 0):\n",
+        test="tests/cli/test_features_plan.py::test_an_upgrade_to_a_release_lowers_nothing_that_was_raised_by_itself",
+    ),
+    Planted(
+        number="B123",
+        what="an observer's state, which has no voters, says that nothing stands against a kraft.version",
+        file="libs/quorate/cli/features_plan.py",
+        right="if KRAFT_VERSION in wanted and not found.has_quorum:",
+        wrong="if KRAFT_VERSION in wanted and not found:",
+        test="tests/cli/test_features_plan.py"
+        "::test_of_a_source_without_the_quorum_kraft_version_is_refused_and_the_rest_says_so",
+    ),
+    Planted(
         number="C82",
         what="a voter that is down counts among those that commit without it",
         file="libs/quorate/what_if/voters.py",

@@ -15,13 +15,14 @@ from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.secrets import redacted
 from quorate.doubles import dumps
 from quorate.errors import ApiError
-from quorate.metadata.features import supported_features
+from quorate.metadata.features import FEATURES, KRAFT_VERSION, supported_features
 from quorate.metadata.versions import LATEST, METADATA_VERSION, RELEASES, level_of, record_version, release_of
 from quorate.what_if.feature_levels import Blocked, LevelPlan, levels_of, plan_levels
 
 __all__ = ["plan"]
 
 NO_VOTERS: Final = "the log has no voters (kraft.version 0): controllers that never registered are not known"
+NO_QUORUM: Final = "an observer tells neither the voters nor kraft.version"
 LEVEL_MAX: Final = 32_767
 """The highest level that a request can have (int16)."""
 
@@ -33,7 +34,10 @@ def plan(found: Offline, *, features: Sequence[str], release: str | None, output
     """
     if features and release is not None:
         raise Misused("--feature and --release: give one of them")
-    wanted = dict(map(_read, features)) if features else levels_of(_level(release))
+    present = found.state.features.finalized()
+    wanted = dict(map(_read, features)) if features else levels_of(_level(release), present=present)
+    if KRAFT_VERSION in wanted and not found.has_quorum:
+        raise Misused(f"--feature {KRAFT_VERSION}={wanted[KRAFT_VERSION]}: {NO_QUORUM}; ask a log, or a controller")
     voters = [each.voter_id for each in found.voters.voters] if found.voters is not None else []
     try:
         plans, records = plan_levels(
@@ -41,12 +45,22 @@ def plan(found: Offline, *, features: Sequence[str], release: str | None, output
         )
     except ApiError as refusal:
         raise Failed(f"{found.path}: {refusal.message}") from None
-    notes = [*found.notes, *(() if voters else (NO_VOTERS,))]
+    notes = [*found.notes, *_unknown(found)]
+    if not features:
+        stay = [each for each in present if each in FEATURES and each not in wanted]
+        notes += [f"{each} stays at {present[each]}: an upgrade lowers no feature" for each in stay]
     if is_document(output):
         print_document(_json(found, plans, records, notes), output)
     else:
         print_lines(_text(found, plans, records, notes))
     return not any(each.blocked for each in plans)
+
+
+def _unknown(found: Offline) -> Sequence[str]:
+    """Says whether there may be controllers that are not known."""
+    if not found.has_quorum:
+        return (f"{NO_QUORUM}: controllers that never registered are not known",)
+    return () if found.voters is not None and found.voters.voters else (NO_VOTERS,)
 
 
 def _read(text: str) -> tuple[str, int]:
@@ -72,7 +86,7 @@ def _text(
 ) -> Iterator[str]:
     yield f"As of offset {found.as_of_offset}:"
     if not plans:
-        yield "  all features are at these levels"
+        yield "  all features are at these levels already"
     for each in plans:
         verdict = f"blocked by {len(each.blocked)}" if each.blocked else each.command
         yield f"  {each.feature} {_named(each, each.present)} → {_named(each, each.wanted)}: {verdict}"

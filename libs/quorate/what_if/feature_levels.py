@@ -47,14 +47,18 @@ class LevelPlan:
     command: str
 
 
-def levels_of(metadata_version: int) -> dict[str, int]:
-    """Returns the levels of all features but kraft.version with this metadata.version; those that are off at 0.
+def levels_of(metadata_version: int, *, present: Mapping[str, int]) -> dict[str, int]:
+    """Returns the levels that this metadata.version comes with, without kraft.version; of a downgrade also those at 0.
 
-    They are those that `kafka-features.sh upgrade --release-version` asks for, and `downgrade`.
+    They are those that `kafka-features.sh downgrade --release-version` asks for if metadata.version falls from what is
+    `present`. Else it is `upgrade`, which turns none off; one that is higher already stays, as it refuses to lower it.
     """
     on = default_levels(metadata_version)
-    others = {name: on.get(name, 0) for name in sorted(FEATURES) if name != KRAFT_VERSION}
-    return {METADATA_VERSION: metadata_version, **others}
+    levels = {METADATA_VERSION: metadata_version}
+    levels |= {name: on.get(name, 0) for name in sorted(FEATURES) if name != KRAFT_VERSION}
+    if metadata_version < present.get(METADATA_VERSION, 0):
+        return levels
+    return {name: level for name, level in levels.items() if level >= present.get(name, 0)}
 
 
 def plan_levels(
