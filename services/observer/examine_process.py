@@ -60,6 +60,7 @@ def _restart(restart: Restart) -> ExamineResponse.Restart:
         broker_id=restart.broker_id,
         harmed_count=len(restart.harmed),
         harmed=[f"{each.topic}-{each.partition_id}: {each.harm.value}" for each in restart.harmed[:HARMED_MAX]],
+        after=restart.after,
     )
 
 

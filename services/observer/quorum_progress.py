@@ -122,7 +122,9 @@ def _message(view: View) -> ExamineQuorumResponse:
         ],
         majority=quorum.majority,
         restarts=[
-            ExamineQuorumResponse.Restart(voter_id=each.voter_id, is_safe=each.is_safe, others=each.others)
+            ExamineQuorumResponse.Restart(
+                voter_id=each.voter_id, is_safe=each.is_safe_now, others=each.others, after=each.after
+            )
             for each in plan_voter_restarts(quorum)
         ],
     )

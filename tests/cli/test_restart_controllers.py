@@ -89,10 +89,11 @@ def commits_without(raft: Raft, node_id: int) -> bool:
 )
 def test_a_restart_is_safe_exactly_if_the_others_commit(voters: Sequence[int], gone: Sequence[int]) -> None:
     plan = plan_voter_restarts(seen(without(voters, gone)), ())
-    first = {each: plan_voter_restarts(seen(without(voters, gone)), [each])[0].is_safe for each in voters}
+    first = {each: plan_voter_restarts(seen(without(voters, gone)), [each])[0].is_safe_now for each in voters}
 
     assert first == {each: commits_without(without(voters, gone), each) for each in voters}
-    order = [each.voter_id for each in plan if each.is_safe]
+    assert first == {each.voter_id: each.is_safe_now for each in plan}
+    order = [each.voter_id for each in plan if each.has_place]
     assert sorted(order) == (sorted(voters) if len(voters) > 2 else [])  # those that are away come back first
     assert order[: len(gone)] == (list(gone) if order else [])
     assert order[-1:] == ([1] if order else [])
@@ -150,9 +151,15 @@ async def test_it_asks_the_leader_and_says_who_does_not_keep_up() -> None:
 
     two_behind = [state(1), state(2, end=7, caught_up_ms=2_001), state(3, fetched_ms=9_000), state(4), state(5)]
     ran = await asked(*two_behind, options=["--controllers"])
-    assert (0, "") == (ran.code, ran.err)
+    named = await asked(*two_behind, options=["--controller", 2, "--controller", 4, "--json"])
+    assert (1, 0, "") == (ran.code, named.code, ran.err)
+    assert [(2, True, [], [1, 4, 5]), (4, False, [2], [1, 5])] == [
+        (each["controller"], each["safe"], each["after"], each["keepUpWithoutIt"])
+        for each in named.document["restarts"]
+    ]
     assert "5 voters, a majority is 3" in ran.out
-    assert ["2", "3", "4", "5", "1: the leader, an election follows"] == [
+    later = ", not before 2 keeps up"
+    assert ["2", "3", f"4{later}", f"5{later}", f"1: the leader, an election follows{later}"] == [
         line.split("controller ")[1] for line in ran.out.splitlines() if ". controller" in line
     ]
     assert "controller 2 lags: its log ends at 7, the leader's at 10\n" in ran.out

@@ -72,14 +72,19 @@ def cluster(
 
 
 def restarts(path: Path, *options: object) -> tuple[list[int], dict[int, list[Any]]]:
-    """The order, and what is harmed by each of the others; the exit code says whether there are any."""
+    """The order, and what is harmed by each of the others."""
     ran = run("restart-safe", "--offline", path, "--json", *options)
-    found = ran.document["restarts"]
-    assert (int(not all(each["safe"] for each in found)), "") == (ran.code, ran.err)
-    assert [bool(each["harmed"]) for each in found] == sorted(not each["safe"] for each in found)
+    found, in_order = (
+        ran.document["restarts"],
+        [each["safe"] or bool(each["after"]) for each in ran.document["restarts"]],
+    )
+    asked_for = in_order if options.count("--broker") > 1 or "--rack" in options else [each["safe"] for each in found]
+    assert (int(not all(asked_for)), "") == (ran.code, ran.err)
+    assert [bool(each["harmed"]) for each in found] == [not each["safe"] for each in found]
+    assert sorted(in_order, reverse=True) == in_order
     return (
-        [each["broker"] for each in found if each["safe"]],
-        {each["broker"]: each["harmed"] for each in found if not each["safe"]},
+        [each["broker"] for each, has_place in zip(found, in_order, strict=True) if has_place],
+        {each["broker"]: each["harmed"] for each, has_place in zip(found, in_order, strict=True) if not has_place},
     )
 
 
@@ -111,6 +116,18 @@ def test_who_is_away_comes_back_and_then_others_can_go(tmp_path: Path, state: Ma
     path = cluster(tmp_path, {"orders": (1, 2)}, configs={"min.insync.replicas": "2"}, **state)
 
     assert ([3, 1, 2], {}) == restarts(path)
+
+
+def test_what_is_safe_only_once_another_is_back_is_not_said_to_be_safe_now(tmp_path: Path) -> None:
+    path = cluster(tmp_path, {"orders": (1, 2)}, configs={"min.insync.replicas": "2"}, fenced=[3])
+    whole = run("restart-safe", "--offline", path, "--json")
+    text = run("restart-safe", "--offline", path, "--broker", 3, "--broker", 1)
+
+    assert 1 == whole.code
+    assert [(3, True, [], 0), (1, False, [3], 1), (2, False, [3], 1)] == [
+        (each["broker"], each["safe"], each["after"], len(each["harmed"])) for each in whole.document["restarts"]
+    ]
+    assert (0, True) == (text.code, "    1. broker 3\n    2. broker 1, not before 3 is back\n" in text.out), text
 
 
 def test_the_only_replica_goes_offline_and_no_order_helps(tmp_path: Path) -> None:
@@ -172,7 +189,7 @@ def test_of_a_kafkas_log_and_as_text(node: str) -> None:
 
     assert sorted(registered) == sorted([*order, *harmed])
     assert [f"{place:5}. broker {each}" for place, each in enumerate(order, 1)] == [
-        line for line in ran.out.splitlines() if ". broker" in line
+        line.split(",")[0] for line in ran.out.splitlines() if ". broker" in line
     ]
     assert len(harmed) == ran.out.count("not safe, neither now nor after these")
 

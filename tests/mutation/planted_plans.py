@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutation.planted import Planted
 
 PLANS: Final = "tests/cli/test_reassign_plan.py"
+RESTARTS: Final = "tests/cli/test_restart_safe.py"
 
 PLAN_BUGS: Final = (
     Planted(
@@ -46,9 +47,25 @@ PLAN_BUGS: Final = (
         number="C82",
         what="a voter that is down counts among those that commit without it",
         file="libs/quorate/what_if/voters.py",
-        right="others=sorted(keep_up - {voter_id})",
-        wrong="others=sorted(keep_up)",
+        right="others = sorted(keep_up - {voter_id})",
+        wrong="others = sorted(keep_up)",
         test="tests/cli/test_restart_controllers.py::test_a_restart_is_safe_exactly_if_the_others_commit",
+    ),
+    Planted(
+        number="B110",
+        what="a broker whose restart harms nothing once another is back is said to be safe now",
+        file="libs/quorate/what_if/restarts.py",
+        right="harmed=tuple(now.harmed.get(safe, ()))",
+        wrong="harmed=()",
+        test=f"{RESTARTS}::test_what_is_safe_only_once_another_is_back_is_not_said_to_be_safe_now",
+    ),
+    Planted(
+        number="B111",
+        what="a voter that is safe once another keeps up names nobody before it, and has no place in the order",
+        file="libs/quorate/what_if/voters.py",
+        right="            back.append(voter_id)",
+        wrong="            back.clear()",
+        test="tests/cli/test_restart_controllers.py::test_it_asks_the_leader_and_says_who_does_not_keep_up",
     ),
     Planted(
         number="C83",

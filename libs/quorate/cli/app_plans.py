@@ -132,9 +132,10 @@ def ask_for_restarts(
     output: Form = Output.TEXT,
     as_json: Json = False,
 ) -> None:
-    """Say in which order brokers or controllers can be restarted, and which not yet; exit 1 if any.
+    """Say which brokers or controllers can be restarted now, and which after others; exit 1 if any cannot now.
 
-    All if none is named; of a node that is both, ask twice.
+    All if none is named; if several are named, exit 1 only if one has no place in the order. Of a node that is both,
+    ask twice.
     """
     how = chosen_output(output, as_json=as_json)
     if controllers or controller_ids:

@@ -18,9 +18,10 @@ __all__ = ["ask"]
 
 
 def ask(live: LiveQuorum, *, controllers: Collection[NodeId], output: str) -> bool:
-    """Prints the order, and what stands against the others; returns whether all are safe.
+    """Prints the order, and what stands against the others; returns whether all are safe now.
 
-    Raises Unreached if no leader answers, Failed for one that is no voter; Misused.
+    Of several voters that are named it returns whether each has a place in the order. Raises Unreached if no leader
+    answers, Failed for one that is no voter; Misused.
     """
     endpoints, config = live.endpoints(), live.config()
     try:
@@ -35,14 +36,15 @@ def ask(live: LiveQuorum, *, controllers: Collection[NodeId], output: str) -> bo
         print_document(_json(quorum, plan, behind), output)
     else:
         print_lines(_text(quorum, plan, behind))
-    return all(each.is_safe for each in plan)
+    return all(each.has_place if len(set(controllers)) > 1 else each.is_safe_now for each in plan)
 
 
 def _text(quorum: Quorum, plan: Sequence[VoterRestart], behind: Mapping[NodeId, str]) -> Iterator[str]:
     yield f"{len(quorum.voters)} voters, a majority is {quorum.majority}; one at a time, the next once it keeps up:"
-    safe = [each for each in plan if each.is_safe]
+    safe = [each for each in plan if each.has_place]
     for place, each in enumerate(safe, 1):
-        yield f"  {place:3}. controller {each.voter_id}{': the leader, an election follows' * each.is_leader}"
+        later = "" if each.is_safe_now else f", not before {','.join(map(str, each.after))} keeps up"
+        yield f"  {place:3}. controller {each.voter_id}{': the leader, an election follows' * each.is_leader}{later}"
     if not safe:
         yield "  none is safe"
     for each in plan[len(safe) :]:
@@ -60,7 +62,8 @@ def _json(quorum: Quorum, plan: Sequence[VoterRestart], behind: Mapping[NodeId, 
         "restarts": [
             {
                 "controller": each.voter_id,
-                "safe": each.is_safe,
+                "safe": each.is_safe_now,
+                "after": list(each.after),
                 "leader": each.is_leader,
                 "keepUpWithoutIt": list(each.others),
             }

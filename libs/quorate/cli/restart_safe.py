@@ -30,13 +30,15 @@ WORDS: Final = {
 
 
 def ask(found: Offline, *, brokers: Sequence[NodeId], racks: Sequence[str], output: str) -> bool:
-    """Prints the order, and what stands against the others; returns whether all are safe.
+    """Prints the order, and what stands against the others; returns whether all are safe now.
 
-    Without brokers or racks it is about all brokers that are registered. Raises Failed for one that is not there.
+    Without brokers or racks it is about all brokers that are registered. Of several that are named it returns whether
+    each has a place in the order. Raises Failed for one that is not there.
     """
     try:
         state = own_state(found)
-        asked = gone_of(state, brokers, racks) or [broker.id for broker in state.brokers]
+        named = gone_of(state, brokers, racks)
+        asked = named or [broker.id for broker in state.brokers]
         plan = plan_restarts(state, asked, settings=ControllerSettings(), next_offset=found.as_of_offset)
     except ApiError as refusal:
         raise Failed(f"{found.path}: {refusal.message}") from None
@@ -45,14 +47,15 @@ def ask(found: Offline, *, brokers: Sequence[NodeId], racks: Sequence[str], outp
         print_document(_json(found, plan, notes), output)
     else:
         print_lines(_text(found, plan, notes))
-    return not any(each.harmed for each in plan)
+    return all(each.has_place if len(set(named)) > 1 else each.is_safe_now for each in plan)
 
 
 def _text(found: Offline, plan: Sequence[Restart], notes: Sequence[str]) -> Iterator[str]:
-    safe = [each for each in plan if not each.harmed]
+    safe = [each for each in plan if each.has_place]
     yield f"As of offset {found.as_of_offset}, one at a time, and the next once it is back in every ISR:"
     for place, each in enumerate(safe, 1):
-        yield f"  {place:3}. broker {each.broker_id}"
+        later = "" if each.is_safe_now else f", not before {_ids(each.after)} is back"
+        yield f"  {place:3}. broker {each.broker_id}{later}"
     if not safe:
         yield "  none is safe"
     for each in plan[len(safe) :]:
@@ -86,7 +89,8 @@ def _json(found: Offline, plan: Sequence[Restart], notes: Sequence[str]) -> dict
 def _document(restart: Restart) -> dict[str, Any]:  # Any: JSON values
     return {
         "broker": restart.broker_id,
-        "safe": not restart.harmed,
+        "safe": restart.is_safe_now,
+        "after": list(restart.after),
         "harmed": [
             {
                 "topic": each.topic,

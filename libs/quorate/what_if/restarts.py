@@ -62,35 +62,53 @@ class Harmed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
-    """One broker's restart; it is safe if it harms nothing."""
+    """One broker's restart; it is safe now if it harms nothing."""
 
     broker_id: NodeId
     harmed: Sequence[Harmed]
+    """What it harms now; of one that has no place in the order, what it harms even after those that have one."""
+    after: Sequence[NodeId] = ()
+    """The brokers before it in the order that have to be back until it harms nothing; none if it is safe now."""
+
+    @property
+    def is_safe_now(self) -> bool:
+        """Whether it harms nothing as the brokers are now."""
+        return not self.harmed
+
+    @property
+    def has_place(self) -> bool:
+        """Whether it is safe in its place of the order: now, or once those of `after` are back."""
+        return self.is_safe_now or bool(self.after)
 
 
 def plan_restarts(
     state: ClusterState, brokers: Sequence[NodeId], *, settings: ControllerSettings, next_offset: Offset
 ) -> list[Restart]:
-    """Returns the safe restarts in an order in which they are safe, then the others.
+    """Returns the restarts in an order in which they are safe, then those that have no place in it.
 
-    A broker is restarted once those before it are back, each in every ISR it can join. Coming back only adds to ISRs.
-    So a restart that is safe stays safe, and one that is in no place of this order is in no place of any. `state` takes
-    the records of those that come back; the first gets the offset `next_offset`.
-    Raises ApiError(BROKER_ID_NOT_REGISTERED) and changes nothing.
+    Each says what it harms now, before anybody is back, and after whom it harms nothing. A broker is restarted once
+    those before it are back, each in every ISR it can join. Coming back only adds to ISRs. So a restart that is safe
+    stays safe, and one that is in no place of this order is in no place of any. `state` takes the records of those that
+    come back; the first gets the offset `next_offset`. Raises ApiError(BROKER_ID_NOT_REGISTERED) and changes nothing.
     """
     for broker_id in brokers:
         registered_broker(state, broker_id)
     left, order = list(dict.fromkeys(brokers)), list[Restart]()
-    found = _survey(state, left, settings)
+    found = now = _survey(state, left, settings)
+    back, after = list[NodeId](), dict[NodeId, list[NodeId]]()
     while left:
         safe = next((broker_id for broker_id in left if broker_id not in found.harmed), None)
         if safe is None:
             return [*order, *(Restart(broker_id=each, harmed=tuple(found.harmed[each])) for each in left)]
         left.remove(safe)
-        order.append(Restart(broker_id=safe, harmed=()))
+        order.append(Restart(broker_id=safe, harmed=tuple(now.harmed.get(safe, ())), after=after.get(safe, ())))
         offset = _come_back(state, safe, settings, next_offset, found.short)
         if offset != next_offset:
             found = _survey(state, left, settings)  # ISRs have grown
+            back.append(safe)
+            for each in now.harmed.keys() & set(left) - found.harmed.keys() - after.keys():
+                helped = {replica for harmed in now.harmed[each] for replica in harmed.partition.replicas}
+                after[each] = [broker_id for broker_id in back if broker_id in helped]
         next_offset = offset
     return order
 

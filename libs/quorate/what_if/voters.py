@@ -66,22 +66,30 @@ class Quorum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoterRestart:
-    """One voter's restart. It is safe if `others`, which keep up without it, are at least `majority`."""
+    """One voter's restart. It is safe now if `others`, which keep up without it, are at least `majority`."""
 
     voter_id: NodeId
     is_leader: bool
     """Its restart costs an election, so it comes last."""
     others: Sequence[NodeId]
+    """Those that keep up now."""
     majority: int
+    after: Sequence[NodeId] = ()
+    """The voters before it in the order that have to keep up first; none if it is safe now."""
 
     @property
-    def is_safe(self) -> bool:
-        """Whether the others commit without it."""
+    def is_safe_now(self) -> bool:
+        """Whether the others commit without it as they are now."""
         return len(self.others) >= self.majority
+
+    @property
+    def has_place(self) -> bool:
+        """Whether it is safe in its place of the order: now, or once those of `after` keep up."""
+        return self.is_safe_now or bool(self.after)
 
 
 def plan_voter_restarts(quorum: Quorum, voters: Collection[NodeId] = ()) -> list[VoterRestart]:
-    """Returns the safe restarts in an order in which they are safe, then the others; of all voters if none is named.
+    """Returns the restarts in an order in which they are safe, then the others; of all voters if none is named.
 
     A voter is restarted once those before it are back and keep up. Those that do not keep up come first: their restart
     takes nothing away. The leader comes last. Raises ApiError(VOTER_NOT_FOUND).
@@ -93,19 +101,23 @@ def plan_voter_restarts(quorum: Quorum, voters: Collection[NodeId] = ()) -> list
             raise ApiError(ErrorCode.VOTER_NOT_FOUND, f"node {voter_id} is no voter; the voters are: {known}")
     keep_up = {each.id for each in quorum.voters if quorum.trouble(each) is None}
     asked = sorted(voters or there, key=lambda each: (each == quorum.leader_id, each in keep_up, each))
-    safe, unsafe = list[VoterRestart](), list[VoterRestart]()
+    safe, unsafe, back = list[VoterRestart](), list[VoterRestart](), list[NodeId]()
     for voter_id in dict.fromkeys(asked):
+        others = sorted(keep_up - {voter_id})
+        lacking = max(0, quorum.majority - len(others))
         restart = VoterRestart(
             voter_id=voter_id,
             is_leader=voter_id == quorum.leader_id,
-            others=sorted(keep_up - {voter_id}),
+            others=others,
             majority=quorum.majority,
+            after=back[:lacking] if lacking <= len(back) else (),
         )
-        if restart.is_safe:
-            safe.append(restart)
-            keep_up.add(voter_id)
-        else:
+        if not restart.has_place:
             unsafe.append(restart)
+            continue
+        safe.append(restart)
+        if voter_id not in keep_up:
+            back.append(voter_id)
     return [*safe, *unsafe]
 
 

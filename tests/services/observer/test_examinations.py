@@ -67,8 +67,8 @@ async def test_findings_are_those_of_the_doctor_and_restarts_those_of_restart_sa
     assert list(whole.findings) == [each.findings[0] for each in paged]
     assert len(expected) == whole.matching_count == sum(whole.counts.values()) > 3
     assert 0 < of_one.matching_count < len(expected)
-    assert [(each.broker_id, len(each.harmed)) for each in plan] == [
-        (each.broker_id, each.harmed_count) for each in whole.restarts
+    assert [(each.broker_id, len(each.harmed), [*each.after]) for each in plan] == [
+        (each.broker_id, each.harmed_count, [*each.after]) for each in whole.restarts
     ]
     assert [400, 400] == [each.status for each in refused]
 

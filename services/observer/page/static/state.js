@@ -13,12 +13,17 @@ const list = (json) => JSON.parse(json ?? '[]').join(', ');
 const ago = (ms) => Number(ms ?? 0) < 0 ? 'never' : `${number(ms ?? 0)} ms ago`;
 const offsetOf = (value) => Number(value ?? 0) < 0 ? null : number(value ?? 0);
 
-/** What is said of a voter whose turn is safe: that may be only once others keep up, which come before it. */
-function safety(found, id) {
-  const others = (found.voters ?? []).filter((each) => (each.replicaId ?? 0) !== id);
-  const away = others.filter((each) => each.trouble).map((each) => each.replicaId ?? 0);
-  return others.length - away.length >= (found.majority ?? 0) ? el('span', { class: 'good' }, 'safe now')
-    : el('span', { class: 'warn' }, `not before ${away.join(', ')} ${away.length > 1 ? 'keep' : 'keeps'} up`);
+/** Is a restart safe once those of `after` are back, and not before? */
+const isLater = (each) => (each.after ?? []).length > 0;
+
+/** What is said of a restart that is safe now, or once those before it are back. */
+const safety = (found) => isLater(found) ? el('span', { class: 'warn' }, `not before ${found.after.join(', ')} ${found.after.length > 1 ? 'are' : 'is'} back`)
+  : el('span', { class: 'good' }, 'safe now');
+
+function voterRestart(found) {
+  if (!found) return null;
+  return found.isSafe || isLater(found) ? safety(found)
+    : el('span', { class: 'error' }, `not safe: without it ${plural((found.others ?? []).length, 'voter')} keep up`);
 }
 
 export function quorum(box, signal) {
@@ -27,7 +32,7 @@ export function quorum(box, signal) {
     const found = await call('ExamineQuorum', {}, signal);
     const leader = found.leaderId ?? 0;
     const restarts = new Map((found.restarts ?? []).map((each) => [each.voterId ?? 0, each]));
-    const safe = (found.restarts ?? []).filter((each) => each.isSafe).map((each) => each.voterId ?? 0);
+    const safe = (found.restarts ?? []).filter((each) => each.isSafe || isLater(each)).map((each) => each.voterId ?? 0);
     const voters = found.voters ?? [];
     return [
       el('h2', {}, 'Quorum'),
@@ -41,8 +46,7 @@ export function quorum(box, signal) {
         ['fetched', (each) => (each.replicaId ?? 0) === leader ? null : ago(each.fetchedMs), true],
         ['had all', (each) => (each.replicaId ?? 0) === leader ? null : ago(each.caughtUpMs), true],
         ['keeps up', (each) => each.trouble ? el('span', { class: 'warn' }, each.trouble) : el('span', { class: 'good' }, 'yes')],
-        ['restart', (each) => restarts.get(each.replicaId ?? 0)?.isSafe ? safety(found, each.replicaId ?? 0)
-          : el('span', { class: 'error' }, `not safe: without it ${plural((restarts.get(each.replicaId ?? 0)?.others ?? []).length, 'voter')} keep up`)],
+        ['restart', (each) => voterRestart(restarts.get(each.replicaId ?? 0))],
       ], voters),
       el('p', {}, safe.length ? `Restart one at a time, the next once it keeps up: ${safe.join(', ')}.` : 'No voter can be restarted safely now.'),
       el('h3', {}, 'Observers'),
@@ -134,7 +138,7 @@ export function brokers(box, signal) {
   const list = paged(body, (last) => query('SELECT broker_id, rack, fenced, in_controlled_shutdown FROM brokers ' +
     `WHERE broker_id > ${last ? last[0] : -1} ORDER BY broker_id LIMIT ${ROWS + 1}`, ROWS, signal), (rows) => {
     const load = (row, at) => loads.has(String(row[0])) ? number(loads.get(String(row[0]))[at]) : '…';
-    const safe = (restarts ?? []).filter((each) => !each.harmedCount).map((each) => each.brokerId ?? 0);
+    const safe = (restarts ?? []).filter((each) => !each.harmedCount || isLater(each)).map((each) => each.brokerId ?? 0);
     const byBroker = new Map((restarts ?? []).map((each) => [String(each.brokerId ?? 0), each]));
     return [
       restarts === null ? null : el('p', {}, safe.length ? `Restart one at a time, the next once it is back in every ISR: ${safe.slice(0, 100).join(', ')}${safe.length > 100 ? ' …' : ''}.` : 'No broker can be restarted safely now.'),
@@ -168,7 +172,7 @@ export function brokers(box, signal) {
 
 function restart(found) {
   if (!found) return null;
-  if (!found.harmedCount) return el('span', { class: 'good' }, 'safe');
+  if (!found.harmedCount || isLater(found)) return safety(found);
   return el('span', { class: 'error', title: (found.harmed ?? []).join('\n') }, `not safe, for ${plural(found.harmedCount, 'partition')}: ${found.harmed?.[0] ?? ''}`);
 }
 
