@@ -28,6 +28,9 @@ TIMEOUTS: Final = Timeouts(request_ms=125_000)
 """Longer than a gateway waits for a controller: a request's own time ends it, and not all of the connection."""
 SILENT_S: Final = 30.0
 """After so long (s) without any answer to what was asked a connection is left for another: `request.timeout.ms`."""
+PATIENCE_GROWS_TO: Final = 4
+"""So many times as long the next ones may be silent, twice as long each, until an answer comes in time: a controller
+that is slow, and not gone, is not to have one more login for each of its late answers."""
 
 
 class NoAnswer(ApiError):
@@ -92,7 +95,7 @@ class ControllerConnection:
         silent_s: float = SILENT_S,
         connect_s: float = TIMEOUTS.connect_ms / 1_000,
     ) -> None:
-        self._silent_s = silent_s
+        self._silent_s = self._patience_s = silent_s
         self._timeouts = replace(TIMEOUTS, connect_ms=int(1_000 * connect_s))
         self._where = where
         self._peers = peers
@@ -133,6 +136,7 @@ class ControllerConnection:
             self._leave(opened, at, "it finds no active controller")
             raise NoAnswer(ErrorCode.NOT_CONTROLLER, f"{at}: it finds no active controller")
         self._told.settle(self._of)
+        self._patience_s = self._silent_s
         return found
 
     async def close(self) -> None:
@@ -147,21 +151,19 @@ class ControllerConnection:
 
     def _open(self, at: Endpoint) -> asyncio.Future[Connection]:
         """Returns the connection to this server, or the attempt."""
-        if self._opened is None or self._at != at or self._is_lost(self._opened):
+        if self._opened is not None and self._is_silent(self._opened):
+            self._patience_s = min(2 * self._patience_s, PATIENCE_GROWS_TO * self._silent_s)
+            self._retire()
+        if self._opened is None or self._at != at or _is_lost(self._opened):
             self._retire()
             self._at = at
             attempt = self._peers.connect(at.host, at.port, settings=SETTINGS, timeouts=self._timeouts)
             self._opened = asyncio.ensure_future(attempt)
         return self._opened
 
-    def _is_lost(self, opened: asyncio.Future[Connection]) -> bool:
-        """Returns whether nothing is to be expected of the connection."""
-        if not opened.done():
-            return False
-        if opened.exception() is not None or not opened.result().is_open:
-            return True
-        since = opened.result().silent_since
-        return since is not None and asyncio.get_running_loop().time() >= since + self._silent_s
+    def _is_silent(self, opened: asyncio.Future[Connection]) -> bool:
+        since = opened.result().silent_since if _is_open(opened) else None
+        return since is not None and asyncio.get_running_loop().time() >= since + self._patience_s
 
     def _leave(self, opened: asyncio.Future[Connection], at: Endpoint, why: str) -> None:
         """Asks elsewhere, or anew, from now on, unless somebody has found the same already."""
@@ -181,6 +183,11 @@ class ControllerConnection:
             opened.result().abort()
         else:
             asyncio.get_running_loop().call_later(TIMEOUTS.request_ms / 1000, _end, opened)
+
+
+def _is_lost(opened: asyncio.Future[Connection]) -> bool:
+    """Returns whether nothing is to be expected of the connection."""
+    return opened.done() and (opened.exception() is not None or not opened.result().is_open)
 
 
 def _is_open(opened: asyncio.Future[Connection]) -> bool:

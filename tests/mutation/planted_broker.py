@@ -180,8 +180,8 @@ BROKER_BUGS: Final = (
         number="B54",
         what="a Kafka controller that leads no more, and does not know it, is asked on",
         file="services/broker/controller_connection.py",
-        right="if self._opened is None or self._at != at or self._is_lost(self._opened):",
-        wrong="if self._opened is None or self._is_lost(self._opened):",
+        right="if self._opened is None or self._at != at or _is_lost(self._opened):",
+        wrong="if self._opened is None or _is_lost(self._opened):",
         test=f"{CONTROLLERS}::test_who_leads_no_more_is_not_asked_though_it_would_answer",
     ),
     Planted(
