@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kraft import Message, Uuid
+from quorate.metadata.partitions import RECOVERED, RECOVERING
 from quorate.metadata.state import ClusterState
 from quorate.nouns import OffsetAndEpoch
 from quorate.records import (
@@ -34,6 +35,7 @@ def cluster(
     fenced: Sequence[int] = (),
     leaving: Sequence[int] = (),
     configs: Mapping[str, str] | None = None,
+    recovery: int = RECOVERED,
 ) -> Path:
     """A checkpoint of three brokers, and of topics with one partition on all of them, but for that named `alone`."""
     state = ClusterState()
@@ -61,6 +63,7 @@ def cluster(
                 replicas=replicas,
                 isr=tuple(isr),
                 leader=isr[0],
+                leader_recovery_state=recovery,
                 leader_epoch=1,
                 partition_epoch=1,
                 directories=tuple(map(directory, replicas)),
@@ -147,6 +150,15 @@ def test_an_election_that_loses_records_is_no_safe_restart(tmp_path: Path) -> No
     assert ["unclean"] == [each["harm"] for each in restarts(path, "--broker", 1)[1][1]]
 
 
+def test_a_second_unclean_election_loses_records_too(tmp_path: Path) -> None:
+    """RECOVERING is not written again while it holds (KIP-704)."""
+    path = cluster(tmp_path, {"orders": (2,)}, configs={"unclean.leader.election.enable": "true"}, recovery=RECOVERING)
+    gone = run("what-if", "--offline", path, "--json", "--broker", 2).document["partitions"]
+
+    assert ["unclean"] == [each["harm"] for each in restarts(path, "--broker", 2)[1][2]]
+    assert ["unclean"] == [each["becomes"] for each in gone]
+
+
 def foretold(path: Path, broker: int) -> bool:
     """Whether `what-if` says that nothing is harmed if this broker goes."""
     said = run("what-if", "--offline", path, "--json", "--broker", broker).document
@@ -158,8 +170,7 @@ def foretold(path: Path, broker: int) -> bool:
         after = {**row, **change["after"]}
         limit = min(min_isr(path, row["topic"]), len(row["replicas"]))
         loses = row["leader"] != -1 and after["leader"] == -1
-        unclean = after["leader_recovery_state"] != row["leader_recovery_state"] and change["becomes"] == "unclean"
-        if loses or unclean or len(after["isr"]) < limit <= len(row["isr"]):
+        if loses or change["becomes"] == "unclean" or len(after["isr"]) < limit <= len(row["isr"]):
             return False
     return True
 

@@ -68,6 +68,14 @@ PLAN_BUGS: Final = (
         test="tests/cli/test_restart_controllers.py::test_it_asks_the_leader_and_says_who_does_not_keep_up",
     ),
     Planted(
+        number="B112",
+        what="an unclean election is one only if the leader before was not RECOVERING",
+        file="libs/quorate/metadata/partitions.py",
+        right="    return {*after.replicas} == {*before.replicas}",
+        wrong="    return False",
+        test=f"{RESTARTS}::test_a_second_unclean_election_loses_records_too",
+    ),
+    Planted(
         number="C83",
         what="what is applied while an image is told is in it, in part",
         file="libs/quorate/runtime/replica.py",

@@ -95,6 +95,20 @@ class Partition(msgspec.Struct, frozen=True, gc=False):
         return self.directories[self.replicas.index(replica)]
 
 
+def led_uncleanly(before: Partition, after: Partition) -> bool:
+    """Returns whether a new leader may lack committed records. KIP-704, KIP-966.
+
+    The RECOVERING state says it, but it does not change if the leader before was RECOVERING too. So a leader that was
+    not in the ISR or ELR counts as well, except at the end of a reassignment, where one change makes the new replica a
+    member of the ISR and the leader (KIP-455).
+    """
+    if (before.leader_recovery_state, after.leader_recovery_state) == (RECOVERED, RECOVERING):
+        return True
+    if not after.has_leader or after.leader in (before.leader, *before.isr, *before.elr):
+        return False
+    return {*after.replicas} == {*before.replicas}
+
+
 @lru_cache(maxsize=1024)
 def migrating(replica_count: int) -> tuple[Uuid, ...]:
     """Returns a MIGRATING directory for each replica: the value for replicas older than directory ids. KIP-858."""

@@ -23,7 +23,7 @@ from quorate.controller.partitions.broker_changes import Rulebook
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.brokers import Broker
-from quorate.metadata.partitions import NO_LEADER, RECOVERED, Partition, as_record
+from quorate.metadata.partitions import NO_LEADER, Partition, as_record, led_uncleanly
 from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import Topic, TopicPartition
 from quorate.metadata.versions import DIRECTORIES, release_of
@@ -91,7 +91,7 @@ class Fate:
             return None
         if self.became.leader != self.of.leader and not self.became.has_leader:
             return Becomes.OFFLINE
-        if self.became.leader_recovery_state != self.of.leader_recovery_state == RECOVERED:
+        if led_uncleanly(self.of, self.became):
             return Becomes.UNCLEAN
         return Becomes.SHRINKS if self.became.leader == self.of.leader else Becomes.MOVES
 

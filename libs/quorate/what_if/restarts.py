@@ -22,7 +22,7 @@ from quorate.controller.engine.decision import Moment
 from quorate.controller.partitions.broker_changes import Rulebook, is_online
 from quorate.liveness import ControlState
 from quorate.metadata.brokers import Broker
-from quorate.metadata.partitions import RECOVERED, RECOVERING, Partition
+from quorate.metadata.partitions import RECOVERED, Partition, led_uncleanly
 from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import TopicPartition
 from quorate.nouns import NodeId, Offset
@@ -156,7 +156,7 @@ def _survey(state: ClusterState, brokers: Collection[NodeId], settings: Controll
 def _harm(before: Partition, after: Partition, min_isr: int) -> Harm | None:
     if before.has_leader and not after.has_leader:
         return Harm.OFFLINE
-    if before.leader_recovery_state != RECOVERING and after.leader_recovery_state == RECOVERING:
+    if led_uncleanly(before, after):
         return Harm.UNCLEAN
     return Harm.UNDER_MIN_ISR if len(after.isr) < min_isr <= len(before.isr) else None
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from quorate.controller.configs.settings import ControllerSettings
-from quorate.metadata.partitions import RECOVERING, Partition
+from quorate.metadata.partitions import Partition, led_uncleanly
 from quorate.nouns import NodeId, Offset, uuid_text
 from quorate.what_if import lose
 from services.pipeline.gold.clusters import Cluster, clusters, rows_of_clusters
@@ -172,8 +172,6 @@ def _consequences(was: Partition, will: Partition, min_isr: int) -> tuple[int, b
     """Returns `min_isr`, and the flags for what is and what has changed, in the order of the schema."""
     both = was.has_leader and will.has_leader
     moves = was.leader != will.leader
-    recovers = will.leader_recovery_state == RECOVERING and was.leader_recovery_state != RECOVERING
-    uncleanly = will.leader not in was.isr and will.leader not in was.elr
     return (
         min_isr,
         not was.has_leader,
@@ -181,7 +179,7 @@ def _consequences(was: Partition, will: Partition, min_isr: int) -> tuple[int, b
         not was.has_leader or len(was.isr) < min_isr,
         not will.has_leader or len(will.isr) < min_isr,
         moves and both,
-        will.has_leader and (recovers or (moves and uncleanly)),
+        will.has_leader and led_uncleanly(was, will),
     )
 
 
