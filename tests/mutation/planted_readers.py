@@ -122,7 +122,7 @@ READER_BUGS: Final = (
         file="libs/quorate/raft/progress.py",
         right="if turn.voters.has(key) or key.id < 0 or not 0 <= offset <= committed:",
         wrong="if key.id < 0 or not 0 <= offset <= turn.log.leo:",
-        test="tests/raft/test_messages.py::test_readers_who_were_answered_elsewhere_are_listed_and_acknowledge_nothing",
+        test="tests/raft/test_reported_readers.py::test_readers_who_were_answered_elsewhere_are_listed_and_acknowledge_nothing",
     ),
     Planted(
         number="C156",
@@ -139,7 +139,7 @@ READER_BUGS: Final = (
         file="libs/quorate/raft/progress.py",
         right="            are_all_taken = False\n",
         wrong="",
-        test="tests/raft/test_messages.py::test_readers_who_were_answered_elsewhere_are_listed_and_acknowledge_nothing",
+        test="tests/raft/test_reported_readers.py::test_readers_who_were_answered_elsewhere_are_listed_and_acknowledge_nothing",
     ),
     Planted(
         number="F9",
