@@ -23,6 +23,7 @@ from tests.cli.directories import FIXTURES, Ran, run, write_checkpoint
 from tests.cli.test_sql import a_cluster, asked, directory
 
 TOPIC = 2
+BROKER = 4
 BROKERS = (1, 2, 3)
 RACKS = {1: "a", 2: "a", 3: "b"}
 Isrs = Mapping[str, Sequence[int]]
@@ -36,6 +37,7 @@ def cluster(
     leaving: Sequence[int] = (),
     configs: Mapping[str, str] | None = None,
     recovery: int = RECOVERED,
+    own: Mapping[int, str] | None = None,
 ) -> Path:
     """A checkpoint of three brokers, and of topics with one partition on all of them, but for that named `alone`."""
     state = ClusterState()
@@ -52,6 +54,7 @@ def cluster(
         )
         for each in BROKERS
     ]
+    records += [ConfigRecord(BROKER, str(each), "min.insync.replicas", value) for each, value in (own or {}).items()]
     for number, (name, isr) in enumerate(isrs.items(), 100):
         topic = Uuid(bytes([number] * 16))
         replicas = tuple(isr) if name == "alone" else BROKERS
@@ -157,6 +160,20 @@ def test_a_second_unclean_election_loses_records_too(tmp_path: Path) -> None:
 
     assert ["unclean"] == [each["harm"] for each in restarts(path, "--broker", 2)[1][2]]
     assert ["unclean"] == [each["becomes"] for each in gone]
+
+
+def test_a_leader_goes_by_a_min_isr_of_its_own(tmp_path: Path) -> None:
+    """KIP-226: only where the topic sets none. Kafka's brokers refuse by that, too."""
+    path = cluster(tmp_path, {"orders": (1, 2, 3)}, own={2: "3"})
+    under = run("what-if", "--offline", path, "--json", "--broker", 1).document["after"]["underMinIsr"]
+
+    assert {1: [("under min ISR", 3)]} == {
+        broker: [(each["harm"], each["minIsr"]) for each in harmed] for broker, harmed in restarts(path)[1].items()
+    }
+    assert 1 == under
+    (tmp_path / "set").mkdir()
+    path = cluster(tmp_path / "set", {"orders": (1, 2, 3)}, own={2: "3"}, configs={"min.insync.replicas": "1"})
+    assert ([1, 2, 3], {}) == restarts(path)
 
 
 def foretold(path: Path, broker: int) -> bool:

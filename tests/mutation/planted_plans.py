@@ -76,6 +76,14 @@ PLAN_BUGS: Final = (
         test=f"{RESTARTS}::test_a_second_unclean_election_loses_records_too",
     ),
     Planted(
+        number="B113",
+        what="partitions of which one will be led by a broker with a min.insync.replicas of its own are of one kind",
+        file="libs/quorate/what_if/kinds.py",
+        right="            self._min_isrs.own(broker_id),\n",
+        wrong="",
+        test="tests/cli/test_what_if.py::test_all_of_a_kind_are_told_what_the_controller_does_to_each",
+    ),
+    Planted(
         number="C83",
         what="what is applied while an image is told is in it, in part",
         file="libs/quorate/runtime/replica.py",

@@ -3,6 +3,7 @@
 away            brokers or log directories are away: what becomes of each partition
 feature_levels  what stands against feature levels, and what clears it
 kinds           partitions that have one fate, of which the rules are asked once
+min_isrs        min.insync.replicas as a partition's leader has it
 reassignment    which replicas move if brokers come or go, or the replication factor changes
 restarts        which brokers can be restarted, one after the other, and what stands against the others
 voters          the same of the quorum's voters, by what the leader says of them

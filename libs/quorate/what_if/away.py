@@ -19,7 +19,6 @@ from quorate.controller.commands.change_broker_state import change_broker_state,
 from quorate.controller.commands.elect_leaders import elect_leaders
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.decision import Command, Moment
-from quorate.controller.partitions.broker_changes import Rulebook
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.brokers import Broker
@@ -32,6 +31,7 @@ from quorate.records import PartitionChangeRecord
 from quorate.sql.difference import Difference, compared
 from quorate.sql.nouns import NOUNS, rows_of
 from quorate.what_if.kinds import Kinds, going, moved
+from quorate.what_if.min_isrs import MinIsrs
 
 __all__ = [
     "Becomes",
@@ -81,8 +81,10 @@ class Fate:
 
     of: Partition
     became: Partition
-    min_isr: int
-    """The topic's min.insync.replicas."""
+    least: int
+    """min.insync.replicas under the leader before, at most the number of replicas."""
+    least_after: int
+    """The same under the leader after."""
 
     @property
     def becomes(self) -> Becomes | None:
@@ -98,7 +100,7 @@ class Fate:
     @property
     def counted(self) -> Counts:
         """By how much a partition of the kind changes the counts."""
-        before, after = (_counted(each, self.min_isr) for each in (self.of, self.became))
+        before, after = _counted(self.of, self.least), _counted(self.became, self.least_after)
         return Counts(*(now - was for was, now in zip(before, after, strict=True)))
 
 
@@ -174,10 +176,12 @@ def take_away(
 def _gone(state: ClusterState, order: Sequence[NodeId], settings: ControllerSettings) -> Iterator[Changed]:
     """Yields the partitions that change if only brokers go: the controller is asked for one of each kind of them."""
 
-    def ask(found: TopicPartition, min_isr: int) -> Fate:
-        return Fate(found.partition, going(state, found, order, settings), min_isr)
+    min_isrs = MinIsrs(state, settings)
 
-    gone, kinds = frozenset(order), Kinds(state, settings, order, ask)
+    def ask(found: TopicPartition) -> Fate:
+        return _fate(min_isrs, found, going(state, found, order, settings))
+
+    gone, kinds = frozenset(order), Kinds(state, settings, order, ask, min_isrs)
     for topic in sorted(state.topics, key=lambda each: (each.name, uuid_text(each.id))):
         fate_of = kinds.of_topic(topic)
         for partition_id, partition in topic.pairs():
@@ -204,11 +208,9 @@ class _Noted:
 
     def changed(self, settings: ControllerSettings) -> list[Changed]:
         """Returns what has become of them, by topic and id."""
-        book = Rulebook(self._state, settings)
+        min_isrs = MinIsrs(self._state, settings)
         found = [
-            Changed(
-                *each, Fate(each.partition, each.topic.partitions[each.partition_id], book.min_isr(each.topic.name))
-            )
+            Changed(*each, _fate(min_isrs, each, each.topic.partitions[each.partition_id]))
             for each in self._before.values()
         ]
         return sorted(found, key=lambda each: (each.topic.name, uuid_text(each.topic.id), each.partition_id))
@@ -320,20 +322,32 @@ def _by_broker(state: ClusterState, directories: Collection[Uuid]) -> dict[NodeI
     return found
 
 
+def _fate(min_isrs: MinIsrs, found: TopicPartition, became: Partition) -> Fate:
+    name, of = found.topic.name, found.partition
+    return Fate(of, became, min_isrs.least(name, of), min_isrs.least(name, became))
+
+
 def _counts(state: ClusterState, settings: ControllerSettings) -> Counts:
-    topics = state.topics
+    topics, min_isrs = state.topics, MinIsrs(state, settings)
+    if min_isrs.any_own:  # the index of small ISRs does not know who leads
+        under = sum(_is_under(each, min_isrs.least(topic.name, each)) for topic, _, each in topics.all())
+    else:
+        under = topics.under_min_isr_count(min_isrs.of_topic)
     return Counts(
         offline=topics.leader_count(NO_LEADER),
-        under_min_isr=topics.under_min_isr_count(lambda topic: settings.min_insync_replicas(state, topic)),
+        under_min_isr=under,
         under_replicated=topics.under_replicated_count,
     )
 
 
-def _counted(partition: Partition, min_isr: int) -> Counts:
+def _is_under(partition: Partition, least: int) -> bool:
+    return partition.is_short and len(partition.isr) < least
+
+
+def _counted(partition: Partition, least: int) -> Counts:
     """Returns how a partition is counted in `_counts`."""
-    least = min(min_isr, len(partition.replicas))
     return Counts(
         offline=not partition.has_leader,
-        under_min_isr=partition.is_short and len(partition.isr) < least,
+        under_min_isr=_is_under(partition, least),
         under_replicated=partition.is_under_replicated,
     )

@@ -18,6 +18,7 @@ from quorate.metadata.partitions import NO_LEADER, Partition, merged
 from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import Topic, TopicPartition
 from quorate.nouns import NodeId
+from quorate.what_if.min_isrs import MinIsrs
 
 __all__ = ["Kinds", "going", "moved"]
 
@@ -28,16 +29,22 @@ Kind: TypeAlias = tuple[object, ...]
 class _Marks(dict[tuple[NodeId, Uuid], int]):
     """What tells a replica from another one as far as the rules go, as a number, by its broker and its directory."""
 
-    def __init__(self, state: ClusterState, order: Sequence[NodeId]) -> None:
+    def __init__(self, state: ClusterState, order: Sequence[NodeId], min_isrs: MinIsrs) -> None:
         super().__init__()
         self._state = state
+        self._min_isrs = min_isrs
         self._order = {broker_id: place for place, broker_id in enumerate(order)}
         self._numbers: dict[object, int] = {}
 
     def __missing__(self, key: tuple[NodeId, Uuid]) -> int:
         broker_id, directory = key
         broker = self._state.brokers.get(broker_id)
-        told = broker and (broker.fenced, broker.is_active and is_online(directory, broker), self._order.get(broker_id))
+        told = broker and (
+            broker.fenced,
+            broker.is_active and is_online(directory, broker),
+            self._order.get(broker_id),
+            self._min_isrs.own(broker_id),
+        )
         self[key] = number = self._numbers.setdefault(told, len(self._numbers))
         return number
 
@@ -53,17 +60,20 @@ class Kinds(Generic[T]):
         state: ClusterState,
         settings: ControllerSettings,
         order: Sequence[NodeId],
-        ask: Callable[[TopicPartition, int], T],
+        ask: Callable[[TopicPartition], T],
+        min_isrs: MinIsrs,
     ) -> None:
         self._book = Rulebook(state, settings)
-        self._marks = _Marks(state, order)
+        self._min_isrs = min_isrs
+        self._marks = _Marks(state, order, min_isrs)
         self._ask = ask
         self._known: dict[tuple[object, ...], dict[Kind, T]] = {}
 
     def of_topic(self, topic: Topic) -> Callable[[int, Partition], T]:
         """Returns a function that returns what becomes of a partition of this topic, by its id and its state."""
-        min_isr, election = self._book.min_isr(topic.name), self._book.election(topic.name)
-        known = self._known.setdefault((min_isr, election), {})
+        name, min_isrs = topic.name, self._min_isrs
+        rules = min_isrs.of_topic(name), min_isrs.is_of_topic(name), self._book.election(name)
+        known = self._known.setdefault(rules, {})
         mark_of = self._marks.__getitem__
 
         def found(partition_id: int, partition: Partition) -> T:
@@ -80,7 +90,7 @@ class Kinds(Generic[T]):
                 )
             became = known.get(kind)
             if became is None:
-                became = known[kind] = self._ask(TopicPartition(topic, partition_id, partition), min_isr)
+                became = known[kind] = self._ask(TopicPartition(topic, partition_id, partition))
             return became
 
         return found

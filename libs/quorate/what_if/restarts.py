@@ -19,7 +19,7 @@ from quorate.controller.commands.alter_partition import alter_partition
 from quorate.controller.commands.change_broker_state import change_broker_state
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.decision import Moment
-from quorate.controller.partitions.broker_changes import Rulebook, is_online
+from quorate.controller.partitions.broker_changes import is_online
 from quorate.liveness import ControlState
 from quorate.metadata.brokers import Broker
 from quorate.metadata.partitions import RECOVERED, Partition, led_uncleanly
@@ -28,6 +28,7 @@ from quorate.metadata.topics import TopicPartition
 from quorate.nouns import NodeId, Offset
 from quorate.what_if.away import registered_broker
 from quorate.what_if.kinds import Kinds, going
+from quorate.what_if.min_isrs import MinIsrs
 
 __all__ = ["Harm", "Harmed", "Restart", "plan_restarts"]
 
@@ -52,7 +53,7 @@ class Harmed:
     harm: Harm
     partition: Partition
     min_isr: int
-    """The effective min.insync.replicas, at most the number of replicas."""
+    """min.insync.replicas under who leads meanwhile (KIP-226), at most the number of replicas."""
 
     @property
     def outside(self) -> list[NodeId]:
@@ -125,12 +126,12 @@ class _Survey(NamedTuple):
 def _survey(state: ClusterState, brokers: Collection[NodeId], settings: ControllerSettings) -> _Survey:
     """Returns what the going of each of these brokers harms, as the controller decides it for one of each kind."""
 
-    def ask(found: TopicPartition, min_isr: int) -> tuple[Harm | None, ...]:
-        before = found.partition
-        least = min(min_isr, len(before.replicas))
-        return tuple(_harm(before, going(state, found, [each], settings), least) for each in before.isr)
+    min_isrs = MinIsrs(state, settings)
 
-    kinds, book, asked = Kinds(state, settings, (), ask), Rulebook(state, settings), frozenset(brokers)
+    def ask(found: TopicPartition) -> tuple[tuple[Harm, int] | None, ...]:
+        return tuple(_harm(min_isrs, found, going(state, found, [each], settings)) for each in found.partition.isr)
+
+    kinds, asked = Kinds(state, settings, (), ask, min_isrs), frozenset(brokers)
     harmed: dict[NodeId, list[Harmed]] = {}
     short: list[TopicPartition] = []
     for topic in state.topics:
@@ -145,20 +146,24 @@ def _survey(state: ClusterState, brokers: Collection[NodeId], settings: Controll
                     found = Harmed(
                         topic=topic.name,
                         partition_id=partition_id,
-                        harm=harm,
+                        harm=harm[0],
                         partition=partition,
-                        min_isr=min(book.min_isr(topic.name), len(replicas)),
+                        min_isr=harm[1],
                     )
                     harmed.setdefault(broker_id, []).append(found)
     return _Survey(harmed, short)
 
 
-def _harm(before: Partition, after: Partition, min_isr: int) -> Harm | None:
+def _harm(min_isrs: MinIsrs, found: TopicPartition, after: Partition) -> tuple[Harm, int] | None:
+    """Returns what is harmed, and min.insync.replicas under the leader after; None for no harm."""
+    name, before = found.topic.name, found.partition
+    least = min_isrs.least(name, after)
     if before.has_leader and not after.has_leader:
-        return Harm.OFFLINE
+        return Harm.OFFLINE, least
     if led_uncleanly(before, after):
-        return Harm.UNCLEAN
-    return Harm.UNDER_MIN_ISR if len(after.isr) < min_isr <= len(before.isr) else None
+        return Harm.UNCLEAN, least
+    is_under = len(after.isr) < least and len(before.isr) >= min_isrs.least(name, before)
+    return (Harm.UNDER_MIN_ISR, least) if is_under else None
 
 
 def _come_back(
