@@ -277,6 +277,8 @@ def test_no_rack_gets_more_replicas_than_the_most_it_has(tmp_path: Path) -> None
         ((1, 2, 3), [2], [3], ("--replication-factor", 1), (1,)),
         ((1, 2, 3), [2], [3], ("--replication-factor", 2), (1, 3)),
         ((1, 2), [2], [], ("--drain", 1), (3, 2)),
+        ((1, 2, 3), [2, 3], [], ("--replication-factor", 2), (1, 4)),
+        ((1, 2, 3, 4), [2, 3], [4], ("--replication-factor", 3), (1, 5, 4)),
     ],
     ids=str,
 )
@@ -300,6 +302,17 @@ def test_a_reassignment_does_not_wait_for_a_broker_that_is_away(
     assert {("orders", 0): after} == of(document["reassignment"])
     carried_out(cluster, document["reassignment"])
     assert (after, False) == (cluster.partition("orders").replicas, cluster.partition("orders").is_reassigning)
+
+
+def test_who_is_away_is_waited_for_if_nobody_else_can_have_a_copy_and_a_note_says_so(tmp_path: Path) -> None:
+    cluster = Cluster().brokers(1, 2, 3)
+    cluster.topic("orders", (1, 2, 3))
+    for broker_id in (2, 3):
+        cluster.change(broker_id, ControlState.FENCED)
+    document = planned(cluster, tmp_path, "--replication-factor", 2)
+
+    assert {("orders", 0): (1, 2)} == of(document["reassignment"])
+    assert any("1 of them end only once brokers that are away are back" in each for each in document["notes"])
 
 
 def test_who_is_added_does_not_get_back_alone_what_was_out_of_sync(tmp_path: Path) -> None:

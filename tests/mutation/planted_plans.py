@@ -84,6 +84,22 @@ PLAN_BUGS: Final = (
         test="tests/cli/test_what_if.py::test_all_of_a_kind_are_told_what_the_controller_does_to_each",
     ),
     Planted(
+        number="B114",
+        what="a lower factor waits for a replica that is away, though another broker could get a copy",
+        file="libs/quorate/what_if/reassignment.py",
+        right="there = [each for each in kept if each in in_sync or each in self._active]",
+        wrong="there = [*kept]",
+        test=f"{PLANS}::test_a_reassignment_does_not_wait_for_a_broker_that_is_away",
+    ),
+    Planted(
+        number="B115",
+        what="a reassignment to fewer replicas is not stuck, whoever of those that stay is away",
+        file="libs/quorate/doctor/partitions.py",
+        right="if len(of.removing_replicas) > len(needed):",
+        wrong="if False:",
+        test="tests/cli/test_doctor.py::test_these_have_it_too",
+    ),
+    Planted(
         number="C83",
         what="what is applied while an image is told is in it, in part",
         file="libs/quorate/runtime/replica.py",

@@ -115,6 +115,9 @@ FOUND: Final[Mapping[str, Logs]] = {
         "the added one is unregistered": lambda: sound(
             *T, broker(7), change("t", replicas=(4, 5, 6, 7), adding_replicas=(7,)), UnregisterBrokerRecord(7, 1)
         ),
+        "fewer replicas, and one that stays is away": lambda: sound(
+            *T, change("t", removing_replicas=(6,)), change("t", isr=(4, 6)), fenced(5)
+        ),
     },
     "ONE_REPLICA": {"all": lambda: sound(*topic("t", [4], [5]))},
     "MIN_ISR_ABOVE_REPLICAS": {
@@ -209,11 +212,14 @@ NOT_FOUND: Final[Mapping[str, Logs]] = {
         "done": lambda: moving(30).say(change("t", replicas=(4, 5, 6), isr=(4, 5, 6), adding_replicas=())),
     },
     "REASSIGNMENT_STUCK": {
+        "fewer replicas, and one that goes is away": lambda: sound(
+            *T, change("t", removing_replicas=(6,)), change("t", isr=(4,)), fenced(6)
+        ),
         "cancelled": lambda: sound(
             *T,
             change("t", replicas=(4, 5, 6, 7), adding_replicas=(7,)),
             change("t", replicas=(4, 5, 6), adding_replicas=()),
-        )
+        ),
     },
     "ONE_REPLICA": {"one in the ISR": lambda: sound(*T, change("t", isr=(4,)))},
     "MIN_ISR_ABOVE_REPLICAS": {

@@ -48,7 +48,24 @@ def _notes(found: Offline, planned: Plan) -> Iterator[str]:
     if moving:
         which = f"{moving[0].topic.name}-{moving[0].partition_id}"
         yield f"{len(moving)} of them are being reassigned now, {which} for one: the plan goes on from where that leads"
+    yield from _waits(found, planned)
     yield from _too_few(found, planned)
+
+
+def _waits(found: Offline, planned: Plan) -> Iterator[str]:
+    """Says which partitions with fewer replicas keep one that is away: all that stay have to be in sync (KIP-455)."""
+    waiting: list[tuple[str, NodeId]] = []
+    for each in planned.moves:
+        topic = found.state.topics.by_name(each.topic)
+        assert topic is not None, each
+        isr = topic.partitions[each.partition_id].isr
+        away = [id_ for id_ in each.after if id_ not in isr and not found.state.brokers.is_active(id_)]
+        if away and len(each.after) < len(each.before):
+            waiting.append((f"{each.topic}-{each.partition_id}", away[0]))
+    if waiting:
+        name, broker_id = waiting[0]
+        count = len(waiting)
+        yield f"{count} of them end only once brokers that are away are back, {name} for one: broker {broker_id}"
 
 
 def _too_few(found: Offline, planned: Plan) -> Iterator[str]:

@@ -65,9 +65,17 @@ class Standing:
 
     @property
     def stuck(self) -> list[NodeId]:
-        """The replicas to be added that are not there. A log may have others, too, that are no replicas at all."""
-        away = self.missing.gone | self.missing.failed
-        return [each for each in self.partition.adding_replicas if each in away]
+        """The replicas that the reassignment waits for and that are not there, nor in the ISR. KIP-455.
+
+        These are those to be added, or all that stay if more are removed. A log may have others, too, that are no
+        replicas at all.
+        """
+        of = self.partition
+        needed: Sequence[NodeId] = of.adding_replicas
+        if len(of.removing_replicas) > len(needed):
+            needed = [each for each in of.replicas if each not in of.removing_replicas]
+        away = (self.missing.gone | self.missing.failed) - {*of.isr}
+        return [each for each in needed if each in away]
 
     @property
     def days_moving(self) -> float:

@@ -257,8 +257,8 @@ class _Board:
         while len(kept) > factor:
             kept.remove(self._least_needed(kept, in_sync))
         barred: list[NodeId] = []
-        if factor < len(before) and kept and not set(kept) & set(in_sync):
-            barred, kept = kept, self._worth_waiting_for(kept, factor)
+        if factor < len(before):
+            barred, kept = kept, self._worth_waiting_for(kept, in_sync, factor)
             barred = [each for each in barred if each not in kept]
         found: list[NodeId] = []
         for _ in range(factor - len(kept)):
@@ -271,13 +271,18 @@ class _Board:
                 after.append(found.pop(0))
         return (*after, *found)
 
-    def _worth_waiting_for(self, kept: Sequence[NodeId], factor: int) -> list[NodeId]:
-        """Returns those of `kept`, none of them in sync, that stay: on active brokers, and fewer than `factor`.
+    def _worth_waiting_for(self, kept: Sequence[NodeId], in_sync: Collection[NodeId], factor: int) -> list[NodeId]:
+        """Returns those of `kept` that stay: in sync, or on active brokers; if none is in sync, fewer than `factor`.
 
         With a lower factor the reassignment ends only when all that stay are in sync (KIP-455), and until then nothing
-        is deleted. So who is away gives way to a copy on a broker that is there, and at least one copy is made.
+        is deleted. So who is away gives way to a copy on a broker that is there, as far as there are such brokers; and
+        if none is in sync, at least one copy is made.
         """
-        there = [each for each in kept if each in self._active]
+        there = [each for each in kept if each in in_sync or each in self._active]
+        if there and not set(there).isdisjoint(in_sync):
+            lacking = factor - len(there) - sum(each not in kept for each in self._usable)
+            waited = [each for each in kept if each not in there][: max(0, lacking)]
+            return [each for each in kept if each in there or each in waited]
         while len(there) >= factor:
             there.remove(self._least_needed(there, ()))
         return there
