@@ -19,7 +19,7 @@ from quorate.metadata.features import FEATURES, KRAFT_VERSION, supported_feature
 from quorate.metadata.versions import LATEST, METADATA_VERSION, RELEASES, level_of, record_version, release_of
 from quorate.what_if.feature_levels import Blocked, LevelPlan, levels_of, plan_levels
 
-__all__ = ["plan"]
+__all__ = ["NO_QUORUM", "NO_VOTERS", "plan"]
 
 NO_VOTERS: Final = "the log has no voters (kraft.version 0): controllers that never registered are not known"
 NO_QUORUM: Final = "an observer tells neither the voters nor kraft.version"

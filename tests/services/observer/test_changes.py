@@ -28,6 +28,7 @@ from kraft.service.observer_pb2 import (
     WatchImageResponse,
 )
 from kraft.service.observer_pb2_grpc import ObserverStub, add_ObserverServicer_to_server
+from quorate.cli.features_plan import NO_QUORUM, NO_VOTERS
 from quorate.doctor import Facts, examine
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation
@@ -175,7 +176,7 @@ async def test_by_an_observers_process_the_commands_print_what_they_print_of_the
 
     assert ran["--offline"] == ran["--observer"]
     assert {(0, "")} == {(each.code, each.err) for each in ran["--observer"]}
-    assert asked[0] == asked[1]
+    assert [without_voters(each) for each in asked[0]] == [without_voters(each) for each in asked[1]]
     assert {(0, ""), (1, "")} >= {(each.code, each.err) for each in asked[0]}
     assert '"becomes"' in asked[0][0].out != asked[0][len(QUESTIONS)].out
     for of_image, of_files in zip(*doctors, strict=True):
@@ -215,6 +216,12 @@ QUESTIONS = (
     ("features", "plan", "--release", "4.0"),
 )
 """About a state, each with an answer."""
+
+
+def without_voters(ran: Ran) -> Ran:
+    """Without the note on what is known of voters: an image has none, and this log has none."""
+    notes = tuple(f"note: {each}" for each in (NO_QUORUM, NO_VOTERS))
+    return ran._replace(out="".join(each for each in ran.out.splitlines(keepends=True) if not each.startswith(notes)))
 
 
 def needs_quorum(finding: dict[str, str]) -> bool:
