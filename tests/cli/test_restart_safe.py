@@ -164,11 +164,12 @@ def test_a_second_unclean_election_loses_records_too(tmp_path: Path) -> None:
 
 def test_a_leader_goes_by_a_min_isr_of_its_own(tmp_path: Path) -> None:
     """KIP-226: only where the topic sets none. Kafka's brokers refuse by that, too."""
-    path = cluster(tmp_path, {"orders": (1, 2, 3)}, own={2: "3"})
+    path = cluster(tmp_path, {"orders": (1, 2, 3), "alone": (1, 3, 2)}, own={2: "3"})  # alone is led by 3 then
     under = run("what-if", "--offline", path, "--json", "--broker", 1).document["after"]["underMinIsr"]
 
-    assert {1: [("under min ISR", 3)]} == {
-        broker: [(each["harm"], each["minIsr"]) for each in harmed] for broker, harmed in restarts(path)[1].items()
+    assert {1: [("orders", "under min ISR", 3)]} == {
+        broker: [(each["topic"], each["harm"], each["minIsr"]) for each in harmed]
+        for broker, harmed in restarts(path)[1].items()
     }
     assert 1 == under
     (tmp_path / "set").mkdir()

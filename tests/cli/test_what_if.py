@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from kraft import Message, Uuid
 from quorate.controller.configs.settings import ControllerSettings
-from quorate.metadata.configs import BROKER, TOPIC
+from quorate.metadata.configs import TOPIC
 from quorate.metadata.features import ELR_VERSION
 from quorate.metadata.state import ClusterState
 from quorate.nouns import OffsetAndEpoch, uuid_text
@@ -96,9 +96,7 @@ def many_of_a_kind(seed: int) -> ClusterState:
     records: list[Message] = [FeatureLevelRecord(ELR_VERSION, seed % 2)]
     for number, name in enumerate(("alike", "unclean"), 1):
         topic = Uuid(bytes([100 + number] * 16))
-        records.append(TopicRecord(name, topic))
-        if number > 1 or seed % 2:
-            records.append(ConfigRecord(TOPIC, name, "min.insync.replicas", str(number)))
+        records += [TopicRecord(name, topic), ConfigRecord(TOPIC, name, "min.insync.replicas", str(number))]
         for partition_id in range(60):
             replicas = tuple(draw.sample((1, 2, 3, 4, 5), 3))
             isr = replicas if draw.random() < 0.5 else tuple(draw.sample(replicas, draw.choice((1, 2))))
@@ -112,7 +110,6 @@ def many_of_a_kind(seed: int) -> ClusterState:
         if each.fenced and each.id != seed
     ]
     records.append(ConfigRecord(TOPIC, "unclean", "unclean.leader.election.enable", "true"))
-    records += [ConfigRecord(BROKER, "3", "min.insync.replicas", "3")] if not seed % 2 else []
     state.apply_all(records, 40)
     return state
 

@@ -81,7 +81,7 @@ PLAN_BUGS: Final = (
         file="libs/quorate/what_if/kinds.py",
         right="            self._min_isrs.own(broker_id),\n",
         wrong="",
-        test="tests/cli/test_what_if.py::test_all_of_a_kind_are_told_what_the_controller_does_to_each",
+        test=f"{RESTARTS}::test_a_leader_goes_by_a_min_isr_of_its_own",
     ),
     Planted(
         number="B114",
