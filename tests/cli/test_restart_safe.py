@@ -136,6 +136,12 @@ def test_what_is_safe_only_once_another_is_back_is_not_said_to_be_safe_now(tmp_p
     assert (0, True) == (text.code, "    1. broker 3\n    2. broker 1, not before 3 is back\n" in text.out), text
 
 
+def test_who_harms_nothing_as_it_is_goes_before_who_brings_an_isr_up_to_the_limit(tmp_path: Path) -> None:
+    path = cluster(tmp_path, {"orders": (1, 2)}, configs={"min.insync.replicas": "3"})
+
+    assert ([1, 2, 3], {}) == restarts(path, "--broker", 3, "--broker", 1, "--broker", 2)
+
+
 def test_the_only_replica_goes_offline_and_no_order_helps(tmp_path: Path) -> None:
     path = cluster(tmp_path, {"orders": (1, 2, 3), "alone": (2,)})
     order, harmed = restarts(path)

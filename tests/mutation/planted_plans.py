@@ -60,6 +60,14 @@ PLAN_BUGS: Final = (
         test=f"{RESTARTS}::test_what_is_safe_only_once_another_is_back_is_not_said_to_be_safe_now",
     ),
     Planted(
+        number="B116",
+        what="a broker that joins ISRs goes before those that harm nothing as long as it has not",
+        file="libs/quorate/what_if/restarts.py",
+        right="key=found.joining.__contains__, ",
+        wrong="key=left.index, ",
+        test=f"{RESTARTS}::test_who_harms_nothing_as_it_is_goes_before_who_brings_an_isr_up_to_the_limit",
+    ),
+    Planted(
         number="B111",
         what="a voter that is safe once another keeps up names nobody before it, and has no place in the order",
         file="libs/quorate/what_if/voters.py",

@@ -98,7 +98,9 @@ def plan_restarts(
     found = now = _survey(state, left, settings)
     back, after = list[NodeId](), dict[NodeId, list[NodeId]]()
     while left:
-        safe = next((broker_id for broker_id in left if broker_id not in found.harmed), None)
+        harmless = [broker_id for broker_id in left if broker_id not in found.harmed]
+        # Who joins ISRs may bring one up to min.insync.replicas, and then the going of others harms it.
+        safe = min(harmless, key=found.joining.__contains__, default=None)
         if safe is None:
             return [*order, *(Restart(broker_id=each, harmed=tuple(found.harmed[each])) for each in left)]
         left.remove(safe)
@@ -121,6 +123,8 @@ class _Survey(NamedTuple):
     """By broker, what its going harms; a broker that harms nothing is not here."""
     short: Sequence[TopicPartition]
     """The partitions with a replica outside the ISR."""
+    joining: Collection[NodeId]
+    """The replicas outside an ISR."""
 
 
 def _survey(state: ClusterState, brokers: Collection[NodeId], settings: ControllerSettings) -> _Survey:
@@ -151,7 +155,8 @@ def _survey(state: ClusterState, brokers: Collection[NodeId], settings: Controll
                         min_isr=harm[1],
                     )
                     harmed.setdefault(broker_id, []).append(found)
-    return _Survey(harmed, short)
+    joining = {replica for *_, each in short for replica in each.replicas if replica not in each.isr}
+    return _Survey(harmed, short, joining)
 
 
 def _harm(min_isrs: MinIsrs, found: TopicPartition, after: Partition) -> tuple[Harm, int] | None:
