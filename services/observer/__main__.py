@@ -29,9 +29,10 @@ from quorate.runtime.transport import Transport
 from quorate.runtime.transport_settings import PLAINTEXT, transport_of
 from services.observer.config import ObserverConfig
 from services.observer.database import open_store
+from services.observer.examinations import Restartable
 from services.observer.otlp import TRACE_SERVICE, TraceServicer
 from services.observer.page.listener import PageListener
-from services.observer.quorum_progress import of_kafka, of_nodes
+from services.observer.quorum_progress import AskLeader, of_kafka, of_nodes
 from services.observer.relay import ObserverLogService
 from services.observer.servicer import ObserverService
 from services.observer.spans import SpanStore
@@ -75,7 +76,9 @@ async def main(life: ServiceLife) -> None:
     transport = process.transport
     connect = partial(open_channel, transport=transport)
     reader = _reader(config, connect, replica_id=config.node_id)
-    replica = Replica(reader, SystemClock(), process.telemetry)
+    restartable = Restartable()
+    replica = Replica(reader, SystemClock(), process.telemetry, restartable.hear)
+    readiness = ReplicaReadiness(replica, SystemClock())
     guard = entry_guard_of(config, transport, replica, OPERATIONS)
     limits = ServerLimits(
         calls=config.call_limits,
@@ -85,12 +88,15 @@ async def main(life: ServiceLife) -> None:
     server = process.server(config, limits=limits, quiet=QUIET, guard=guard)
     channels = Channels(connect)
     life.at_end(channels.close)
-    ask_leader = (
-        of_kafka(config.kafka_controllers, config.client_properties)
-        if config.kafka_controllers
-        else of_nodes(_servers(config), channels)
+    service = ObserverService(
+        replica,
+        store,
+        guard,
+        state_url=config.state_database,
+        ask_leader=_ask_leader(config, channels),
+        led_ms=readiness.led_ms,
+        restartable=restartable,
     )
-    service = ObserverService(replica, store, guard, state_url=config.state_database, ask_leader=ask_leader)
     life.at_end(service.close)
     server.add("kraft.service.Observer", add_ObserverServicer_to_server, service)
     server.add(TRACE_SERVICE, trace_service_pb2_grpc.add_TraceServiceServicer_to_server, TraceServicer(store))
@@ -111,9 +117,8 @@ async def main(life: ServiceLife) -> None:
         await process.telemetry.flush(config.graceful_s * FLUSH_PART)
         await server.stop(grace_s=max(0.0, until - clock()))
 
-    ready = partial(ReplicaReadiness(replica, SystemClock()).run, server)
     closing: list[Close] = [reader.close, store.close] if isinstance(reader, LogReader) else [store.close]
-    work: list[Work] = [replica.run, ready, partial(open_store, store, config.database)]
+    work: list[Work] = [replica.run, partial(readiness.run, server), partial(open_store, store, config.database)]
     if page is not None:
         life.at_end(page.close)
         work.append(page.open)
@@ -156,6 +161,12 @@ def _reader(
     return LogReader(
         _servers(config), connect, cluster_id=config.cluster_id, replica_id=replica_id, from_any=config.from_any
     )
+
+
+def _ask_leader(config: ObserverConfig, channels: Channels) -> AskLeader:
+    if config.kafka_controllers:
+        return of_kafka(config.kafka_controllers, config.client_properties)
+    return of_nodes(_servers(config), channels)
 
 
 def _servers(config: ObserverConfig) -> list[str]:

@@ -5,16 +5,31 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from typing import Final
 
+from kraft import Message
 from kraft.service.observer_pb2 import ExamineRequest, ExamineResponse, LogPlace
 from quorate.errors import ApiError, ErrorCode
+from quorate.records import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    FenceBrokerRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
 from quorate.runtime.replica import Replica
 from services.observer.examine_process import SIZE
 from services.observer.images import Images
 
-__all__ = ["FRESH_S", "LIMIT_MAX", "Examinations"]
+__all__ = ["FRESH_S", "LIMIT_MAX", "Examinations", "Restartable"]
 
 LIMIT: Final = 100
 LIMIT_MAX: Final = 1_000
@@ -27,19 +42,54 @@ FRESH_S: Final = 5.0
 REST: Final = 9.0
 
 
+RESTARTABLE_BY: Final[tuple[type[Message], ...]] = (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    FenceBrokerRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
+"""Records by which another broker may be one that can be restarted; of configs it is min.insync.replicas.
+
+With the end of a transaction any of its records comes to be in the state.
+"""
+
+
+class Restartable:
+    """Counts how often records came by which another broker may be one that can be restarted."""
+
+    def __init__(self) -> None:
+        self.changes = 0
+
+    def hear(self, records: Sequence[Message] | None) -> None:
+        """Takes the records of a batch that is replayed; None for a checkpoint, which may have any."""
+        if records is None or any(isinstance(each, RESTARTABLE_BY) for each in records):
+            self.changes += 1
+
+
 class Examinations:
     """The examinations of one replica's state, told by its images."""
 
-    def __init__(self, replica: Replica, images: Images) -> None:
+    def __init__(self, replica: Replica, images: Images, restartable: Restartable) -> None:
+        """`restartable` hears the records of the replica."""
         self._replica = replica
         self._images = images
+        self._restartable = restartable
+        self._begun_s = 0.0
+        self._changes = 0
         self._lock = asyncio.Lock()
         self._last: ExamineResponse | None = None
         self._last_past: ExamineResponse | None = None
         self._fresh_until_s = 0.0
 
     async def answer(self, request: ExamineRequest) -> ExamineResponse:
-        """Returns a part of the findings, and all restarts. Raises ApiError."""
+        """Returns a part of the findings, and all restarts unless they may be others by now. Raises ApiError."""
         limit = request.limit or LIMIT
         if not 0 < limit <= LIMIT_MAX:
             raise _invalid(f"limit {request.limit}: an answer has at most {LIMIT_MAX:,} findings, and at least one")
@@ -48,13 +98,29 @@ class Examinations:
         whole = await (self._past(request.at) if request.HasField("at") else self._present())
         wanted = request.search.casefold()
         found = [each for each in whole.findings if wanted in _text(each)] if wanted else list(whole.findings)
-        return ExamineResponse(
+        answer = ExamineResponse(
             next_offset=whole.next_offset,
             findings=found[request.skip : request.skip + limit],
             matching_count=len(found),
             counts=whole.counts,
             restarts=whole.restarts,
         )
+        if not request.HasField("at"):
+            self._date(answer)
+        return answer
+
+    def _date(self, answer: ExamineResponse) -> None:
+        """Says how old the last examination of the present is, and tells no restarts that may be others by now.
+
+        Who restarts a broker that could be when it was made may take the last replica of an ISR.
+        """
+        answer.age_ms = round((asyncio.get_running_loop().time() - self._begun_s) * 1_000)
+        answer.applied_offset = self._replica.applied
+        answer.led_ms = self._images.led_ms()
+        has_moved = answer.next_offset != answer.applied_offset
+        answer.restarts_outdated = has_moved and self._changes != self._restartable.changes
+        if answer.restarts_outdated:
+            del answer.restarts[:]
 
     async def _present(self) -> ExamineResponse:
         if self._replica.applied == 0:
@@ -64,8 +130,9 @@ class Examinations:
             last = self._last
             if last is not None and (last.next_offset == self._replica.applied or clock() < self._fresh_until_s):
                 return last
-            begun_s = clock()
+            begun_s, changes = clock(), self._restartable.changes
             self._last = await self._examined()
+            self._begun_s, self._changes = begun_s, changes
             self._fresh_until_s = clock() + max(FRESH_S, (clock() - begun_s) * REST)
             return self._last
 

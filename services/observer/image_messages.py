@@ -16,9 +16,14 @@ PART_BYTES: Final = 64 << 10
 """Size of a part: to encode it takes some ms, and then the event loop runs other tasks."""
 
 
-def image_parts(next_offset: Offset, records: Iterable[tuple[Message, int]]) -> Iterator[GetImageResponse]:
-    """Yields the parts of a state with all records below an offset; each record comes with its version."""
-    yield GetImageResponse(next_offset=next_offset)
+def image_parts(
+    next_offset: Offset, records: Iterable[tuple[Message, int]], *, led_ms: int = 0
+) -> Iterator[GetImageResponse]:
+    """Yields the parts of a state with all records below an offset; each record comes with its version.
+
+    `led_ms` is how long ago a leader of the quorum was known; -1 for never.
+    """
+    yield GetImageResponse(next_offset=next_offset, led_ms=led_ms)
     values: list[bytes] = []
     size = 0
     for record, version in records:

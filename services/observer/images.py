@@ -6,7 +6,7 @@ The timeline keeps the present one as it was.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Final
 
@@ -26,7 +26,9 @@ IMAGES_MAX: Final = 4
 class Images:
     """The images of one replica, and of its past."""
 
-    def __init__(self, replica: Replica, past: Changes) -> None:
+    def __init__(self, replica: Replica, past: Changes, *, led_ms: Callable[[], int] = lambda: 0) -> None:
+        """`led_ms` says how long ago a leader of the quorum was known; -1 for never."""
+        self.led_ms = led_ms
         self._replica = replica
         self._past = past
         self._running = 0
@@ -49,6 +51,7 @@ class Images:
 
     async def _present(self) -> AsyncGenerator[GetImageResponse, None]:
         with self._replica.held() as (state, offset):
-            for part in image_parts(offset, ((redacted(record), version) for record, version in state.records())):
+            records = ((redacted(record), version) for record, version in state.records())
+            for part in image_parts(offset, records, led_ms=self.led_ms()):
                 yield part
                 await asyncio.sleep(0)

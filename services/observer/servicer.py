@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -44,7 +44,7 @@ from quorate.runtime.turns import in_turns, protobuf_of, struct_of
 from quorate.traces import SpanData
 from quorate.wire.protobuf import to_struct
 from services.observer.changes import Changes
-from services.observer.examinations import Examinations
+from services.observer.examinations import Examinations, Restartable
 from services.observer.images import Images
 from services.observer.queries import Queries
 from services.observer.quorum_progress import AskLeader, QuorumProgress
@@ -70,15 +70,18 @@ class ObserverService(ObserverServicer):
         *,
         state_url: str | None = None,
         ask_leader: AskLeader | None = None,
+        led_ms: Callable[[], int] = lambda: 0,
+        restartable: Restartable | None = None,
     ) -> None:
         """Without a `guard` everybody may read everything; `state_url` is that of the database of the state.
 
+        `led_ms` says how long ago a leader was known, and `restartable` hears of the replica's records.
         `ask_leader` asks the quorum's leader how far its voters are; without it nobody can be asked.
         """
         self._queries = Queries(state_url)
         self._changes = Changes(state_url)
-        self._images = Images(replica, self._changes)
-        self._examinations = Examinations(replica, self._images)
+        self._images = Images(replica, self._changes, led_ms=led_ms)
+        self._examinations = Examinations(replica, self._images, restartable or Restartable())
         self._progress = None if ask_leader is None else QuorumProgress(ask_leader)
         self._guard = guard
         self._replica = replica

@@ -24,7 +24,7 @@ from quorate.runtime.replica import Replica
 from quorate.runtime.telemetry import OFF
 from quorate.what_if import brokers_of_rack, lose, plan_restarts, take_away
 from services.observer.changes import Changes
-from services.observer.examinations import Examinations
+from services.observer.examinations import Examinations, Restartable
 from services.observer.images import Images
 from tests.bench.measure import REPEATS, Table
 from tests.bench.synthetic import Shape, cluster
@@ -78,7 +78,7 @@ def _measure(partitions: int) -> Mapping[str, float]:
     timed("restarts", lambda: plan_restarts(state, registered, settings=settings, next_offset=end))
     took["peak MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     begun, begun_wall = _cpu(), time.perf_counter()
-    asyncio.run(Examinations(replica, Images(replica, Changes(None))).answer(ExamineRequest()))
+    asyncio.run(Examinations(replica, Images(replica, Changes(None)), Restartable()).answer(ExamineRequest()))
     took |= {"Examine": _cpu() - begun, "Examine's wall": time.perf_counter() - begun_wall}
     lose(state, brokers=gone[:1], settings=settings, next_offset=end)
     timed("doctor, one fenced", lambda: examine(_facts(state)))

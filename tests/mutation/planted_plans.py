@@ -44,6 +44,23 @@ PLAN_BUGS: Final = (
         "::test_of_a_source_without_the_quorum_kraft_version_is_refused_and_the_rest_says_so",
     ),
     Planted(
+        number="B124",
+        what="restarts are told that were safe before the last partition lost a replica",
+        file="services/observer/examinations.py",
+        right="        if answer.restarts_outdated:\n",
+        wrong="        if answer.restarts_outdated and self._fresh_until_s < 0:\n",
+        test="tests/services/observer/test_examinations.py::test_who_asks_meanwhile_shares_one_examination_and_a_young_one_serves_on",
+    ),
+    Planted(
+        number="B125",
+        what="a restart is planned by the state of an observer that has been cut off for hours",
+        file="libs/quorate/cli/options.py",
+        right="    if found.outdated:\n",
+        wrong="    if found.outdated and as_of is not None:\n",
+        test="tests/services/observer/test_examinations.py"
+        "::test_of_the_state_of_an_observer_that_is_cut_off_no_plan_is_made_and_the_doctor_says_so",
+    ),
+    Planted(
         number="C82",
         what="a voter that is down counts among those that commit without it",
         file="libs/quorate/what_if/voters.py",

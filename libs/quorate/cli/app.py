@@ -35,6 +35,7 @@ from quorate.cli.options import (
     only_by_observer,
     source_of,
     state_from,
+    state_to_plan_from,
 )
 from quorate.cli.writes import add_writes
 
@@ -351,7 +352,7 @@ def ask_what_if(
     """Say what becomes of the partitions if brokers, racks or log directories go. Nothing is written."""
     from quorate.cli.what_if import ask
 
-    found = state_from(offline, bootstrap_controller, observer, command_config, as_of)
+    found = state_to_plan_from(offline, bootstrap_controller, observer, command_config, as_of)
     how = chosen_output(output, as_json=as_json)
     ask(found, brokers=brokers or (), racks=racks or (), directories=directories or (), output=how)
 

@@ -23,6 +23,7 @@ from quorate.cli.options import (
     chosen_output,
     named_or_chosen,
     state_from,
+    state_to_plan_from,
 )
 
 __all__ = ["ask_doctor", "ask_for_restarts"]
@@ -78,7 +79,7 @@ def plan_reassignment(
     from quorate.cli.reassign_plan import plan
     from quorate.what_if import Wish
 
-    found = state_from(offline, bootstrap_controller, observer, command_config, as_of)
+    found = state_to_plan_from(offline, bootstrap_controller, observer, command_config, as_of)
     wish = Wish(added=added or (), drained=drained or (), factor=factor, topics=topics or ())
     plan(found, wish, output=how)
 
@@ -107,7 +108,7 @@ def plan_features(
     """
     from quorate.cli.features_plan import plan
 
-    found = state_from(offline, bootstrap_controller, observer, command_config, as_of)
+    found = state_to_plan_from(offline, bootstrap_controller, observer, command_config, as_of)
     if not plan(found, features=asked or (), release=release, output=chosen_output(output, as_json=as_json)):
         raise typer.Exit(1)
 
@@ -161,7 +162,7 @@ def ask_for_restarts(
     else:
         from quorate.cli.restart_safe import ask
 
-        found = state_from(offline, bootstrap_controller, observer, command_config, as_of)
+        found = state_to_plan_from(offline, bootstrap_controller, observer, command_config, as_of)
         is_safe = ask(found, brokers=brokers or (), racks=racks or (), output=how)
     if not is_safe:
         raise typer.Exit(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kraft.service.observer_pb2 import GetImageRequest
 from quorate.cli.as_of import AsOf, Moment
@@ -16,6 +16,9 @@ from quorate.records import decode_record
 
 __all__ = ["load_observed"]
 
+LED_MAX_MS: Final = 5_000
+"""So long (ms) an observer may have known no leader before its state counts as outdated: an election takes less."""
+
 
 def load_observed(observers: str, command_config: Path | None, as_of: AsOf | None) -> Offline:
     """Returns the state of the first observer that answers, as of None the present one. Raises as `ask_first`."""
@@ -25,10 +28,15 @@ def load_observed(observers: str, command_config: Path | None, as_of: AsOf | Non
         request = GetImageRequest(at=None if at is None else place_of(at))
         parts = parts_of(address, stub.GetImage(request, timeout=TIMEOUT_S))
         found = Offline(path=address, has_quorum=False)
-        found.as_of_offset = next(parts).next_offset
+        first = next(parts)
+        found.as_of_offset = first.next_offset
         if at is not None and found.as_of_offset != at:
             reason = f"it answers with the state at {found.as_of_offset}: its release tells the present one alone"
             raise Failed(f"{address}: --as-of {as_of}: {reason}")
+        if as_of is None and not 0 <= first.led_ms <= LED_MAX_MS:
+            since = "yet" if first.led_ms < 0 else f"for {first.led_ms / 1_000:.0f} s"
+            found.outdated = f"the observer has known no leader of the quorum {since}: its state may be long over"
+            found.notes.append(found.outdated)
         records = (decode_record(value) for part in parts for value in part.records)
         try:
             found.state.load(records, found.as_of_offset)

@@ -69,6 +69,8 @@ class Offline:
     """The voters of the last election in the log that was read."""
     has_quorum: bool = True
     """Whether the source tells the voters and kraft.version, if there are any records of them."""
+    outdated: str = ""
+    """Why the state may be long over, though it is the present one of its source; empty if nothing says so."""
 
 
 class Watch(Protocol):

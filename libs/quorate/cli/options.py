@@ -13,7 +13,7 @@ import typer
 from quorate.cli.as_of import AsOf as AsOfValue
 from quorate.cli.as_of import read_as_of, reader_of
 from quorate.cli.documents import Output, TableOutput
-from quorate.cli.failures import Misused
+from quorate.cli.failures import Failed, Misused
 
 if TYPE_CHECKING:
     from quorate.cli.live import LiveQuorum
@@ -43,6 +43,7 @@ __all__ = [
     "only_by_observer",
     "source_of",
     "state_from",
+    "state_to_plan_from",
 ]
 
 Json = Annotated[bool, typer.Option("--json", help="As --output json.")]
@@ -161,6 +162,20 @@ def state_from(
     named = "--offline" if with_open_transaction else "--offline or --observer"
     source = source_of(offline, named, bootstrap, command_config)
     (found,) = loaded_from(source, as_of, with_open_transaction=with_open_transaction)
+    return found
+
+
+def state_to_plan_from(
+    offline: Path | None,
+    bootstrap: str | None,
+    observer: str | None,
+    command_config: Path | None,
+    as_of: AsOfValue | None,
+) -> Loaded:
+    """Returns a state as `state_from`, of which somebody acts. Raises Failed for one that may be long over, too."""
+    found = state_from(offline, bootstrap, observer, command_config, as_of)
+    if found.outdated:
+        raise Failed(f"{found.path}: {found.outdated}; --as-of {found.as_of_offset} asks it all the same")
     return found
 
 

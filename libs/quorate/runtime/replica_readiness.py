@@ -38,10 +38,14 @@ class ReplicaReadiness:
 
         The replica has caught up before.
         """
+        return self._refusal() is None and 0 <= self.led_ms() <= LEADERLESS_MAX_MS
+
+    def led_ms(self) -> int:
+        """Returns how long ago (ms) a leader was known, by the looks that were taken; -1 if none ever was."""
         now_ms = self._clock.monotonic_ms()
         if self._replica.leader_id != NOBODY:
             self._led_at_ms = now_ms
-        return self._refusal() is None and self._led_at_ms is not None and now_ms - self._led_at_ms <= LEADERLESS_MAX_MS
+        return -1 if self._led_at_ms is None else now_ms - self._led_at_ms
 
     async def run(self, server: Server) -> None:
         """Looks again and again, from when the replica has caught up, until cancelled."""

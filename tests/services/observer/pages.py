@@ -21,6 +21,7 @@ from quorate.runtime.server import Server, ServerLimits
 from quorate.runtime.setting_types import Endpoint, ListenerAddress
 from quorate.runtime.telemetry import OFF
 from quorate.runtime.transport import PLAIN, Transport
+from services.observer.examinations import Restartable
 from services.observer.page.listener import PageListener
 from services.observer.servicer import ObserverService
 from services.observer.spans import SpanStore
@@ -103,12 +104,13 @@ async def page_of(
     limits: CallLimits = DEFAULT_LIMITS,
     store: SpanStore | None = None,
     replica: Replica | None = None,
+    restartable: Restartable | None = None,
 ) -> AsyncIterator[Served]:
     """A page on a free port, in the clear or by TLS as `transport` is."""
     store = store or SpanStore()
     server = Server(guard=guard, transport=transport, limits=ServerLimits(calls=limits))
     replica = replica or Replica(LogReader(["127.0.0.1:1"], open_channel), SystemClock(), OFF)
-    service = ObserverService(replica, store, guard, state_url=url)
+    service = ObserverService(replica, store, guard, state_url=url, restartable=restartable)
     server.add(OBSERVER, add_ObserverServicer_to_server, service)
     at = ListenerAddress("PAGE", Endpoint(LOOPBACK, 0))
     page = PageListener(at, server, None if transport.is_plain else transport)

@@ -10,25 +10,32 @@ import pytest
 from google.protobuf import json_format
 
 from deploy.local.ports import free_ports
-from kraft.service.observer_pb2 import ExamineResponse
+from kraft.service.observer_pb2 import ExamineRequest, ExamineResponse
+from kraft.service.observer_pb2_grpc import ObserverStub, add_ObserverServicer_to_server
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.doctor import Facts, examine
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import TOPIC
 from quorate.metadata.state import ClusterState
 from quorate.network.quorum_view import View
-from quorate.records import ConfigRecord
+from quorate.records import ConfigRecord, NoOpRecord
 from quorate.runtime.client import Channels, open_channel
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.log_reader import LogReader
 from quorate.runtime.replica import Replica
+from quorate.runtime.server import Server
 from quorate.runtime.telemetry import OFF
 from quorate.what_if import plan_restarts
 from services.observer import examinations, quorum_progress
+from services.observer.examinations import Restartable
 from services.observer.quorum_progress import QuorumProgress, of_nodes
+from services.observer.servicer import ObserverService
+from services.observer.spans import SpanStore
+from tests.cli.directories import Ran, run
 from tests.metadata.histories import write
 from tests.runtime.test_log_reader import node
 from tests.services.observer.pages import Served, page_of
+from tests.services.scripted import WITHIN_S, listening
 
 
 def replica_of(seed: int) -> Replica:
@@ -84,16 +91,53 @@ async def test_who_asks_meanwhile_shares_one_examination_and_a_young_one_serves_
         return await made(*command, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(examinations.asyncio, "create_subprocess_exec", counted)
-    replica = replica_of(3)
-    async with page_of(replica=replica) as served:
+    replica, restartable = replica_of(3), Restartable()
+    async with page_of(replica=replica, restartable=restartable) as served:
         both = await asyncio.gather(examined(served), examined(served))
         end = replica.applied
-        replica.state.apply(ConfigRecord(TOPIC, "t", "retention.ms", "1"), end)
+        record = ConfigRecord(TOPIC, "t", "min.insync.replicas", "2")
+        replica.state.apply(record, end)
         replica.applied = end + 1
+        restartable.hear([NoOpRecord()])
         young = await examined(served)
+        restartable.hear([record])
+        outdated = await examined(served)
 
     assert 1 == len(begun)
-    assert both[0] == both[1] == young
+    assert [end, end, end + 1, end + 1] == [each.applied_offset for each in (*both, young, outdated)]
+    assert young.age_ms <= outdated.age_ms
+    assert (True, 0) == (outdated.restarts_outdated, len(outdated.restarts))
+    for each in (*both, young):
+        assert (False, both[0].restarts) == (each.restarts_outdated, each.restarts)
+        assert (end, both[0].findings) == (each.next_offset, each.findings)
+    assert len(both[0].restarts) > 0
+
+
+async def test_of_the_state_of_an_observer_that_is_cut_off_no_plan_is_made_and_the_doctor_says_so() -> None:
+    led_ms, store = [5_000], SpanStore()
+    server, service = Server(), ObserverService(replica_of(3), store, led_ms=lambda: led_ms[0])
+    server.add("kraft.service.Observer", add_ObserverServicer_to_server, service)
+    plans = ["restart-safe"], ["what-if", "--broker", "1"], ["reassign", "plan", "--drain", "1"], ["features", "plan"]
+    async with asyncio.timeout(WITHIN_S), listening(server) as address, open_channel(address) as channel:
+
+        async def asked(*command: str) -> Ran:
+            return await asyncio.to_thread(run, *command, "--observer", address)
+
+        led = [await asked(*each) for each in plans]
+        led_ms[0] = 5_001
+        late = [await asked(*each) for each in plans]
+        doctor, told = await asked("doctor"), await ObserverStub(channel).Examine(ExamineRequest())
+        led_ms[0] = -1
+        never = await asked("restart-safe")
+    await service.close()
+    await store.close()
+
+    why = f"{address}: the observer has known no leader of the quorum for 5 s: its state may be long over; --as-of"
+    assert ["known no leader" in each.out + each.err for each in led] == [False] * 4
+    assert [(1, "", True)] * 4 == [(each.code, each.out, why in each.err) for each in late]
+    assert "note: the observer has known no leader of the quorum for 5 s" in doctor.out
+    assert 5_001 == told.led_ms
+    assert (1, True) == (never.code, "has known no leader of the quorum yet" in never.err)
 
 
 async def test_before_the_log_is_here_and_without_a_quorum_it_says_so() -> None:
