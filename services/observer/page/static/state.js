@@ -166,7 +166,7 @@ export function brokers(box, signal) {
   const load = query('SELECT broker_id, replicas, leaders, not_in_sync FROM broker_load', 100000, signal);
   return Promise.all([
     later('load', load, (answer) => { loads = new Map(answer.rows.map((row) => [String(row[0]), row])); }),
-    later('restarts', call('Examine', { limit: 1 }, signal), (answer) => { restarts = answer.restarts ?? []; }),
+    later('restarts', call('Examine', { limit: 1 }, signal), (answer) => { restarts = answer.restartsOutdated ? null : answer.restarts ?? []; }),
   ]);
 }
 
