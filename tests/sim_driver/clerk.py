@@ -192,8 +192,11 @@ class Clerk:
                 require("I-23", not self.is_active, "told of batches while active", who)
                 self.next = world.checker.heard_batches(who, self.next, event.batches.records)
             case "committed":
-                require("I-23", self.is_active, "told of a commit, not active", who)
-                self._commit(event.committed.high_watermark)
+                high_watermark = event.committed.high_watermark
+                if self.is_active:
+                    self._commit(high_watermark)
+                else:
+                    require("I-23", high_watermark <= self.next, "a standby lacks what it is told to have", who)
             case "leadership":
                 self._lead(event.leadership)
 
