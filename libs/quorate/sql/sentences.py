@@ -155,12 +155,7 @@ def _partition_changed(was: Values, now: Values) -> str:
 
 
 def _is_unclean(was: Values, now: Values) -> bool:
-    """Returns whether the new leader may lack committed records (KIP-704, KIP-966).
-
-    Since 3.2 the log records the RECOVERING state, but it does not change if the leader before was RECOVERING too. So a
-    leader that was not in the ISR or ELR counts as well, except at the end of a reassignment, where one record makes
-    the new replica a member of the ISR and the leader (KIP-455).
-    """
+    """Returns for rows of a partition what `quorate.metadata.partitions.led_uncleanly` says of it, and why."""
     state = "leader_recovery_state"
     if (was.get(state), now.get(state)) == ("RECOVERED", "RECOVERING"):
         return True

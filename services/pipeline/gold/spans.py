@@ -175,12 +175,7 @@ def led_anew(states: pa.Table) -> Array:
 
 
 def led_uncleanly(states: pa.Table) -> Array:
-    """Returns, for states of partitions, whether the new leader may lack committed records. KIP-704, KIP-966.
-
-    Since 3.2 the log records the RECOVERING state, but it does not change if the leader before was RECOVERING too. So a
-    leader that was not in the ISR or ELR counts as well, except at the end of a reassignment, where one record makes
-    the new replica a member of the ISR and the leader (KIP-455).
-    """
+    """Returns for columns of states what `quorate.metadata.partitions.led_uncleanly` says of a partition, and why."""
     recovers = _numbers(states, "leader_recovery_state") == RECOVERING
     recovers &= _numbers(states, "was_leader_recovery_state", otherwise=RECOVERING) == RECOVERED
     at = np.flatnonzero(led_anew(states))
