@@ -100,8 +100,6 @@ class Forwarding:
         leader; another one ends with NOT_CONTROLLER when the leader that has it is replaced.
         """
         assert api.is_forwarded, api.name
-        if self._driver.is_active:
-            return await here()
         patience = _Patience(self._loop, context.time_remaining(), timeout_ms)
         while True:
             changed = self._driver.changed

@@ -66,8 +66,14 @@ class ControllerEvents:
             return self._commit(high_watermark)
         if self._next < self._driver.core.log.start:
             return self._snapshot()
-        if self._next < high_watermark:
-            return self._batches(high_watermark)
+        found = self._batches(high_watermark) if self._next < high_watermark else []
+        return found if self._next < high_watermark else [*found, *self._beside(leadership, high_watermark)]
+
+    def _beside(self, leadership: Leadership, high_watermark: Offset) -> list[ListenResponse]:
+        """Returns what the controller is told beside the log, once it was sent all below the high watermark of now.
+
+        With the last batches: under steady writes there are others to send whenever the stream has room again.
+        """
         if leadership == self._sent:
             return self._whole(high_watermark)
         if leadership.epoch_start_offset is None:

@@ -83,9 +83,9 @@ class QuorumDriver:
         self.downloads = Downloads()
         self.leadership = Leadership(epoch=0, leader_id=None)
         self.high_watermark = core.log.high_watermark
+        """The offset (exclusive) up to which records are committed and readable; the core's may be ahead of it."""
         self.is_caught_up = False
         """Whether the log has all that is committed, as its leader said last."""
-        """The offset (exclusive) up to which records are committed and readable; the core's may be ahead of it."""
         self.changed = asyncio.Event()
         self._clock = clock
         self._tracer = tracer

@@ -29,6 +29,15 @@ RECORD_BUGS: Final = (
         test="tests/services/quorum/test_driver.py::test_a_flush_that_fails_during_a_stop_is_told_and_never_repeated",
     ),
     Planted(
+        number="C183",
+        what="a standby hears who leads, and that it has all, only once nobody writes",
+        file="services/quorum/controller_events.py",
+        right="return found if self._next < high_watermark else [*found",
+        wrong="return found if found or self._next < high_watermark else [*found",
+        test="tests/services/quorum/test_listener.py"
+        "::test_is_told_who_leads_and_that_it_has_all_while_more_is_committed_all_the_time",
+    ),
+    Planted(
         number="C181",
         what="a power cut takes the directory of a new log, and with it the vote that it has flushed",
         file="services/quorum/disk.py",

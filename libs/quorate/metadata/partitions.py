@@ -98,9 +98,9 @@ class Partition(msgspec.Struct, frozen=True, gc=False):
 def led_uncleanly(before: Partition, after: Partition) -> bool:
     """Returns whether a new leader may lack committed records. KIP-704, KIP-966.
 
-    Since 3.2 the RECOVERING state says it, but it does not change if the leader before was RECOVERING too. So a leader that was
-    not in the ISR or ELR counts as well, except at the end of a reassignment, where one change makes the new replica a
-    member of the ISR and the leader (KIP-455).
+    Since 3.2 the RECOVERING state says it, but it does not change if the leader before was RECOVERING too. So a leader
+    that was not in the ISR or ELR counts as well, except at the end of a reassignment, where one change makes the new
+    replica a member of the ISR and the leader (KIP-455).
     """
     if (before.leader_recovery_state, after.leader_recovery_state) == (RECOVERED, RECOVERING):
         return True

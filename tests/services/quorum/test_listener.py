@@ -70,6 +70,24 @@ async def test_is_told_that_it_has_all_only_where_the_leader_says_no_more_is_com
     driver.disk.close()
 
 
+async def test_is_told_who_leads_and_that_it_has_all_while_more_is_committed_all_the_time(tmp_path: Path) -> None:
+    """Whenever the stream has room again there are other batches: those beside them must not wait for a rest."""
+    driver, wire = driver_of(open_disk(tmp_path, voters=2)), Wire()
+    driver.start(wire, fail)  # type: ignore[arg-type]
+    await driver.ask(lambda reply: raft.BeginQuorumEpochRequest(epoch=1, leader_id=LEADER, reply_to=reply))
+    events, told = ControllerEvents(driver, 0).events(), list[str | None]()
+    for at in range(4):
+        wire.came.clear()
+        driver.hear(fetched(wire.sent[-1], at=at, high_watermark=at + 1))
+        await wire.came.wait()
+        told.append((await anext(events)).WhichOneof("event"))
+
+    assert ["batches", "leadership", "batches", "committed"] == told
+    driver.stop()
+    await driver.stopped()
+    driver.disk.close()
+
+
 async def test_a_claim_of_an_epoch_that_was_lost_in_the_meantime_is_taken_back_at_once(leader: QuorumDriver) -> None:
     """The core has stepped down, and the driver has not had its turn since: the controller may hear of it later."""
     events = ControllerEvents(leader, 1).events()
