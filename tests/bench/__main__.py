@@ -41,6 +41,7 @@ BENCHES: Final = {
     "instructions": "instructions",
     "kernel-calls": "kernel_calls",
     "kafka-door": "kafka_door",
+    "crowd": "crowd",
     "through-broker": "through_broker",
     "broker-start": "broker_start",
     "beside-brokers": "beside_brokers",
