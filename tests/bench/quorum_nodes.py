@@ -178,7 +178,7 @@ class Writer:
 
     def _hear(self, node: Process, stub: RaftClientStub, event: ListenResponse) -> None:
         what = event.WhichOneof("event")
-        if what == "committed":
+        if what == "committed" and self.leader is node:  # a standby hears that it has all
             self.committed = event.committed.high_watermark
             self.heard(self.committed)
         elif what == "leadership" and event.leadership.next_offset >= 0:
