@@ -49,17 +49,20 @@ class AtOnce:
         """Returns whether `reply` gets the answer; `quorate.network.listening.Take`."""
         message, version = request.message, request.header.request_api_version
         if isinstance(message, FetchRequest):
-            readers, is_known = self._readers, version >= REPLICA_STATE_SINCE
-            if readers is None or not is_known or not self._may_ask(request):
+            if self._readers is None or not self.reads(request):
                 return False
             told = _timed(request, reply)
-            return readers.take(
+            return self._readers.take(
                 message, client.listener, lambda served: told(None if served is None else served.body(version))
             )
         if isinstance(message, BrokerHeartbeatRequest) and self._may_ask(request):
             told = _timed(request, reply)
             return self._keep_alives.take(message, lambda is_kept: told(_kept(version) if is_kept else None))
         return False
+
+    def reads(self, request: Request) -> bool:
+        """Whether a Fetch is answered from the end of the log here, if at all: then what comes on is the node's."""
+        return request.header.request_api_version >= REPLICA_STATE_SINCE and self._may_ask(request)
 
     def _may_ask(self, request: Request) -> bool:
         """Whether it is known here that the caller may send this; if not, the handler asks or refuses."""

@@ -133,7 +133,9 @@ class Gateway:
             _check_token_request(request.api, is_token=request.is_token)
             await self._check_right(request, caller)
             self._check_node(request, newest, client)
-            response = await self._asked(request.api, newest, header.request_api_version, caller, client.listener)
+            response = await self._read_here(request, newest, client.listener)
+            if response is None:
+                response = await self._asked(request.api, newest, header.request_api_version, caller, client.listener)
         except ApiError as refusal:
             response = await _refused(request.api, newest, refusal, header.request_api_version, request.principal)
         return await in_turns(answered_in(header.request_api_version, newest, response))
@@ -199,20 +201,21 @@ class Gateway:
         """Returns the service's answer, with addresses at `listener`. Raises ApiError or Unanswerable."""
         if isinstance(message, DescribeClusterRequest):
             _check_endpoint_type(message, version)
+        response = await self._passed_on(api, message, caller, listener)
         if isinstance(message, FetchRequest) and self._readers is not None:
-            return await self._fetched(self._readers, api, message, caller, listener)
-        return await self._passed_on(api, message, caller, listener)
-
-    async def _fetched(
-        self, readers: ReaderFetches, api: ApiMessageType, fetch: FetchRequest, caller: Metadata, listener: str
-    ) -> Message:
-        """Answers from this gateway's own end of the log, or passes the fetch on."""
-        if (served := await readers.answer(fetch, listener)) is not None:
-            return served.response
-        response = await self._passed_on(api, fetch, caller, listener)
-        assert isinstance(response, FetchResponse), response
-        readers.passed(fetch, listener, response)
+            assert isinstance(response, FetchResponse), response
+            self._readers.passed(message, listener, response)
         return response
+
+    async def _read_here(self, request: Request, newest: Message, listener: str) -> Message | None:
+        """Answers a Fetch from this gateway's own end of the log; None if the node has to.
+
+        What `at_once` has left is the node's: asked again, the readers would count it as passed on, and answer it.
+        """
+        if self._readers is None or not isinstance(newest, FetchRequest) or self.at_once.reads(request):
+            return None
+        served = await self._readers.answer(newest, listener)
+        return None if served is None else served.response
 
     async def _passed_on(self, api: ApiMessageType, message: Message, caller: Metadata, listener: str) -> Message:
         backend, endpoints = ROUTES[api.key], self._endpoints[listener]

@@ -118,7 +118,7 @@ class _Held:
 
 
 class ReaderFetches:
-    """`take` before a fetch is passed on, `passed` after it; `run` follows the log, and has readers reported."""
+    """`take` once before a fetch is passed on, `passed` after it; `run` follows the log, and has readers reported."""
 
     def __init__(self, open_log: Open, report: Report, *, node_id: NodeId, bytes_max: int = TAIL_BYTES_MAX) -> None:
         self._open = open_log

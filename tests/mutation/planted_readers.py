@@ -83,6 +83,14 @@ READER_BUGS: Final = (
         test="tests/services/gateway/test_at_once.py::test_a_caller_gets_no_more_than_by_the_handler",
     ),
     Planted(
+        number="C170",
+        what="a fetch that the leader has to see is counted as seen, and answered at the gateway",
+        file="services/gateway/handler.py",
+        right=" or self.at_once.reads(request):",
+        wrong=":",
+        test="tests/services/gateway/test_at_once.py::test_the_node_sees_every_other_fetch_if_it_has_to_see_the_next",
+    ),
+    Planted(
         number="C151",
         what="a fetch that is held is answered in the epoch of a leader that leads no more",
         file=FILE,

@@ -25,6 +25,7 @@ from quorate.runtime.statuses import trailing_metadata
 from quorate.tls.node_ids import NodeIds
 from quorate.wire.codec import encode
 from quorate.wire.fitting import fitted
+from services.gateway import reader_fetches
 from services.gateway.apis import SERVED, Backend
 from services.gateway.fetch_form import VERSION_MIN, FetchForm
 from services.gateway.guard import ClusterActionGuard
@@ -135,6 +136,23 @@ async def test_what_another_leader_has_to_say_is_passed_on() -> None:
 
     assert (b"", START) == told(answer)
     assert ["Fetch"] == [rpc for rpc, *_ in services.asked]
+
+
+@pytest.mark.parametrize("version", [REPLICA_STATE_SINCE - 1, REPLICA_STATE_SINCE])
+async def test_the_node_sees_every_other_fetch_if_it_has_to_see_the_next(
+    monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """As a release that takes no reports, or one that is adding the reader as a voter."""
+    monkeypatch.setattr(reader_fetches, "NODE_EVERY_S", 0.0)
+    monkeypatch.setattr(reader_fetches, "REPORT_EVERY_S", 0.0)
+    services, seen = Services(Fetch=answered()), list[int]()
+    async with following() as readers, gateway(readers, services) as client:
+        readers.takes_reports = False
+        for _ in range(5):
+            await client.ask(of(version, fetch(START)), version=version)
+            seen.append(len(services.asked))
+
+    assert [0, 1, 1, 2, 2] == seen
 
 
 @pytest.mark.parametrize("user", ["root", "alice", "broker-101"])
