@@ -77,6 +77,37 @@ async def test_a_stop_waits_for_what_is_held_and_a_client_that_has_gone_is_not_a
     assert isinstance(leaving.exception(), Disconnected)
 
 
+async def test_a_stop_waits_for_what_is_handed_over_meanwhile() -> None:
+    handler, held = Handler(), Held()
+    async with served(handler, take=held) as server, await connect(LOOPBACK, server.port) as client:
+        asked = asyncio.create_task(client.ask(FetchRequest()))
+        await until(lambda: len(held.replies) == 1)
+        stopping = asyncio.create_task(server.drain(60))
+        await asyncio.sleep(0)
+        held.replies[0](None)
+        await until(lambda: len(handler.requests) == 1)
+        was_done = stopping.done()
+        handler.released.set()
+        cut = await stopping
+
+        assert (False, Counter()) == (was_done, cut)
+        assert FetchResponse(session_id=7) == await asked
+
+
+async def test_nothing_is_handed_over_once_its_connection_ends() -> None:
+    """The server begins no more tasks by then, and who held the request has others to answer."""
+    handler, held = Handler(), Held()
+    async with served(handler, take=held) as server:
+        client = await connect(LOOPBACK, server.port)
+        asked = asyncio.create_task(client.ask(FetchRequest()))
+        await until(lambda: len(held.replies) == 1)
+    held.replies[0](None)
+
+    with pytest.raises(Disconnected):
+        await asked
+    assert [] == handler.requests
+
+
 async def test_a_fault_in_what_takes_a_request_ends_its_connection_only() -> None:
     def fails(*_: object) -> bool:
         raise RuntimeError("a fault of ours")

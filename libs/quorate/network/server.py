@@ -269,23 +269,28 @@ class _Driver(asyncio.BufferedProtocol):
         """Answers a request that was taken, or hands it over; once, perhaps in the turn in which it was taken."""
         assert not taken.is_answered, request
         taken.is_answered = True
-        if self._takes_answers and body is None:
-            self._hand_over(request)
-        elif self._takes_answers and body is not None:
+        handed_over: asyncio.Task[None] | None = None
+        if self._takes_answers and body is not None:
             self._connection.respond_encoded(request, body)
-        if taken.waiting is not None:
-            self.answering.pop(taken.waiting, None)
-            if not taken.waiting.done():
-                taken.waiting.set_result(None)
-            self._advance()
+        elif self._takes_answers and not self._has_ended:
+            handed_over = self._hand_over(request)
+        if taken.waiting is None:
+            return
+        self.answering.pop(taken.waiting, None)
+        if handed_over is None:
+            taken.end()
+        else:  # a stop that waits for the one waits for the other
+            handed_over.add_done_callback(taken.end)
+        self._advance()
 
-    def _hand_over(self, request: Request) -> None:
-        self._begin(request.api.name, partial(self._answer, request))
+    def _hand_over(self, request: Request) -> asyncio.Task[None]:
+        return self._begin(request.api.name, partial(self._answer, request))
 
-    def _begin(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
+    def _begin(self, what: str, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         task = self._server.begin(self._guarded(what, work))
         self.answering[task] = what
         task.add_done_callback(self.answering.pop)
+        return task
 
     async def _guarded(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
         """Does the work. A fault in it, or in what it begins, ends this connection only."""
@@ -406,3 +411,8 @@ class _Taken:
     def __init__(self) -> None:
         self.is_answered = False
         self.waiting: asyncio.Future[None] | None = None
+
+    def end(self, _: object = None) -> None:
+        """Has a stop wait no longer."""
+        if self.waiting is not None and not self.waiting.done():
+            self.waiting.set_result(None)
