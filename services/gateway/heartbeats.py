@@ -18,6 +18,8 @@ ELSEWHERE: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.NETWORK_EXCEPT
 """The errors of a service that stands by, and of one that is not there: the next one may take the heartbeat."""
 PATIENCE_S: Final = 1.0
 """A service that has not answered for so long may stand still, and another one may count by now."""
+NO_ANSWER: Final = frozenset({grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE})
+"""How a call ends of a service that stands still, or that is not there."""
 
 
 class HeartbeatServices:
@@ -58,15 +60,16 @@ class HeartbeatServices:
         raise AssertionError("the last one answers or raises")
 
     async def KeepAlive(self, request: Any, **limits: Any) -> Any:
-        """Asks the one that is asked first. Raises AioRpcError; then each goes by itself, to the next one first.
+        """Asks the one that is asked first. Raises AioRpcError; then each goes by itself.
 
-        It has waited for this one already, unless that is of an earlier release, and does not know the call.
+        It goes to the next one first if it has waited for this one already: not after an answer, as of one that refuses
+        the call, or is of an earlier release and does not know it.
         """
         at = self._at
         try:
             return await self._stubs[at].KeepAlive(request, **limits)
         except grpc.aio.AioRpcError as failure:
-            if failure.code() is not grpc.StatusCode.UNIMPLEMENTED and self._at == at:
+            if failure.code() in NO_ANSWER and self._at == at:
                 self._at = (at + 1) % len(self._stubs)
             raise
 

@@ -133,6 +133,15 @@ READER_BUGS: Final = (
         "test_a_heartbeat_that_changes_nothing_is_answered_with_others_and_any_other_by_itself",
     ),
     Planted(
+        number="C173",
+        what="a heartbeat service that refuses one call of many is left for another, which stands by",
+        file="services/gateway/heartbeats.py",
+        right="if failure.code() in NO_ANSWER and self._at == at:",
+        wrong="if failure.code() is not grpc.StatusCode.UNIMPLEMENTED and self._at == at:",
+        test="tests/services/gateway/test_keep_alives.py::"
+        "test_after_a_service_that_is_silent_or_gone_the_next_one_is_asked",
+    ),
+    Planted(
         number="C154",
         what="a reader whose offset the leader has not taken counts as seen",
         file=FILE,

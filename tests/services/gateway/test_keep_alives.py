@@ -110,9 +110,17 @@ async def test_what_is_not_answered_goes_by_itself_and_so_do_the_next(status: gr
 
 
 @pytest.mark.parametrize(
-    ("status", "asked"), [(grpc.StatusCode.DEADLINE_EXCEEDED, [0, 1]), (grpc.StatusCode.UNIMPLEMENTED, [1, 0])]
+    ("status", "asked"),
+    [
+        (grpc.StatusCode.DEADLINE_EXCEEDED, [0, 1]),
+        (grpc.StatusCode.UNAVAILABLE, [0, 1]),
+        (grpc.StatusCode.UNIMPLEMENTED, [1, 0]),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, [1, 0]),
+    ],
 )
-async def test_after_a_service_that_is_silent_the_next_one_is_asked(status: grpc.StatusCode, asked: list[int]) -> None:
+async def test_after_a_service_that_is_silent_or_gone_the_next_one_is_asked(
+    status: grpc.StatusCode, asked: list[int]
+) -> None:
     services = (Service(status), Service())
     async with gateway(HeartbeatServices(services)) as client:
         answer = await client.ask(BrokerHeartbeatRequest(7))
