@@ -145,4 +145,12 @@ RIGHT_BUGS: Final = (
         test="tests/services/controller/test_decision_queue.py::"
         "test_reads_in_steps_hold_up_no_write_and_are_of_what_was_committed_when_they_began",
     ),
+    Planted(
+        number="C175",
+        what="who has loaded a checkpoint, and none of what was committed after it, decides who may call",
+        file="libs/quorate/runtime/log_reader.py",
+        right="max(self.high_watermark, wanted.end_offset, partition.high_watermark)",
+        wrong="max(self.high_watermark, wanted.end_offset)",
+        test="tests/runtime/test_log_reader.py::test_what_is_not_in_the_log_any_more_comes_as_a_snapshot",
+    ),
 )

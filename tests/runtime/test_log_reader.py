@@ -20,8 +20,11 @@ from quorate.nouns import Epoch, Offset
 from quorate.raft.history import History
 from quorate.raft.voters import VoterSet
 from quorate.runtime.client import open_channel
+from quorate.runtime.clock import SystemClock
 from quorate.runtime.log_reader import RETRY_S, CommittedBatch, Event, LogReader
+from quorate.runtime.replica import Replica
 from quorate.runtime.server import Server
+from quorate.runtime.telemetry import OFF
 from services.quorum.cleaner import Cleaner, RetentionLimits
 from services.quorum.driver import QuorumDriver
 from services.quorum.endpoints import NodeEndpoints
@@ -103,16 +106,29 @@ async def take(driver: QuorumDriver, end: Offset) -> None:
 
 async def test_what_is_not_in_the_log_any_more_comes_as_a_snapshot(tmp_path: Path) -> None:
     async with node(tmp_path) as (driver, address):
-        for _ in range(2):
-            end = await write(driver, count=3)
-            await take(driver, end)
-        last = await write(driver, count=2)
-        Cleaner(driver, ONLY_THE_LATEST).clean()
-        assert driver.core.log.start == end
+        end, last = await write_around_a_snapshot(driver)
         found, reader = await read([address], until=last)
+        replica = Replica(LogReader([address], open_channel), SystemClock(), OFF)
+        following = asyncio.ensure_future(replica.run())
+        async with asyncio.timeout(WITHIN_S):
+            await replica.caught_up()
+        had = replica.applied
+        following.cancel()
 
     assert [(0, end), (end, last)] == list(map(span, found))
     assert (last, last) == (reader.delivered, reader.high_watermark)
+    assert last == had  # who has the snapshot alone may not decide who may call
+
+
+async def write_around_a_snapshot(driver: QuorumDriver) -> tuple[Offset, Offset]:
+    """Returns the end of a snapshot, before which the log has nothing any more, and that of the log after it."""
+    for _ in range(2):
+        end = await write(driver, count=3)
+        await take(driver, end)
+    last = await write(driver, count=2)
+    Cleaner(driver, ONLY_THE_LATEST).clean()
+    assert driver.core.log.start == end
+    return end, last
 
 
 async def test_a_server_that_is_not_there_is_left_for_the_next(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ class LogReader:
                     return
                 self._is_relayed = relayed is not None
                 if partition.HasField("snapshot_id") and partition.snapshot_id.end_offset >= 0:
-                    yield await self._load(stub, partition.snapshot_id, is_relayed=is_relayed)
+                    yield await self._load(stub, partition, is_relayed=is_relayed)
                 elif partition.HasField("diverging_epoch") and partition.diverging_epoch.epoch >= 0:
                     self._truncate(partition.diverging_epoch)
                 else:
@@ -310,10 +310,11 @@ class LogReader:
     async def _load(
         self,
         stub: QuorumStub,
-        wanted: fetch_pb2.FetchResponse.FetchableTopicResponse.PartitionData.SnapshotId,
+        partition: fetch_pb2.FetchResponse.FetchableTopicResponse.PartitionData,
         *,
         is_relayed: bool,
     ) -> LoadedSnapshot:
+        wanted = partition.snapshot_id
         if wanted.end_offset < self.delivered:
             raise Corrupt(f"a snapshot up to {wanted.end_offset} is to be loaded, and {self.delivered} was committed")
         parts = bytearray()
@@ -342,7 +343,8 @@ class LogReader:
         self._waiting.clear()
         self._position.fetched = self.delivered = wanted.end_offset
         self._position.fetched_epoch = self._delivered_epoch = wanted.epoch
-        self._position.high_watermark = max(self.high_watermark, wanted.end_offset)
+        # Not before what waited is dropped: of a log that diverged, it would count as committed.
+        self._position.high_watermark = max(self.high_watermark, wanted.end_offset, partition.high_watermark)
         return LoadedSnapshot(end_offset=wanted.end_offset, epoch=wanted.epoch, data=data)
 
     def _follow(
