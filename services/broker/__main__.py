@@ -194,7 +194,8 @@ def _control(config: BrokerConfig, directories: LogDirectories, above: Peers, pr
     controllers = Client([*map(str, config.controllers)], ControllerStub, telemetry=telemetry, transport=transport)
     heartbeats = Client([*map(str, config.heartbeats)], HeartbeatStub, transport=transport)
     gateways = ControllerConnection(InTurn(config.gateways), above, of="gateway") if config.gateways else None
-    return _Control(log, OurControllers(controllers, heartbeats), Forwarding(gateways))
+    ours = OurControllers(controllers, heartbeats, heartbeat_interval_ms=config.heartbeat_interval_ms)
+    return _Control(log, ours, Forwarding(gateways))
 
 
 def _kafkas_control(config: BrokerConfig, directories: LogDirectories, above: Peers) -> _Control:

@@ -12,6 +12,7 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.network.client import Connection, Timeouts
 from quorate.protocol import ClientSettings
 from quorate.runtime.logs import logger
+from quorate.runtime.patience import Patience
 from quorate.runtime.repeats import ChangeFilter
 from quorate.runtime.setting_types import Endpoint
 from services.broker.peers import Peers
@@ -28,9 +29,6 @@ TIMEOUTS: Final = Timeouts(request_ms=125_000)
 """Longer than a gateway waits for a controller: a request's own time ends it, and not all of the connection."""
 SILENT_S: Final = 30.0
 """After so long (s) without any answer to what was asked a connection is left for another: `request.timeout.ms`."""
-PATIENCE_GROWS_TO: Final = 4
-"""So many times as long the next ones may be silent, twice as long each, until an answer comes in time: a controller
-that is slow, and not gone, is not to have one more login for each of its late answers."""
 
 
 class NoAnswer(ApiError):
@@ -95,7 +93,7 @@ class ControllerConnection:
         silent_s: float = SILENT_S,
         connect_s: float = TIMEOUTS.connect_ms / 1_000,
     ) -> None:
-        self._silent_s = self._patience_s = silent_s
+        self._patience = Patience(silent_s)
         self._timeouts = replace(TIMEOUTS, connect_ms=int(1_000 * connect_s))
         self._where = where
         self._peers = peers
@@ -136,7 +134,7 @@ class ControllerConnection:
             self._leave(opened, at, "it finds no active controller")
             raise NoAnswer(ErrorCode.NOT_CONTROLLER, f"{at}: it finds no active controller")
         self._told.settle(self._of)
-        self._patience_s = self._silent_s
+        self._patience.answered()
         return found
 
     async def close(self) -> None:
@@ -151,8 +149,8 @@ class ControllerConnection:
 
     def _open(self, at: Endpoint) -> asyncio.Future[Connection]:
         """Returns the connection to this server, or the attempt."""
-        if self._opened is not None and self._is_silent(self._opened):
-            self._patience_s = min(2 * self._patience_s, PATIENCE_GROWS_TO * self._silent_s)
+        since = None if self._opened is None else _silent_since(self._opened)
+        if since is not None and self._patience.runs_out(silent_since=since):
             self._retire()
         if self._opened is None or self._at != at or _is_lost(self._opened):
             self._retire()
@@ -160,10 +158,6 @@ class ControllerConnection:
             attempt = self._peers.connect(at.host, at.port, settings=SETTINGS, timeouts=self._timeouts)
             self._opened = asyncio.ensure_future(attempt)
         return self._opened
-
-    def _is_silent(self, opened: asyncio.Future[Connection]) -> bool:
-        since = opened.result().silent_since if _is_open(opened) else None
-        return since is not None and asyncio.get_running_loop().time() >= since + self._patience_s
 
     def _leave(self, opened: asyncio.Future[Connection], at: Endpoint, why: str) -> None:
         """Asks elsewhere, or anew, from now on, unless somebody has found the same already."""
@@ -188,6 +182,10 @@ class ControllerConnection:
 def _is_lost(opened: asyncio.Future[Connection]) -> bool:
     """Returns whether nothing is to be expected of the connection."""
     return opened.done() and (opened.exception() is not None or not opened.result().is_open)
+
+
+def _silent_since(opened: asyncio.Future[Connection]) -> float | None:
+    return opened.result().silent_since if _is_open(opened) else None
 
 
 def _is_open(opened: asyncio.Future[Connection]) -> bool:

@@ -15,6 +15,7 @@ from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from quorate.errors import ApiError, ErrorCode, refusal_of
 from quorate.runtime.client import Client
+from quorate.runtime.patience import Patience
 from quorate.runtime.statuses import is_retriable
 from quorate.wire.protobuf import to_protobuf, to_struct
 
@@ -54,9 +55,13 @@ class Controllers(Protocol):
 class OurControllers:
     """Controllers of ours, and heartbeat services."""
 
-    def __init__(self, controllers: Client[ControllerStub], heartbeats: Client[HeartbeatStub]) -> None:
+    def __init__(
+        self, controllers: Client[ControllerStub], heartbeats: Client[HeartbeatStub], *, heartbeat_interval_ms: int
+    ) -> None:
+        """The connection that leaves one heartbeat without an answer for half of the interval has no further one."""
         self._controllers = controllers
         self._heartbeats = heartbeats
+        self._patience = Patience(heartbeat_interval_ms / 2_000)
 
     async def ask(self, answer: type[M], request: Message, *, deadline_ms: int, retry: Retry = is_retriable) -> M:
         """As `Controllers.ask`."""
@@ -64,7 +69,7 @@ class OurControllers:
         if isinstance(request, BrokerHeartbeatRequest):
             # The keepalive would take longer to find a connection dead than the session lasts.
             said: Any = await self._heartbeats.call(
-                lambda stub: stub.BrokerHeartbeat, asked, deadline_ms=deadline_ms, retry=retry, leaves_silent=True
+                lambda stub: stub.BrokerHeartbeat, asked, deadline_ms=deadline_ms, retry=retry, patience=self._patience
             )
         else:
             said = await self._controllers.call(_METHODS[type(request)], asked, deadline_ms=deadline_ms, retry=retry)

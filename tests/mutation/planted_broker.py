@@ -514,8 +514,35 @@ BROKER_BUGS: Final = (
         number="B102",
         what="heartbeats go on over a connection to a heartbeat service that passes nothing",
         file="services/broker/controllers.py",
-        right=", leaves_silent=True",
+        right=", patience=self._patience",
         wrong="",
+        test="tests/services/broker/test_our_controllers.py::"
+        "test_after_a_heartbeat_without_an_answer_the_next_one_has_another_connection",
+    ),
+    Planted(
+        number="C176",
+        what="a heartbeat service that says that it is late loses its connection, as a dead one does",
+        file="libs/quorate/runtime/statuses.py",
+        right="return BARE in error.metadata and error.metadata[GRPC_STATUS] == _S.DEADLINE_EXCEEDED.name",
+        wrong="return error.code is _E.REQUEST_TIMED_OUT",
+        test="tests/services/broker/test_our_controllers.py::"
+        "test_a_heartbeat_service_that_says_it_is_late_keeps_its_connection",
+    ),
+    Planted(
+        number="C177",
+        what="a controller or heartbeat service that is slow has one more handshake for each of its late answers",
+        file="libs/quorate/runtime/patience.py",
+        right="min(2 * self._now_s, GROWS_TO * self._first_s)",
+        wrong="self._first_s",
+        test="tests/services/broker/test_our_controllers.py::"
+        "test_each_connection_without_an_answer_may_be_silent_for_twice_as_long_up_to_a_limit",
+    ),
+    Planted(
+        number="C178",
+        what="a heartbeat service that has answered in time may be silent for as long as one that has not",
+        file="libs/quorate/runtime/client.py",
+        right="            patience.answered()\n",
+        wrong="            pass\n",
         test="tests/services/broker/test_our_controllers.py::"
         "test_after_a_heartbeat_without_an_answer_the_next_one_has_another_connection",
     ),

@@ -10,7 +10,8 @@ receiving, room, stream_room, decoding,
   decoded_cost, caps                               requests
 statuses, health, symbols                errors as statuses, health checks, reflection
 refusals                                 answers of Kafka's APIs that refuse a whole request
-client, reaching, named_endpoints        a client that finds the leader; advertised listeners; nodes' named listeners
+client, patience, reaching, named_endpoints
+                                         a client that finds the leader; advertised listeners; nodes' named listeners
 stream_requests, multiplexed_calls, multiplexed_channel
                                          many requests in one stream: of one API, and any unary calls
 transport, transport_settings, reloading_channel

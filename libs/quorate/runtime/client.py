@@ -16,7 +16,8 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_bef
 
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.runtime.decoding import parsed
-from quorate.runtime.statuses import error_from_call, is_refused_stream, is_retriable
+from quorate.runtime.patience import Patience
+from quorate.runtime.statuses import BARE, error_from_call, is_overdue, is_refused_stream, is_retriable
 from quorate.runtime.telemetry import OFF, SpanKind, Telemetry
 from quorate.runtime.transport import PLAIN, Transport
 
@@ -209,6 +210,8 @@ class Client(Generic[Stub]):
         self._make_stub = stub
         self._telemetry = telemetry
         self._stubs: dict[str, Stub] = {}
+        self._silent_since: dict[str, float] = {}
+        """By address, when the first of the calls began that had no answer in time, with none answered after it."""
         self._at = self._addresses[0]
 
     @property
@@ -231,7 +234,7 @@ class Client(Generic[Stub]):
         deadline_ms: int,
         metadata: Metadata = (),
         retry: Callable[[ApiError], bool] = is_retriable,
-        leaves_silent: bool = False,
+        patience: Patience | None = None,
     ) -> Response:
         """Calls with retries, and returns the response. Raises the last ApiError after `deadline_ms` in total.
 
@@ -239,8 +242,9 @@ class Client(Generic[Stub]):
         names the leader. Pass your own `retry` for a write that must not be done twice: after NETWORK_EXCEPTION or
         REQUEST_TIMED_OUT it is unknown whether the server has done it.
 
-        With `leaves_silent` a connection that has not answered this call in time is closed, with all other calls on it,
-        and the next call has another one. Else it is left once the keepalive finds it dead (`transport.KEEPALIVE`).
+        With `patience`, for calls one after the other, a connection that has answered none in time is closed when that
+        ends, and the next call has another one. Else it is left once the keepalive finds it dead
+        (`transport.KEEPALIVE`).
         """
         now_s = asyncio.get_running_loop().time
         ends = now_s() + deadline_ms / 1000
@@ -253,10 +257,11 @@ class Client(Generic[Stub]):
         )
         async for attempt in attempts:
             with attempt:
-                remaining_ms = max(1, int((ends - now_s()) * 1000))
+                began = now_s()
+                remaining_ms = max(1, int((ends - began) * 1000))
                 at = self._at
                 try:
-                    return await call(
+                    answer = await call(
                         method(self.stub(at)),
                         request,
                         deadline_ms=remaining_ms,
@@ -266,10 +271,12 @@ class Client(Generic[Stub]):
                     )
                 except ApiError as error:
                     pauses.is_hinted = self._turn_to(error, at)
-                    if leaves_silent and error.code is ErrorCode.REQUEST_TIMED_OUT:
-                        self._stubs.pop(at, None)
-                        await self._channels.leave(at)
+                    if patience is not None:
+                        await self._bear(at, began, patience, error)
                     raise
+                if patience is not None:
+                    await self._bear(at, began, patience)
+                return answer
         raise AssertionError("tenacity ends with a result or raises")
 
     async def close(self) -> None:
@@ -282,6 +289,17 @@ class Client(Generic[Stub]):
         if self._at == address:
             known = self._addresses.index(address) if address in self._addresses else -1
             self._at = self._addresses[(known + 1) % len(self._addresses)]
+
+    async def _bear(self, at: str, began: float, patience: Patience, error: ApiError | None = None) -> None:
+        """Hears how a call ended, and closes the connection if it has been silent for longer than patience lasts."""
+        if error is None or BARE not in error.metadata:
+            patience.answered()
+        if error is None or not is_overdue(error):
+            self._silent_since.pop(at, None)
+        elif patience.runs_out(silent_since=self._silent_since.setdefault(at, began)):
+            del self._silent_since[at]
+            self._stubs.pop(at, None)
+            await self._channels.leave(at)
 
     def _turn_to(self, error: ApiError, at: str) -> bool:
         """Sets the address for the next attempt after this error of `at`. Returns true if it named the leader."""

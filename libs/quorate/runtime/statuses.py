@@ -26,6 +26,7 @@ __all__ = [
     "UNTOUCHED",
     "error_from_call",
     "is_gone",
+    "is_overdue",
     "is_refused_stream",
     "is_retriable",
     "rich_status",
@@ -214,6 +215,11 @@ def is_retriable(error: ApiError) -> bool:
 def is_gone(error: ApiError) -> bool:
     """Returns whether a call of this process had no answer, because its server is not there or went away meanwhile."""
     return BARE in error.metadata and error.metadata[GRPC_STATUS] in _GONE
+
+
+def is_overdue(error: ApiError) -> bool:
+    """Returns whether a call of this process had no answer in its time; a server that says so itself has answered."""
+    return BARE in error.metadata and error.metadata[GRPC_STATUS] == _S.DEADLINE_EXCEEDED.name
 
 
 def is_refused_stream(error: ApiError) -> bool:

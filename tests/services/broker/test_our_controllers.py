@@ -20,6 +20,7 @@ from kraft.service.controller_pb2_grpc import ControllerServicer, ControllerStub
 from kraft.service.heartbeat_pb2_grpc import HeartbeatServicer, HeartbeatStub, add_HeartbeatServicer_to_server
 from quorate.errors import ApiError, ErrorCode
 from quorate.runtime.client import Client
+from quorate.runtime.patience import Patience
 from quorate.runtime.server import Server
 from quorate.wire.protobuf import to_protobuf, to_struct
 from services.broker.controllers import OurControllers
@@ -61,11 +62,14 @@ class Answering:
         self.peers: set[str] = set()
         self.unheard: set[str] = set()
         """Connections, by the client's address, over which nothing comes any more."""
+        self.refusal: ApiError | None = None
 
     async def _answer(self, request: Any, context: Any) -> Any:
         self.peers.add(context.peer())
         if context.peer() in self.unheard:
             await asyncio.Event().wait()
+        if self.refusal is not None:
+            raise self.refusal
         asked = to_struct(request)
         self.asked.append(asked)
         answer: Any = to_protobuf(ASKED[asked])
@@ -88,14 +92,16 @@ class Heartbeats(Answering, HeartbeatServicer):
 
 
 @asynccontextmanager
-async def services() -> AsyncIterator[tuple[OurControllers, Controller, Heartbeats]]:
+async def services(*, interval_ms: int = 200) -> AsyncIterator[tuple[OurControllers, Controller, Heartbeats]]:
     controller, heartbeats = Controller(), Heartbeats()
     server = Server()
     server.add("kraft.service.Controller", add_ControllerServicer_to_server, controller)
     server.add("kraft.service.Heartbeat", add_HeartbeatServicer_to_server, heartbeats)
     at = f"{LOOPBACK}:{server.listen(f'{LOOPBACK}:0')}"
     await server.start()
-    asking = OurControllers(Client([at], ControllerStub), Client([at], HeartbeatStub))
+    asking = OurControllers(
+        Client([at], ControllerStub), Client([at], HeartbeatStub), heartbeat_interval_ms=interval_ms
+    )
     try:
         yield asking, controller, heartbeats
     finally:
@@ -124,15 +130,63 @@ async def test_the_error_of_a_whole_answer_is_raised() -> None:
 
 async def test_after_a_heartbeat_without_an_answer_the_next_one_has_another_connection() -> None:
     *_, beat = ASKED
-    async with services() as (asking, _, heartbeats):
-        await asking.ask(BrokerHeartbeatResponse, beat, deadline_ms=DEADLINE_MS)
-        heartbeats.unheard |= heartbeats.peers
-        with pytest.raises(ApiError) as late:
-            await asking.ask(BrokerHeartbeatResponse, beat, deadline_ms=200)
-        answer = await asking.ask(BrokerHeartbeatResponse, beat, deadline_ms=DEADLINE_MS)
+    async with services(interval_ms=200) as (asking, _, heartbeats):
+        answers = [await asking.ask(BrokerHeartbeatResponse, beat, deadline_ms=DEADLINE_MS)]
+        for _ in range(2):  # an answer in time has it end as soon the next time
+            heartbeats.unheard |= heartbeats.peers
+            with pytest.raises(ApiError) as late:
+                await asking.ask(BrokerHeartbeatResponse, beat, deadline_ms=150)
+            answers.append(await asking.ask(BrokerHeartbeatResponse, beat, deadline_ms=DEADLINE_MS))
 
     assert ErrorCode.REQUEST_TIMED_OUT is late.value.code
+    assert 3 * [ASKED[beat]] == answers
+    assert 3 == len(heartbeats.peers)
+
+
+async def test_a_heartbeat_service_that_says_it_is_late_keeps_its_connection() -> None:
+    *_, beat = ASKED
+    async with services(interval_ms=2) as (asking, _, heartbeats):
+        heartbeats.refusal = ApiError(ErrorCode.REQUEST_TIMED_OUT, "it has not applied what it waits for")
+        for _ in range(3):
+            with pytest.raises(ApiError, match="it has not applied"):
+                await asking.ask(BrokerHeartbeatResponse, beat, deadline_ms=DEADLINE_MS, retry=lambda _: False)
+
+    assert 1 == len(heartbeats.peers)
+
+
+async def test_a_heartbeat_that_had_but_a_moment_for_its_last_try_costs_no_connection() -> None:
+    *_, beat = ASKED
+    async with services(interval_ms=60_000) as (asking, _, heartbeats):
+        await asking.ask(BrokerHeartbeatResponse, beat, deadline_ms=DEADLINE_MS)
+        heartbeats.unheard |= heartbeats.peers
+        with pytest.raises(ApiError, match="DEADLINE_EXCEEDED"):
+            await asking.ask(BrokerHeartbeatResponse, beat, deadline_ms=50)
+        heartbeats.unheard.clear()
+        answer = await asking.ask(BrokerHeartbeatResponse, beat, deadline_ms=DEADLINE_MS)
+
     assert ASKED[beat] == answer
+    assert 1 == len(heartbeats.peers)
+
+
+def test_each_connection_without_an_answer_may_be_silent_for_twice_as_long_up_to_a_limit() -> None:
+    """One that is slow, and not gone, is not to have a handshake for each of its late answers."""
+    times, patience, left = Loop(Random(1), disorder=0), Patience(1.0), list[float]()
+
+    async def be_silent() -> None:
+        since = times.time()
+        for _ in range(28):
+            await asyncio.sleep(0.5)
+            if patience.runs_out(silent_since=since):
+                since = times.time()
+                left.append(since)
+        patience.answered()
+        left.append(float(patience.runs_out(silent_since=since - 1)))
+
+    times.create_task(be_silent())
+    times.run_until_us(15_000_000)
+    times.end()
+
+    assert [1, 3, 7, 11, True] == left
 
 
 class Late:
