@@ -14,10 +14,11 @@ from quorate.controller.commands.elect_leaders import elect_leaders
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.decision import Moment
 from quorate.liveness import ControlState
+from quorate.metadata.configs import BROKER
 from quorate.metadata.partitions import Partition
 from quorate.metadata.state import ClusterState
 from quorate.nouns import LOST_DIRECTORY
-from quorate.records import PartitionRecord, TopicRecord
+from quorate.records import ConfigRecord, PartitionRecord, TopicRecord
 from tests.pipeline.hand_made import (
     Story,
     broker,
@@ -261,7 +262,8 @@ def small() -> Story:
     story = Story(feature("metadata.version", 25), feature("eligible.leader.replicas.version", 1), *brokers(1, 2, 3))
     story.say(*topic("safe", [1, 3]), *topic("alone", [1]), *topic("pair", [1, 2]), *topic("all", [1, 2, 3]))
     story.say(config("all", "min.insync.replicas", "2"), config("all", "unclean.leader.election.enable", "true"))
-    return story.say(*topic("late", [2, 3]), change("late", isr=(2,)))
+    story.say(*topic("late", [2, 3]), change("late", isr=(2,)))
+    return story.say(ConfigRecord(BROKER, "3", "min.insync.replicas", "2"))  # who leads by it next: KIP-226
 
 
 def test_consequences_are_told_apart(tables: InMemory) -> None:
@@ -270,7 +272,7 @@ def test_consequences_are_told_apart(tables: InMemory) -> None:
     names = ("leader_after", "offline_after", "under_min_isr_after", "leader_moves", "unclean_election")
 
     assert {
-        "safe": (3, False, False, True, False),
+        "safe": (3, False, True, True, False),
         "alone": (-1, True, True, False, False),
         "pair": (-1, True, True, False, False),
         "all": (3, False, True, True, False),
@@ -299,7 +301,7 @@ def test_the_summary_counts(tables: InMemory) -> None:
         "offline": 0,
         "offline_after": 3,
         "under_min_isr": 0,
-        "under_min_isr_after": 4,
+        "under_min_isr_after": 5,
         "leader_moves": 2,
         "unclean_elections": 0,
         "without_enough_brokers": 4,

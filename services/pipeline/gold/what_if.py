@@ -18,6 +18,7 @@ from quorate.controller.configs.settings import ControllerSettings
 from quorate.metadata.partitions import Partition, led_uncleanly
 from quorate.nouns import NodeId, Offset, uuid_text
 from quorate.what_if import lose
+from quorate.what_if.min_isrs import MinIsrs
 from services.pipeline.gold.clusters import Cluster, clusters, rows_of_clusters
 from services.pipeline.memory import shortened
 from services.pipeline.silver.image import HISTORIES, SILVER
@@ -48,7 +49,7 @@ _SCHEMA: Final = pa.schema(
         "partition_id": pa.int32(),
         **_STATE,
         **{f"{name}_after": kind for name, kind in _STATE.items()},
-        "min_isr": pa.int32(),
+        **dict.fromkeys(("min_isr", "min_isr_after"), pa.int32()),
         **dict.fromkeys(_FLAGS, pa.bool_()),
     }
 )
@@ -57,9 +58,9 @@ _SCHEMA: Final = pa.schema(
 class WhatIf(NamedTuple):
     """The consequences of a loss, as three tables.
 
-    `partitions` has each partition before and after (`…_after`), with `min_isr` and flags such as `offline_after` and
-    `unclean_election`. `brokers` has each broker before and after: the partitions that it leads, the ISRs with it, and
-    the replicas that it holds. `summary` is one row of counts.
+    `partitions` has each partition before and after (`…_after`), with `min_isr` as its leader has it (KIP-226) and
+    flags such as `offline_after` and `unclean_election`. `brokers` has each broker before and after: the partitions
+    that it leads, the ISRs with it, and the replicas that it holds. `summary` is one row of counts.
     """
 
     partitions: DataFrame
@@ -140,10 +141,10 @@ def _lost(
 def _after(
     cluster: Cluster, lost: Sequence[NodeId], settings: ControllerSettings, *, prefer: bool
 ) -> Iterator[pa.Table]:
-    """Yields each partition of a cluster before and after the loss; `min_isr` is at most the number of replicas."""
+    """Yields each partition of a cluster before and after the loss."""
     topics = cluster.state.topics
     before = [(each.topic, each.partition_id, each.partition) for each in topics.all()]
-    least = {topic.name: settings.min_insync_replicas(cluster.state, topic.name) for topic in topics}
+    least = MinIsrs(cluster.state, settings).least
     lose(
         cluster.state,
         brokers=lost,
@@ -160,7 +161,7 @@ def _after(
             partition_id,
             *(getattr(was, name) for name in _STATE),
             *(getattr(will, name) for name in _STATE),
-            *_consequences(was, will, min(least[topic.name], len(was.replicas))),
+            *_consequences(was, will, least(topic.name, was), least(topic.name, will)),
         )
         for (topic, partition_id, was), will in zip(before, after, strict=True)
     )
@@ -168,16 +169,19 @@ def _after(
         yield pa.table(list(map(list, zip(*some, strict=True))), schema=_SCHEMA)
 
 
-def _consequences(was: Partition, will: Partition, min_isr: int) -> tuple[int, bool, bool, bool, bool, bool, bool]:
-    """Returns `min_isr`, and the flags for what is and what has changed, in the order of the schema."""
+def _consequences(
+    was: Partition, will: Partition, min_isr: int, min_isr_after: int
+) -> tuple[int, int, bool, bool, bool, bool, bool, bool]:
+    """Returns both limits, and the flags for what is and what has changed, in the order of the schema."""
     both = was.has_leader and will.has_leader
     moves = was.leader != will.leader
     return (
         min_isr,
+        min_isr_after,
         not was.has_leader,
         not will.has_leader,
         not was.has_leader or len(was.isr) < min_isr,
-        not will.has_leader or len(will.isr) < min_isr,
+        not will.has_leader or len(will.isr) < min_isr_after,
         moves and both,
         will.has_leader and led_uncleanly(was, will),
     )
