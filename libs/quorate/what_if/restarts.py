@@ -89,8 +89,11 @@ def plan_restarts(
 
     Each says what it harms now, before anybody is back, and after whom it harms nothing. A broker is restarted once
     those before it are back, each in every ISR it can join. Coming back only adds to ISRs. So a restart that is safe
-    stays safe, and one that is in no place of this order is in no place of any. `state` takes the records of those that
-    come back; the first gets the offset `next_offset`. Raises ApiError(BROKER_ID_NOT_REGISTERED) and changes nothing.
+    stays safe, but for one case: an ISR that was under min.insync.replicas, and is brought up to it, is under it again
+    while any of its members is away. Who joins no ISR therefore goes first. Those that join some go in the order in
+    which they are given, and one that has no place then may have one in another order. `state` takes the records of
+    those that come back; the first gets the offset `next_offset`. Raises ApiError(BROKER_ID_NOT_REGISTERED) and changes
+    nothing.
     """
     for broker_id in brokers:
         registered_broker(state, broker_id)
@@ -99,7 +102,6 @@ def plan_restarts(
     back, after = list[NodeId](), dict[NodeId, list[NodeId]]()
     while left:
         harmless = [broker_id for broker_id in left if broker_id not in found.harmed]
-        # Who joins ISRs may bring one up to min.insync.replicas, and then the going of others harms it.
         safe = min(harmless, key=found.joining.__contains__, default=None)
         if safe is None:
             return [*order, *(Restart(broker_id=each, harmed=tuple(found.harmed[each])) for each in left)]
