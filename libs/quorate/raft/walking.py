@@ -25,7 +25,7 @@ def alter_quorum(turn: StepContext, role: Leader, request: AlterQuorumRequest) -
     target = None if request.target is None else _with_known_listeners(turn, request.target)
     walked = turn.voters.walking_to(target)
     fault = time_fault(turn, role)
-    if fault is not None and _is_under_way(role, walked, turn.voters):
+    if fault is not None and target is not None and _is_under_way(role, walked, turn.voters):
         fault = None
     if fault is None and target is not None:
         fault = _steps_fault(turn, role, target) or _unknown_fault(turn, role, target)
@@ -117,7 +117,8 @@ def _with_known_listeners(turn: StepContext, target: VoterSet) -> VoterSet:
 def _is_under_way(role: Leader, walked: VoterSet, voters: VoterSet) -> bool:
     """Returns whether the target is set already, and only a step to it is not committed.
 
-    Then the target is committed, since a step begins only after that: the request is answered, not refused.
+    Then the target is committed, since a step begins only after that: the request is answered, not refused. That there
+    is none any more, because the step is the last one, is committed only with the step.
     """
     return walked == voters and role.pending is not None and role.pending.is_of_walk
 
