@@ -76,7 +76,7 @@ class _Wired(NamedTuple):
 
     @property
     def of_files(self) -> list[ListenerTls]:
-        """All whose certificates are in files."""
+        """The TLS settings whose certificate files may be replaced while the broker runs."""
         every = (*(each.tls for each in self.security.values()), self.to_brokers.tls, self.above.tls)
         return [each for each in every if each is not None]
 

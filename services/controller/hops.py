@@ -63,7 +63,7 @@ class PassingOn:
     """Whether a node is a broker and no controller."""
 
     def is_process(self, hop: Hop) -> bool:
-        """Whether the rules say that it is a process which passes calls on in this way, so that it needs no entry."""
+        """Whether the process rules let it pass calls on in this way, so that it needs no ACL."""
         if self.processes is None:
             return False
         who = hop.who.principal

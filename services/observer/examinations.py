@@ -1,4 +1,4 @@
-"""Has a state examined by a process of its own, one at a time; its answer serves all who ask meanwhile."""
+"""Runs the doctor on a state in a process of its own, one at a time; its answer serves all who ask meanwhile."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import asyncio
 import os
 import statistics
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import lru_cache, partial
@@ -195,7 +196,7 @@ class Crowd:
         self.lags_s, self.beats_s = [], []
 
 
-class _Caller(asyncio.Protocol):
+class _Caller(asyncio.Protocol, ABC):
     """One connection with one request under way; no ApiVersions, as the versions are known."""
 
     def __init__(self, crowd: Crowd) -> None:
@@ -221,8 +222,9 @@ class _Caller(asyncio.Protocol):
         if self.crowd.is_awake:
             self.crowd.refused.append(f"{type(self).__name__}: the connection has ended: {exc}")
 
+    @abstractmethod
     def hear(self, answer: bytes) -> None:
-        raise NotImplementedError
+        """Takes the bytes of an answer, without its length."""
 
 
 class _Reader(_Caller):

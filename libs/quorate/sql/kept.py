@@ -140,7 +140,7 @@ class KeptDatabase:
             write_changes(connection, changes)
 
     def replace(self, image: Image, *, before: Applied | None, after: Applied) -> None:
-        """Writes what differs from a whole state as one change, at the record before `after`. Raises as `write`."""
+        """Makes the rows those of a whole state, by one change at the record before `after`. Raises as `write`."""
         with self._transaction() as connection:
             _move(connection, before, after, is_whole=True)
             had = -1 if before is None else before.place.offset

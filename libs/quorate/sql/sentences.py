@@ -91,7 +91,7 @@ CREATED: Final = ("is created: replicas ", ", ISR ", ", leader ")
 
 
 def sentence(found: Difference) -> Sentence:
-    """Returns what is said of a row that is not as it was."""
+    """Returns the sentence that says how a row has changed."""
     same = {**found.key, **found.same}
     before = None if found.change is Change.CREATED else {**same, **found.before}
     after = None if found.change is Change.DELETED else {**same, **found.after}

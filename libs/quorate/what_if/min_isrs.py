@@ -42,7 +42,7 @@ class MinIsrs:
         return self._state.configs.get(TOPIC, topic, MIN_INSYNC_REPLICAS) is not None
 
     def of_topic(self, topic: str) -> int:
-        """Returns the limit under a leader that has none of its own; it may exceed the number of replicas."""
+        """Returns the `min.insync.replicas` under a leader that has none of its own; replicas may be fewer."""
         return self._book.min_isr(topic)
 
     def least(self, topic: str, partition: Partition) -> int:

@@ -33,9 +33,7 @@ class Wire:
 
 async def test_hears_of_records_only_once_they_are_in_the_log(tmp_path: Path) -> None:
     """A fetch may bring records and the news that they are committed: the core knows both before the file does."""
-    driver, wire = driver_of(open_disk(tmp_path, voters=2)), Wire()
-    driver.start(wire, fail)  # type: ignore[arg-type]
-    await driver.ask(lambda reply: raft.BeginQuorumEpochRequest(epoch=1, leader_id=LEADER, reply_to=reply))
+    driver, wire = await follower(tmp_path)
     events = ControllerEvents(driver, 0).events()
     assert (LEADER, 1) == leader_of(await anext(events))
 
@@ -44,16 +42,12 @@ async def test_hears_of_records_only_once_they_are_in_the_log(tmp_path: Path) ->
     event = await anext(events)
     assert driver.disk.read(0, 1) == event.batches.records
     assert 1 == (await anext(events)).committed.high_watermark  # and that this is all
-    driver.stop()
-    await driver.stopped()
-    driver.disk.close()
+    await ended(driver)
 
 
 async def test_is_told_that_it_has_all_only_where_the_leader_says_no_more_is_committed(tmp_path: Path) -> None:
     """While this node fetches, what it knows to be committed is the beginning of it."""
-    driver, wire = driver_of(open_disk(tmp_path, voters=2)), Wire()
-    driver.start(wire, fail)  # type: ignore[arg-type]
-    await driver.ask(lambda reply: raft.BeginQuorumEpochRequest(epoch=1, leader_id=LEADER, reply_to=reply))
+    driver, wire = await follower(tmp_path)
     events = ControllerEvents(driver, 0).events()
     told = [(await anext(events)).WhichOneof("event")]
     wire.came.clear()
@@ -65,16 +59,12 @@ async def test_is_told_that_it_has_all_only_where_the_leader_says_no_more_is_com
     told += [event.WhichOneof("event") for event in (await following, await anext(events))]
 
     assert ["leadership", "batches", "batches", "committed"] == told
-    driver.stop()
-    await driver.stopped()
-    driver.disk.close()
+    await ended(driver)
 
 
 async def test_is_told_who_leads_and_that_it_has_all_while_more_is_committed_all_the_time(tmp_path: Path) -> None:
     """Whenever the stream has room again there are other batches: those beside them must not wait for a rest."""
-    driver, wire = driver_of(open_disk(tmp_path, voters=2)), Wire()
-    driver.start(wire, fail)  # type: ignore[arg-type]
-    await driver.ask(lambda reply: raft.BeginQuorumEpochRequest(epoch=1, leader_id=LEADER, reply_to=reply))
+    driver, wire = await follower(tmp_path)
     events, told = ControllerEvents(driver, 0).events(), list[str | None]()
     for at in range(4):
         wire.came.clear()
@@ -83,9 +73,7 @@ async def test_is_told_who_leads_and_that_it_has_all_while_more_is_committed_all
         told.append((await anext(events)).WhichOneof("event"))
 
     assert ["batches", "leadership", "batches", "committed"] == told
-    driver.stop()
-    await driver.stopped()
-    driver.disk.close()
+    await ended(driver)
 
 
 async def test_a_claim_of_an_epoch_that_was_lost_in_the_meantime_is_taken_back_at_once(leader: QuorumDriver) -> None:
@@ -95,6 +83,20 @@ async def test_a_claim_of_an_epoch_that_was_lost_in_the_meantime_is_taken_back_a
 
     assert (1, 1) == leader_of(await anext(events))
     assert NOBODY == leader_of(await anext(events))[0]
+
+
+async def follower(directory: Path) -> tuple[QuorumDriver, Wire]:
+    """It has heard who leads."""
+    driver, wire = driver_of(open_disk(directory, voters=2)), Wire()
+    driver.start(wire, fail)  # type: ignore[arg-type]
+    await driver.ask(lambda reply: raft.BeginQuorumEpochRequest(epoch=1, leader_id=LEADER, reply_to=reply))
+    return driver, wire
+
+
+async def ended(driver: QuorumDriver) -> None:
+    driver.stop()
+    await driver.stopped()
+    driver.disk.close()
 
 
 def fetched(request: raft.FetchRequest, *, at: Offset = 0, high_watermark: Offset = 1) -> raft.FetchResponse:
