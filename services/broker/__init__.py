@@ -23,6 +23,7 @@ wire            Kafka's protocol at its listeners
 produce, fetch  the APIs of records
 produce_lines   the order of appends, while batches are read in turns
 fetch_sessions  what readers need not say again (KIP-227); fetching_session: a follower's end of one
+resting         partitions without news, which a fetch of a session need not look at
 verification    whether a batch of a transaction may be appended (KIP-890)
 transaction_coordinators  AddPartitionsToTxn, as a leader asks it
 transaction_markers  WriteTxnMarkers

@@ -98,7 +98,7 @@ class Deletion:
             return _Deleted(asked.partition_index, code=refusal.code)
         if start > hosted.log.start:
             hosted.log.raise_start(start)
-            self._replicas.touch(hosted.key)  # fetches below it wait in vain
+            self._replicas.trimmed(hosted)  # fetches below it wait in vain
         return _Deleted(asked.partition_index, hosted, start)
 
 

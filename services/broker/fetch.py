@@ -19,6 +19,7 @@ from quorate.replication import (
     Isolation,
     admit_consumer,
     hear_follower,
+    is_stale,
     regrant,
 )
 from quorate.runtime.turns import in_turns
@@ -72,6 +73,8 @@ class _By(NamedTuple):
     broker_epoch: int
     isolation: Isolation
     caller: Caller
+    may_replicate: bool
+    """Whether a follower may act for the cluster."""
 
 
 class _To(NamedTuple):
@@ -88,35 +91,60 @@ class Fetch:
         self._replicas = replicas
         self._cluster = cluster
         self._traces = traces
-        self._sessions = FetchSessions()
+        self._sessions = FetchSessions(replicas.resting)
 
     async def answer(self, request: FetchRequest, version: int, caller: Caller) -> FetchResponse:
         """Returns the answer, once there are `min_bytes`, something else to tell, or `max_wait_ms` are over (R48)."""
-        # Who may not fetch as a replica is refused later, and heard of there. It gets no follower's session, for which
-        # those of consumers end.
-        says_so = _sender(request) != CONSUMER
-        is_follower = says_so and caller.may_on_cluster(AclOperation.CLUSTER_ACTION, is_audited=False)
+        by = self._sender(request, caller)
         try:
             context = await in_turns(
-                self._sessions.context(request, version, now_ms=self._replicas.now_ms, of_follower=is_follower)
+                self._sessions.context(request, version, now_ms=self._replicas.now_ms, follower=self._follower(by))
             )
         except ApiError as refusal:
             return FetchResponse(error_code=refusal.code)
         with context:
-            parts = await in_turns(self._parts(request, context, caller))
+            parts = await in_turns(self._parts(context, by))
+            parts += self._woken(context, by)
             is_due = any(each.refusal or each.is_due for each in parts)
-            if request.max_wait_ms > 0 and 0 < len(parts) <= WAITING_MAX and not is_due:
-                await self._wait(request, parts)
-            return await in_turns(self._response(request, context, parts, _To(version, caller.listener)))
+            if request.max_wait_ms > 0 and (parts or context.rest) and len(parts) <= WAITING_MAX and not is_due:
+                await self._wait(request, context, parts)
+            return await in_turns(self._response(request, context, parts, by, _To(version, caller.listener)))
 
-    def _parts(self, request: FetchRequest, context: FetchContext, caller: Caller) -> Steps[list[_Part]]:
+    def _sender(self, request: FetchRequest, caller: Caller) -> _By:
+        sender = request.replica_state.replica_id if request.replica_id == CONSUMER else request.replica_id
+        isolation = Isolation.LOG_END
+        if sender == CONSUMER:
+            isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+        may_replicate = sender != CONSUMER and caller.may_on_cluster(AclOperation.CLUSTER_ACTION)
+        return _By(sender, request.replica_state.replica_epoch, isolation, caller, may_replicate)
+
+    def _follower(self, by: _By) -> NodeId | None:
+        """Returns who fetches as a follower; None for a consumer, and for who may not, or is registered anew since.
+
+        Those get no follower's session, for which the ones of consumers end; they are refused by partition.
+        """
+        is_late = is_stale(self._replicas.brokers, by.sender, by.broker_epoch)
+        return by.sender if by.may_replicate and not is_late else None
+
+    def _parts(self, context: FetchContext, by: _By) -> Steps[list[_Part]]:
         """Admits each partition's part, in steps."""
         parts = []
-        by = _By(_sender(request), request.replica_state.replica_epoch, _isolation(request), caller)
         for number, each in enumerate(context.asked, 1):
             parts.append(self._part(each, by))
             if number % PER_STEP == 0:
                 yield
+        return parts
+
+    def _woken(self, context: FetchContext, by: _By) -> list[_Part]:
+        """Returns the parts of partitions that rested when the fetch came: what it said of them is noted already."""
+        parts = []
+        for of in context.woken():
+            try:
+                hosted = self._cluster.hosted(of.topic_id, of.topic, of.partition.partition)
+            except ApiError as refusal:
+                parts.append(_Part(of, of.at, refusal=refusal.code))
+            else:
+                parts.append(_Part(of, of.at, hosted))
         return parts
 
     def _part(self, of: Asked, by: _By) -> _Part:
@@ -127,7 +155,7 @@ class Fetch:
         try:
             if by.sender == CONSUMER:
                 self._cluster.check(by.caller, AclOperation.READ, of.topic_id, of.topic)
-            elif not by.caller.may_on_cluster(AclOperation.CLUSTER_ACTION):
+            elif not by.may_replicate:
                 why = "CLUSTER_ACTION on the cluster is required to fetch as a replica"
                 raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, why)  # Kafka's code here
             hosted = self._cluster.hosted(of.topic_id, of.topic, asked.partition)
@@ -148,18 +176,33 @@ class Fetch:
             self._replicas.carry_out(hosted, effects)
         return diverging is not None
 
-    async def _wait(self, request: FetchRequest, parts: list[_Part]) -> None:
+    async def _wait(self, request: FetchRequest, context: FetchContext, parts: list[_Part]) -> None:
         """Waits until there are `min_bytes`, or something else than records to tell (R48)."""
-        positions = {part.hosted.key: part.position for part in parts if part.hosted is not None}
-        sizes = max(part.of.partition.partition_max_bytes for part in parts)
         wait_ms_max = WAIT_MS_MAX if len(parts) <= LARGE else LARGE_WAIT_MS_MAX
-        deadline_ms = self._replicas.now_ms + min(request.max_wait_ms, wait_ms_max)
-        await self._replicas.held(partial(_held, positions, request.min_bytes, sizes, deadline_ms))
+        wait_ms = min(request.max_wait_ms, wait_ms_max)
+
+        def wait_of(reply_to: object) -> FetchWait[Key]:
+            wait = FetchWait(
+                positions={part.hosted.key: part.position for part in parts if part.hosted is not None},
+                min_bytes=request.min_bytes,
+                partition_max_bytes=max((part.of.partition.partition_max_bytes for part in parts), default=BYTES_MAX),
+                deadline_ms=self._replicas.now_ms + wait_ms,
+                reply_to=reply_to,
+                may_grow=context.rest is not None,
+            )
+            context.join_what_wakes(partial(self._replicas.join, wait))
+            return wait
+
+        try:
+            await self._replicas.held(wait_of)
+        finally:
+            context.join_what_wakes(None)
 
     def _response(
-        self, request: FetchRequest, context: FetchContext, parts: list[_Part], to: _To
+        self, request: FetchRequest, context: FetchContext, parts: list[_Part], by: _By, to: _To
     ) -> Steps[FetchResponse]:
         """Reads what each part may have by now, as far as the sizes go: the first batch of an answer whole (KIP-74)."""
+        parts = [*self._woken(context, by), *parts]
         left = min(request.max_bytes, BYTES_MAX)
         topics: dict[tuple[Uuid, str], list[_Data]] = {}
         has_records = False
@@ -167,12 +210,13 @@ class Fetch:
             if number % PER_STEP == 0:
                 yield
             if self._has_no_news(part, context):
+                _lay_to_rest(part, context, by)
                 continue
             data = self._read(part, left, to.version, may_exceed=not has_records)
             size = len(data.records or b"")
             left -= size
             has_records = has_records or size > 0
-            self._count(request, size)
+            self._count(by, size)
             if context.is_told(part.of, data):
                 topics.setdefault((part.of.topic_id, part.of.topic), []).append(data)
         responses = yield from each_in_steps(_of_topic, topics.items(), Items())
@@ -182,12 +226,11 @@ class Fetch:
             node_endpoints=tuple(self._leaders(topics, to.listener)) if to.version >= NAMES_LEADERS else (),
         )
 
-    def _count(self, request: FetchRequest, size: int) -> None:
-        traffic = self._replicas.traffic
-        if _sender(request) == CONSUMER:
-            traffic.bytes_consumed += size
+    def _count(self, by: _By, size: int) -> None:
+        if by.sender == CONSUMER:
+            self._replicas.traffic.bytes_consumed += size
         else:
-            traffic.bytes_replicated_out += size
+            self._replicas.traffic.bytes_replicated_out += size
 
     def _has_no_news(self, part: _Part, context: FetchContext) -> bool:
         """Returns whether a session's reader has all of a partition, and knows its bounds: most are so each time."""
@@ -242,17 +285,6 @@ def _of_topic(found: tuple[tuple[Uuid, str], list[_Data]]) -> FetchResponse.Fetc
     return FetchResponse.FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=tuple(partitions))
 
 
-def _sender(request: FetchRequest) -> NodeId:
-    """Returns the follower's id; -1 for a consumer."""
-    return request.replica_state.replica_id if request.replica_id == CONSUMER else request.replica_id
-
-
-def _isolation(request: FetchRequest) -> Isolation:
-    if _sender(request) != CONSUMER:
-        return Isolation.LOG_END
-    return Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
-
-
 def _position(asked: _Asked, isolation: Isolation) -> FetchPosition:
     is_follower = isolation is Isolation.LOG_END
     return FetchPosition(
@@ -264,16 +296,14 @@ def _position(asked: _Asked, isolation: Isolation) -> FetchPosition:
     )
 
 
-def _held(
-    positions: Mapping[Key, FetchPosition], min_bytes: int, sizes: int, deadline_ms: int, reply_to: object
-) -> FetchWait[Key]:
-    return FetchWait(
-        positions=positions,
-        min_bytes=min_bytes,
-        partition_max_bytes=sizes,
-        deadline_ms=deadline_ms,
-        reply_to=reply_to,
-    )
+def _lay_to_rest(part: _Part, context: FetchContext, by: _By) -> None:
+    """Lets a partition without news rest, if further fetches of this follower would change nothing here."""
+    assert part.hosted is not None, part
+    leading = part.hosted.leading
+    if context.rest is None or context.rest.follower != by.sender or leading is None:
+        return
+    if (progress := leading.replicas.get(by.sender)) is not None and leading.rests(by.sender):
+        context.lay_to_rest(part.of, part.hosted.key, progress)
 
 
 def _records(hosted: Hosted, part: _Part, grant: Grant, size: int, *, may_exceed: bool) -> bytes:

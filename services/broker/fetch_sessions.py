@@ -2,22 +2,25 @@
 
 A session has the partitions that its reader fetches, and what it was last told of each. Its epoch counts the requests,
 so that one which was lost, or comes twice, is noticed. Sessions and their partitions are bounded; a reader that gets no
-session has session id 0 in its answer, and says everything each time.
+session has session id 0 in its answer, and says everything each time. In a follower's most partitions rest (`resting`).
 """
 
 from __future__ import annotations
 
 import random
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kraft import Uuid
 from kraft.api.fetch import FetchRequest, FetchResponse
 from quorate.errors import ApiError, ErrorCode
-from quorate.nouns import Offset
-from quorate.replication import FetchPosition
+from quorate.nouns import NodeId, Offset
+from quorate.replication import FetchPosition, Progress
 from quorate.wire.items import Items, Steps
+from services.broker.resting import Rest, Resting
+from services.broker.table import Key
 
 __all__ = ["Asked", "FetchContext", "FetchSessions"]
 
@@ -64,6 +67,12 @@ class Asked:
     """What its reader was told last; None without a session."""
 
     @property
+    def at(self) -> FetchPosition:
+        """Where it is read; it has been looked at."""
+        assert self.position is not None, self
+        return self.position
+
+    @property
     def name(self) -> _Name:
         return _Name(self.topic_id, self.topic, self.partition.partition)
 
@@ -75,6 +84,8 @@ class _Told:
     asked: Asked
     high_watermark: Offset = -1
     log_start: Offset = -1
+    rests_as: Key | None = None
+    """Its key while it rests, and after that until it is known to be awake."""
 
     def ask(self, asked: Asked) -> None:
         """Notes how the partition is fetched from now on."""
@@ -85,15 +96,51 @@ class _Told:
 class _Session:
     id: int
     has_ids: bool
-    of_follower: bool
     used_at_ms: int
+    rest: Rest[_Told] | None
+    """Of a follower; None for a consumer's."""
     next_epoch: int = 1
     is_under_way: bool = False
     """A fetch of this session is being answered."""
     counted: int = 0
     """Its partitions, as far as they are among those of all sessions."""
-    partitions: OrderedDict[_Name, _Told] = field(default_factory=OrderedDict)
-    """The one that was given records longest ago first: it is read first (KIP-74)."""
+    partitions: dict[_Name, _Told]
+    awake: OrderedDict[_Name, _Told] = field(default_factory=OrderedDict)
+    """Those of them that do not rest; the one that was given records longest ago first: it is read first (KIP-74)."""
+
+    @property
+    def of_follower(self) -> bool:
+        return self.rest is not None
+
+    def rouse(self) -> list[_Told]:
+        """Returns those that have woken, and are among the others from now on: they rested while those had records."""
+        if self.rest is None:
+            return []
+        woken = [each for each in self.rest.take_woken() if self.partitions.get(each.asked.name) is each]
+        for each in woken:
+            each.rests_as = None
+            self.awake[each.asked.name] = each
+            self.awake.move_to_end(each.asked.name, last=False)
+        return woken
+
+    def ask(self, asked: Asked) -> None:
+        """Has a partition fetched so from now on; one that rests is awake."""
+        name = asked.name
+        if (told := self.partitions.get(name)) is None:
+            told = self.partitions[name] = _Told(asked)
+        self._wake(told)
+        told.ask(asked)
+        self.awake.setdefault(name, told)
+
+    def forget(self, name: _Name) -> None:
+        """Has a partition fetched no more."""
+        if (told := self.partitions.pop(name, None)) is not None:
+            self._wake(told)
+        self.awake.pop(name, None)
+
+    def _wake(self, told: _Told) -> None:
+        if self.rest is not None and told.rests_as is not None:
+            self.rest.wake(told.rests_as)
 
     def take(self, data: _Data, told: _Told) -> bool:
         """Notes what a fetch finds in a partition; returns whether an incremental answer has it.
@@ -111,7 +158,7 @@ class _Session:
         if data.error_code:
             told.high_watermark = told.log_start = -1  # what follows the error is news
         if data.records:
-            self.partitions.move_to_end(told.asked.name)
+            self.awake.move_to_end(told.asked.name)
         return is_new
 
 
@@ -137,6 +184,29 @@ class FetchContext:
         """The session that the answer names; 0 for none."""
         return NO_SESSION if self._session is None else self._session.id
 
+    @property
+    def rest(self) -> Rest[_Told] | None:
+        """Those partitions of a follower's session that are not in `asked` because they rest."""
+        return None if self._session is None else self._session.rest
+
+    def woken(self) -> list[Asked]:
+        """Returns those of them that have woken since this was made, or since the last call."""
+        return [] if self._session is None else [each.asked for each in self._session.rouse()]
+
+    def join_what_wakes(self, join: Callable[[Key, FetchPosition], None] | None) -> None:
+        """Has each partition that wakes join the fetch while it waits; None: it does not wait."""
+        rest = self.rest
+        if rest is not None:
+            rest.on_wake = None if join is None else lambda key, told: join(key, told.asked.at)
+
+    def lay_to_rest(self, asked: Asked, key: Key, progress: Progress) -> None:
+        """Lets a partition rest whose reader has all of it, and was told so (`has_told`)."""
+        assert self._session is not None, asked
+        assert asked.told is not None, asked
+        if self._session.rest is not None and self._session.rest.add(key, progress, asked.told):
+            asked.told.rests_as = key
+            self._session.awake.pop(asked.name, None)
+
     def has_told(self, asked: Asked, *, high_watermark: Offset, log_start: Offset) -> bool:
         """Returns whether these bounds are no news to the reader of a session."""
         if self._is_full or (told := asked.told) is None:
@@ -156,12 +226,14 @@ class FetchSessions:
 
     def __init__(
         self,
+        resting: Resting | None = None,
         *,
         slots: int = SLOTS,
         partitions_max: int = PARTITIONS_MAX,
         of_consumers_max: int = OF_CONSUMERS_MAX,
         of_consumer_max: int = OF_CONSUMER_MAX,
     ) -> None:
+        self._resting = Resting() if resting is None else resting
         self._slots = slots
         self._partitions_max = partitions_max
         self._of_consumers_max = of_consumers_max
@@ -175,22 +247,25 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def context(self, request: FetchRequest, version: int, *, now_ms: int, of_follower: bool) -> Steps[FetchContext]:
+    def context(
+        self, request: FetchRequest, version: int, *, now_ms: int, follower: NodeId | None
+    ) -> Steps[FetchContext]:
         """Returns what a request asks for, in steps. Raises ApiError, after which its reader has to say everything.
 
-        FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+        `follower` is the one who asks, if it may; None for anybody else. FETCH_SESSION_ID_NOT_FOUND,
+        INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
         asked = yield from _asked(request)
         if request.session_epoch not in (FIRST, LAST):
-            return (yield from self._incremental(request, asked, version, now_ms))
+            return (yield from self._incremental(request, asked, version, now_ms, follower))
         if request.session_id != NO_SESSION and (ended := self._sessions.get(request.session_id)) is not None:
             self._end(ended)
         if request.session_epoch == LAST or not asked:
             return FetchContext(asked)
-        return FetchContext(asked, (yield from self._begun(asked, version >= HAS_IDS, of_follower, now_ms)))
+        return FetchContext(asked, (yield from self._begun(asked, version >= HAS_IDS, follower, now_ms)))
 
     def _incremental(
-        self, request: FetchRequest, asked: tuple[Asked, ...], version: int, now_ms: int
+        self, request: FetchRequest, asked: tuple[Asked, ...], version: int, now_ms: int, follower: NodeId | None
     ) -> Steps[FetchContext]:
         session = self._next(request, version)
         session.used_at_ms = now_ms
@@ -198,13 +273,27 @@ class FetchSessions:
         session.is_under_way = True  # from the first step on
         try:
             yield from self._change(session, request, asked)
+            yield from self._note_fetch(session, follower, now_ms)
         finally:
             session.is_under_way = False
         session.next_epoch = 1 if session.next_epoch == EPOCH_MAX else session.next_epoch + 1
         if not session.partitions:
             self._end(session)
             return FetchContext(())
-        return FetchContext(tuple(each.asked for each in session.partitions.values()), session, is_full=False)
+        session.rouse()
+        return FetchContext(tuple(each.asked for each in session.awake.values()), session, is_full=False)
+
+    def _note_fetch(self, session: _Session, follower: NodeId | None, now_ms: int) -> Steps[None]:
+        """Notes that the resting partitions are fetched, too; if somebody else than their follower asks, all wake."""
+        if session.rest is None:
+            return
+        if session.rest.follower == follower:
+            session.rest.fetched_at_ms = now_ms
+            return
+        done = Items()
+        for key in session.rest.partitions:
+            session.rest.wake(key)
+            yield from done.one()
 
     def _next(self, request: FetchRequest, version: int) -> _Session:
         """Returns the session that a request goes on with. Raises ApiError."""
@@ -225,14 +314,11 @@ class FetchSessions:
     def _change(self, session: _Session, request: FetchRequest, asked: tuple[Asked, ...]) -> Steps[None]:
         done = Items()
         for each in asked:
-            known = session.partitions.get(each.name)
-            if known is None:
-                known = session.partitions[each.name] = _Told(each)
-            known.ask(each)
+            session.ask(each)
             yield from done.many(PER_PARTITION)
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:
-                session.partitions.pop(_Name(topic.topic_id, topic.topic, index), None)
+                session.forget(_Name(topic.topic_id, topic.topic, index))
                 yield from done.many(PER_PARTITION)
         if self._sessions.get(session.id) is not session:  # another reader's took its place between two steps
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session.id} has ended")
@@ -241,12 +327,15 @@ class FetchSessions:
             self._end(session)
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, why)
 
-    def _begun(self, asked: tuple[Asked, ...], has_ids: bool, of_follower: bool, now_ms: int) -> Steps[_Session | None]:
+    def _begun(
+        self, asked: tuple[Asked, ...], has_ids: bool, follower: NodeId | None, now_ms: int
+    ) -> Steps[_Session | None]:
         """Returns a new session; None if there is no room for it."""
+        of_follower = follower is not None
         of_consumer_max = min(self._partitions_max, self._of_consumers_max, self._of_consumer_max)
         if len(asked) > (self._partitions_max if of_follower else of_consumer_max):
             return None
-        partitions, done = OrderedDict[_Name, _Told](), Items()
+        partitions, done = dict[_Name, _Told](), Items()
         for each in asked:
             told = partitions[each.name] = _Told(each)
             told.ask(each)
@@ -259,9 +348,10 @@ class FetchSessions:
         session = _Session(
             id=session_id,
             has_ids=has_ids,
-            of_follower=of_follower,
             used_at_ms=now_ms,
+            rest=None if follower is None else Rest(self._resting, follower),
             partitions=partitions,
+            awake=OrderedDict(partitions),
         )
         self._sessions[session_id] = session
         self._count(session, len(partitions))
@@ -302,6 +392,8 @@ class FetchSessions:
     def _end(self, session: _Session) -> None:
         del self._sessions[session.id]
         self._count(session, 0)
+        if session.rest is not None:
+            session.rest.end()
 
 
 def _asked(request: FetchRequest) -> Steps[tuple[Asked, ...]]:

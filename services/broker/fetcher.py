@@ -93,6 +93,11 @@ class LeaderFetchers:
         self._fetchers[leader_id].add(hosted)
         self._leaders[hosted.key] = leader_id
 
+    def look_again(self, hosted: Hosted) -> None:
+        """Looks at what to ask for anew: its log has changed by itself."""
+        if (leader_id := self._leaders.get(hosted.key)) is not None:
+            self._fetchers[leader_id].look_again(hosted.key)
+
     def stop(self, hosted: Hosted) -> None:
         """Leaves it alone: the answer that is on its way is not taken, as its role is another one by then."""
         leader_id = self._leaders.pop(hosted.key, None)
@@ -103,7 +108,10 @@ class LeaderFetchers:
 
 
 class _Fetcher:
-    """Fetches from one leader: a round is one request for all partitions that have something to ask for."""
+    """Fetches from one leader: a round is one request for all partitions that have something to ask for.
+
+    Most have the same to ask for as before, and the leader knows it (KIP-227). Those rest: a round looks at the others.
+    """
 
     def __init__(
         self,
@@ -120,7 +128,9 @@ class _Fetcher:
         self._connect_to = connect_to
         self._broker_epoch = broker_epoch
         self._cluster_id = cluster
-        self._followers: dict[Key, Hosted] = {}
+        self._awake: dict[Key, Hosted] = {}
+        """The one fetched longest ago first (KIP-74)."""
+        self._resting: dict[Key, _Turn] = {}
         self._news = asyncio.Event()
         self._connection: Connection | None = None
         self._session = FetchingSession()
@@ -129,20 +139,28 @@ class _Fetcher:
         self._told = ChangeFilter()
 
     def add(self, hosted: Hosted) -> None:
-        self._followers[hosted.key] = hosted
+        self._awake[hosted.key] = hosted
         self._news.set()
 
     def remove(self, hosted: Hosted) -> bool:
         """Returns whether none is left."""
-        del self._followers[hosted.key]
+        self._awake.pop(hosted.key, None)
+        self._resting.pop(hosted.key, None)
         self._wanted.pop(hosted.key, None)
-        return not self._followers
+        self._session.forget(hosted.key)
+        return not (self._awake or self._resting)
+
+    def look_again(self, key: Key) -> None:
+        """Looks at a partition in the next round: its log has changed by itself."""
+        if (turn := self._resting.pop(key, None)) is not None:
+            self._awake[key] = turn.hosted
 
     async def run(self) -> None:
         """Fetches until cancelled."""
         try:
             while True:
-                if turns := list(self._due()):
+                turns = list(self._due())
+                if turns or self._resting:
                     await self._round(turns)
                 else:
                     await self._pause()
@@ -151,17 +169,29 @@ class _Fetcher:
                 self._connection.abort()
 
     def _due(self) -> Iterator[_Turn]:
-        """Yields the partitions to fetch in the next round, the one fetched longest ago first (KIP-74)."""
+        """Yields what the next round asks for; what rests is among it if the leader knows nothing of this reader."""
+        if self._connection is None or not self._connection.is_open:
+            self._session.end()
+        if self._session.is_new:
+            self._rouse()
         now_ms = self._replicas.now_ms
-        for hosted in tuple(self._followers.values()):
+        for hosted in tuple(self._awake.values()):
             role = hosted.following
             request = None if role is None else role.next_request(now_ms)
             if role is not None and request is not None:
                 yield _Turn(hosted, role, request)
+            if not isinstance(request, FetchAt):
+                self._session.forget(hosted.key)
+
+    def _rouse(self) -> list[_Turn]:
+        """Returns those that have rested; they are looked at in the next round."""
+        roused, self._resting = list(self._resting.values()), {}
+        self._awake |= {turn.hosted.key: turn.hosted for turn in roused}
+        return roused
 
     async def _pause(self) -> None:
         """Waits until another partition comes, or the first of these has waited after a refusal."""
-        roles = [role for hosted in self._followers.values() if (role := hosted.following) is not None]
+        roles = [role for hosted in self._awake.values() if (role := hosted.following) is not None]
         now_ms = self._replicas.now_ms
         waits = [role.resume_at_ms - now_ms for role in roles if role.resume_at_ms > now_ms]
         self._news.clear()
@@ -176,20 +206,19 @@ class _Fetcher:
         ranges = [turn for turn in turns if isinstance(turn.request, AskRange)]
         try:
             connection = await self._connected()
-            if fetches:
-                self._take(fetches, await self._fetched(connection, fetches))
+            if fetches or self._resting:
+                await self._fetch(connection, fetches)
             if ranges:
                 self._take(ranges, await self._ranges(connection, ranges))
             self._told.settle("leader")
         except (OSError, ApiError) as problem:
             if self._told.passes("leader", str(problem), asyncio.get_running_loop().time()):
                 log.warning("a leader gives nothing", leader_id=self._leader_id, reason=str(problem))
-            self._take(turns, {})
+            self._take([*turns, *self._rouse()], {})
 
     async def _connected(self) -> Connection:
         """Returns the connection to the leader. Raises OSError, ApiError."""
         if self._connection is None or not self._connection.is_open:
-            self._session.end()
             self._connection = await self._connect_to(self._leader_id, TIMEOUTS)
         return self._connection
 
@@ -197,17 +226,30 @@ class _Fetcher:
         """Gives each partition its answer, as far as it says anything; one that has none was not reached."""
         now_ms = self._replicas.now_ms
         lost = Refused(ErrorCode.NETWORK_EXCEPTION)
-        for hosted, role, request in turns:
+        for turn in turns:
+            hosted, role, request = turn
             answer = answers.get(hosted.key, lost)
-            if hosted.partition.role is role and not (isinstance(answer, Bounds) and role.has_taken(*answer)):
-                effects = role.take(request, _taken(answer), now_ms=now_ms)
-                self._replicas.carry_out(hosted, effects)
-                if role.is_fenced:  # in each orderly stop of a leader
-                    log.info("a follower waits for the metadata log", partition=str(hosted.name), reason=role.failure)
-                elif role.failure:
-                    log.error("a follower has failed", partition=str(hosted.name), reason=role.failure)
-            if self._followers.get(hosted.key) is hosted:  # to the end of the order
-                self._followers[hosted.key] = self._followers.pop(hosted.key)
+            if self._awake.get(hosted.key) is hosted:  # to the end of the order
+                self._awake[hosted.key] = self._awake.pop(hosted.key)
+            if hosted.partition.role is not role:
+                continue
+            if isinstance(answer, Bounds) and role.has_taken(*answer):
+                self._lay_to_rest(turn, now_ms)
+                continue
+            effects = role.take(request, _taken(answer), now_ms=now_ms)
+            self._replicas.carry_out(hosted, effects)
+            if role.is_fenced:  # in each orderly stop of a leader
+                log.info("a follower waits for the metadata log", partition=str(hosted.name), reason=role.failure)
+            elif role.failure:
+                log.error("a follower has failed", partition=str(hosted.name), reason=role.failure)
+
+    def _lay_to_rest(self, turn: _Turn, now_ms: int) -> None:
+        """Lets a partition rest whose answer has changed nothing, if it would ask for the same again."""
+        key = turn.hosted.key
+        is_as_before = turn.role.next_request(now_ms) is turn.request
+        if is_as_before and not self._session.is_new and self._awake.get(key) is turn.hosted:
+            del self._awake[key]
+            self._resting[key] = turn
 
     def _want(self, turn: _Turn) -> _Partition:
         wanted = self._wanted.get(turn.hosted.key)
@@ -217,8 +259,11 @@ class _Fetcher:
         wanted = self._wanted[turn.hosted.key] = turn.request, _wanted(turn.hosted.key.partition_id, turn.request)
         return wanted[1]
 
-    async def _fetched(self, connection: Connection, turns: Sequence[_Turn]) -> dict[Key, LeaderAnswer | Bounds]:
-        """Asks for records. Raises OSError, ApiError."""
+    async def _fetch(self, connection: Connection, turns: Sequence[_Turn]) -> None:
+        """Asks for records, also of those that rest, and takes the answer. Raises OSError, ApiError.
+
+        A session that has ended is begun anew with the next round, at once.
+        """
         about = FetchRequest(
             cluster_id=self._cluster_id,
             replica_state=FetchRequest.ReplicaState(self._replicas.broker_id, self._broker_epoch()),
@@ -227,13 +272,20 @@ class _Fetcher:
             max_bytes=RESPONSE_BYTES_MAX,
         )
         wanted = {turn.hosted.key: self._want(turn) for turn in turns}
-        found = None
-        while found is None:  # a session that has ended is begun anew, at once
-            answer = await connection.ask_for(FetchResponse, self._session.request(wanted, about))
-            found = self._session.take(answer)
+        answer = await connection.ask_for(FetchResponse, self._session.request(wanted, about))
+        found = self._session.take(answer)
+        if found is None:
+            return
         if answer.error_code:
             raise ApiError(error_of(answer.error_code), "the fetch as a whole is refused")
-        return {key: each if isinstance(each, Bounds) else answer_of(each) for key, each in found.items()}
+        woken = [self._resting[key] for key in found if key in self._resting]
+        for turn in woken:
+            self.look_again(turn.hosted.key)
+        answers: dict[Key, LeaderAnswer | Bounds] = {key: answer_of(each) for key, each in found.items()}
+        for key in wanted.keys() - found.keys():
+            if (told := self._session.told(key)) is not None:
+                answers[key] = told
+        self._take([*turns, *woken], answers)
 
     async def _ranges(self, connection: Connection, turns: Sequence[_Turn]) -> dict[Key, LeaderAnswer]:
         """Asks for the leader's log start and log end. Raises OSError, ApiError."""

@@ -45,16 +45,31 @@ class FetchingSession:
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = FIRST
-        self._sent: Mapping[Key, _Partition] = {}
+        self._sent: dict[Key, _Partition] = {}
         self._told: dict[Key, Bounds] = {}
+        self._gone: set[Key] = set()
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the next request has to say everything: the leader knows nothing of this reader."""
+        return self._epoch == FIRST
+
+    def forget(self, key: Key) -> None:
+        """Has a partition fetched no more; the leader hears of it with the next request that does not ask for it."""
+        if key in self._sent:
+            self._gone.add(key)
 
     def request(self, wanted: Mapping[Key, _Partition], about: FetchRequest) -> FetchRequest:
-        """Returns `about` with the partitions that are to be fetched, as far as the leader does not know them."""
-        is_known = self._epoch != FIRST
-        new = {key: asked for key, asked in wanted.items() if not is_known or self._is_other(key, asked)}
-        gone = self._sent.keys() - wanted.keys() if is_known else ()
-        self._sent = wanted
+        """Returns `about` with those of `wanted` that the leader does not know so; all else goes on as it was."""
+        if self.is_new:
+            self._sent.clear()
+            self._told.clear()
+            self._gone.clear()
+        new = {key: asked for key, asked in wanted.items() if self._is_other(key, asked)}
+        gone, self._gone = self._gone - wanted.keys(), set()
+        self._sent |= new
         for key in gone:
+            del self._sent[key]
             self._told.pop(key, None)
         return msgspec.structs.replace(
             about,
@@ -67,12 +82,12 @@ class FetchingSession:
             ),
         )
 
-    def take(self, answer: FetchResponse) -> dict[Key, _Data | Bounds] | None:
-        """Returns what an answer says of each partition; None if the session has ended, and all is to be said again."""
-        if answer.error_code in ENDED and self._epoch != FIRST:
+    def take(self, answer: FetchResponse) -> dict[Key, _Data] | None:
+        """Returns what an answer has; None if the session has ended, and all is to be said again."""
+        if answer.error_code in ENDED and not self.is_new:
             self.end()
             return None
-        found: dict[Key, _Data | Bounds] = {} if self._epoch == FIRST else {**self._kept()}
+        found: dict[Key, _Data] = {}
         for topic in answer.responses:
             for each in topic.partitions:
                 key = Key(topic.topic_id, each.partition_index)
@@ -88,18 +103,17 @@ class FetchingSession:
             self._epoch = 1 if self._epoch == EPOCH_MAX else self._epoch + 1
         return found
 
+    def told(self, key: Key) -> Bounds | None:
+        """Returns what the leader has told of a partition, and still says by leaving it out; None for nothing."""
+        return self._told.get(key)
+
     def end(self) -> None:
         """Begins anew: the connection was lost, or the leader knows the session no more."""
         self._epoch = FIRST
-        self._sent = {}
-        self._told.clear()
 
     def _is_other(self, key: Key, asked: _Partition) -> bool:
         sent = self._sent.get(key)
         return sent is not asked and sent != asked
-
-    def _kept(self) -> dict[Key, Bounds]:
-        return {key: self._told[key] for key in self._sent if key in self._told}
 
 
 def _by_topic(found: Mapping[Key, V]) -> dict[Uuid, list[V]]:

@@ -18,6 +18,7 @@ from quorate.replication import (
     BrokerStanding,
     Effect,
     EndWaits,
+    FetchPosition,
     FetchWait,
     HighWatermarkRaised,
     IsrCounts,
@@ -38,6 +39,7 @@ from quorate.replication.waits import Done
 from quorate.runtime.clock import Clock
 from quorate.runtime.logs import logger
 from quorate.wire.batch import Buffer
+from services.broker.resting import Resting
 from services.broker.table import Hosted, Key, Table
 from services.broker.traffic import Traffic
 
@@ -54,6 +56,9 @@ class Fetchers(Protocol):
 
     def stop(self, hosted: Hosted) -> None:
         """Leaves it alone: nothing that is on its way is taken any more."""
+
+    def look_again(self, hosted: Hosted) -> None:
+        """Looks at what to ask for anew: its log has changed by itself."""
 
 
 class Replicas:
@@ -76,6 +81,8 @@ class Replicas:
         """Set when a log has lost records that were flushed: what a start is told of it is not true any more."""
         self.isr_counts = IsrCounts()
         self.traffic = Traffic()
+        self.resting = Resting()
+        """The partitions that fetches of followers need not look at; each change of one wakes it."""
         self.fetchers: Fetchers
         self.fail = fail
         self._clock = clock
@@ -95,6 +102,7 @@ class Replicas:
         """Does what was decided for a partition, in order; the requests that it completes are answered at the end."""
         touches = False
         for effect in effects:
+            self.resting.wake(hosted.key)
             if not self._done_to_log(hosted, effect):
                 return
             match effect:
@@ -116,9 +124,19 @@ class Replicas:
         self.carry_out(hosted, role.advance(self.now_ms))
         self.touch(hosted.key)
 
+    def trimmed(self, hosted: Hosted) -> None:
+        """Does what follows a log's start that has moved by itself: followers are told of it, and a leader."""
+        self.touch(hosted.key)
+        self.fetchers.look_again(hosted)
+
     def touch(self, key: Key) -> None:
         """Answers the requests that a change of this partition completes."""
+        self.resting.wake(key)
         self._answer(self._waits.touch(key))
+
+    def join(self, wait: FetchWait[Key], key: Key, position: FetchPosition) -> None:
+        """Adds a partition to a fetch that is held."""
+        self._waits.join(wait, key, position)
 
     async def held(self, wait_of: Callable[[object], ProduceWait[Key] | FetchWait[Key]]) -> Done[Key]:
         """Returns the answer of a request that waits. `wait_of` makes it with what is answered to."""

@@ -129,6 +129,7 @@ class Upkeep:
         high_watermark = hosted.partition.local.high_watermark
         if old := hosted.log.delete_old(high_watermark=high_watermark, now_ms=self._replicas.wall_ms):
             log.info("old segments are deleted", partition=str(hosted.name), count=len(old), log_start=hosted.log.start)
+            self._replicas.trimmed(hosted)
 
     async def _forget_idle_producers(self) -> None:
         before_ms = self._replicas.wall_ms - PRODUCER_EXPIRATION_MS

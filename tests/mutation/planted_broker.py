@@ -228,8 +228,8 @@ BROKER_BUGS: Final = (
         number="B50",
         what="whoever says that it is a replica ends the fetch sessions of consumers",
         file="services/broker/fetch.py",
-        right="is_follower = says_so and caller.may_on_cluster(AclOperation.CLUSTER_ACTION, is_audited=False)",
-        wrong="is_follower = says_so",
+        right="return by.sender if by.may_replicate and not is_late else None",
+        wrong="return None if by.sender == CONSUMER else by.sender",
         test=f"{RIGHTS}::test_who_only_says_that_it_is_a_replica_ends_no_fetch_session_of_others",
     ),
     Planted(
@@ -342,9 +342,8 @@ BROKER_BUGS: Final = (
         number="C75",
         what="a fetch session forgets a partition when another one is added",
         file="services/broker/fetch_sessions.py",
-        right="            if known is None:\n                known = session.partitions[each.name] = _Told(each)",
-        wrong="            if known is None:\n                session.partitions.popitem()\n"
-        "                known = session.partitions[each.name] = _Told(each)",
+        right="            told = self.partitions[name] = _Told(asked)",
+        wrong="            self.awake.popitem()\n            told = self.partitions[name] = _Told(asked)",
         test="tests/services/broker/test_fetch_sessions.py::"
         "test_a_session_has_what_was_said_before_without_what_is_forgotten",
     ),
@@ -392,7 +391,7 @@ BROKER_BUGS: Final = (
         number="C85",
         what="whoever says that it is a replica reads what it likes, and beyond what is committed",
         file="services/broker/fetch.py",
-        right="elif not by.caller.may_on_cluster(AclOperation.CLUSTER_ACTION):",
+        right="elif not by.may_replicate:",
         wrong="elif False:",
         test=f"{RIGHTS}::test_a_replica_needs_the_right_of_brokers_and_none_on_topics",
     ),

@@ -14,6 +14,7 @@ from tests.mutation.planted_page import PAGE_BUGS
 from tests.mutation.planted_plans import PLAN_BUGS
 from tests.mutation.planted_readers import READER_BUGS
 from tests.mutation.planted_records import RECORD_BUGS
+from tests.mutation.planted_rests import REST_BUGS
 from tests.mutation.planted_rights import RIGHT_BUGS
 from tests.mutation.planted_wire import WIRE_BUGS
 from tests.mutation.planted_writes import WRITE_BUGS
@@ -31,6 +32,7 @@ ALL: Final = (
     *PLAN_BUGS,
     *READER_BUGS,
     *RECORD_BUGS,
+    *REST_BUGS,
     *RIGHT_BUGS,
     *WIRE_BUGS,
     *WRITE_BUGS,

@@ -68,8 +68,9 @@ from quorate.replication.isr_state import (
 from quorate.replication.leading import IsrCounts, Leading
 from quorate.replication.log import NO_EPOCH, Isolation, Log, new_epochs
 from quorate.replication.partition import Partition
+from quorate.replication.progress import Progress
 from quorate.replication.proposals import Altered, Proposal
-from quorate.replication.registration import BrokerStanding, PartitionRegistration
+from quorate.replication.registration import BrokerStanding, PartitionRegistration, is_stale
 from quorate.replication.settings import ReplicationSettings
 from quorate.replication.waits import FetchDone, FetchWait, ProduceDone, ProduceWait, Waits
 
@@ -111,6 +112,7 @@ __all__ = [
     "Phase",
     "ProduceDone",
     "ProduceWait",
+    "Progress",
     "Proposal",
     "Propose",
     "RaiseLogStart",
@@ -130,6 +132,7 @@ __all__ = [
     "deleted_outcome",
     "end_of_epoch",
     "hear_follower",
+    "is_stale",
     "maximal_isr",
     "new_epochs",
     "regrant",

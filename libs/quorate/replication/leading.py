@@ -167,6 +167,15 @@ class Leading:
             return [*moved, *expansion]
         return [*moved, *expansion, *self.advance(now_ms)]
 
+    def rests(self, replica: NodeId) -> bool:
+        """Returns whether another fetch of this member, as its last one, would change nothing but when it was (R19).
+
+        It has all, and all is committed, so nobody waits for it. Until something happens to the partition, its fetches
+        may be counted later, by the last of them (`Progress.repeat_fetch`).
+        """
+        is_at_end = self.replicas[replica].leo == self.local.log.leo == self.local.high_watermark
+        return is_at_end and replica in committed_of(self.state).isr
+
     def low_watermark(self) -> Offset:
         """Returns the smallest log start of this leader and of replicas that are not fenced; -1 if one is not known.
 

@@ -45,6 +45,12 @@ class Progress:
         self.last_fetch_at_ms = now_ms
         self.broker_epoch = broker_epoch
 
+    def repeat_fetch(self, at_ms: int) -> None:
+        """Records that the replica fetched again from its last offset, which was the leader's end, at this time."""
+        assert self.leo == self.leader_leo, (self.leo, self.leader_leo)
+        self.last_fetch_at_ms = max(self.last_fetch_at_ms or 0, at_ms)
+        self.last_caught_up_at_ms = max(self.last_caught_up_at_ms or 0, at_ms)
+
     def is_caught_up(self, *, leader_leo: Offset, now_ms: int, lag_time_max_ms: int) -> bool:
         """Returns whether the replica is at the leader's end, or was within `replica.lag.time.max.ms` (R30).
 

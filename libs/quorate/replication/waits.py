@@ -40,13 +40,17 @@ class ProduceWait(Generic[P]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchWait(Generic[P]):
-    """A fetch that shall have at least `min_bytes`, over all its partitions (R48). `sizes` caps each one's part."""
+    """A fetch that shall have at least `min_bytes`, over all its partitions (R48).
 
-    positions: Mapping[P, FetchPosition]
+    `partition_max_bytes` caps each one's part. With `may_grow` others may join it while it is held (`Waits.join`).
+    """
+
+    positions: dict[P, FetchPosition]
     min_bytes: int
     partition_max_bytes: int
     deadline_ms: int
     reply_to: object = None
+    may_grow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,10 @@ class _Held(Generic[P]):
     @property
     def keys(self) -> Iterable[P]:
         return self.wait.required if isinstance(self.wait, ProduceWait) else self.wait.positions
+
+    @property
+    def waits_for_something(self) -> bool:
+        return bool(self.keys) or (isinstance(self.wait, FetchWait) and self.wait.may_grow)
 
     def look(self, key: P, partition: Partition | None) -> Done[P] | None:
         """Looks at one partition; returns the answer if that completes the request."""
@@ -116,6 +124,8 @@ class Waits(Generic[P]):
     def __init__(self, find: Find[P]) -> None:
         self._find = find
         self._held: dict[int, _Held[P]] = {}
+        self._numbers: dict[int, int] = {}
+        """Of those that are held, by the `id` of the wait."""
         self._by_partition: dict[P, dict[int, None]] = {}
         self._deadlines: list[tuple[int, int]] = []
         self._next_number = 0
@@ -137,10 +147,11 @@ class Waits(Generic[P]):
             done = held.look(key, self._find(key))
             if done is not None:
                 return done
-        if wait.deadline_ms <= now_ms or not held.keys:
+        if wait.deadline_ms <= now_ms or not held.waits_for_something:
             return held.time_out()
         number, self._next_number = self._next_number, self._next_number + 1
         self._held[number] = held
+        self._numbers[id(wait)] = number
         for key in held.keys:
             self._by_partition.setdefault(key, {})[number] = None
         heappush(self._deadlines, (wait.deadline_ms, number))
@@ -148,10 +159,15 @@ class Waits(Generic[P]):
 
     def drop(self, wait: ProduceWait[P] | FetchWait[P]) -> None:
         """Lets go of a request whose caller is gone; nothing if it is held no more."""
-        first = next(iter(_Held(wait).keys))  # a request without partitions was never held
-        for number in tuple(self._by_partition.get(first, ())):
-            if self._held[number].wait is wait:
-                self._drop(number)
+        if (number := self._numbers.get(id(wait))) is not None:
+            self._drop(number)
+
+    def join(self, wait: FetchWait[P], key: P, position: FetchPosition) -> None:
+        """Adds a partition to a fetch that may grow, if it is still held; it is looked at with its next `touch`."""
+        assert wait.may_grow, wait
+        if (number := self._numbers.get(id(wait))) is not None:
+            wait.positions[key] = position
+            self._by_partition.setdefault(key, {})[number] = None
 
     def touch(self, key: P) -> list[Done[P]]:
         """Returns the answers that a change of this partition completes, in the order of the requests."""
@@ -174,6 +190,7 @@ class Waits(Generic[P]):
 
     def _drop(self, number: int) -> None:
         held = self._held.pop(number)
+        del self._numbers[id(held.wait)]
         for key in held.keys:
             numbers = self._by_partition[key]
             del numbers[number]

@@ -98,6 +98,9 @@ class Followed:
     def stop(self, hosted: Hosted) -> None:
         del self.leaders[hosted.name]
 
+    def look_again(self, hosted: Hosted) -> None:
+        """Nothing was looked at."""
+
 
 class Scene:
     """A broker's partitions on two disks, by a log."""

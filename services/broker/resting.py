@@ -1,0 +1,99 @@
+"""Partitions of followers' fetch sessions that rest: until something happens to one, no fetch looks at it.
+
+A follower of a thousand partitions fetches all of them twice a second at least, and most have nothing new. One rests in
+a session while its follower has all of it, is in the ISR, and was told the high watermark and the log's start
+(`Leading.rests`). What happens to a partition wakes it, and only then is noted that its follower went on to fetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from quorate.nouns import NodeId
+from quorate.replication import Progress
+from services.broker.table import Key
+
+__all__ = ["Rest", "Resting"]
+
+T = TypeVar("T")
+
+
+class Resting:
+    """All partitions of a broker that rest, each at most once for a follower."""
+
+    def __init__(self) -> None:
+        self._rests: dict[Key, dict[NodeId, Rest[Any]]] = {}
+
+    def wake(self, key: Key) -> None:
+        """Wakes a partition in each session that it rests in; to be called before anything else looks at it."""
+        for rest in tuple(self._rests.get(key, {}).values()):
+            rest.wake(key)
+
+    def enter(self, key: Key, rest: Rest[Any]) -> None:
+        """Notes that a partition rests there; in an earlier session of the same follower it does not any more."""
+        rests = self._rests.setdefault(key, {})
+        if (before := rests.get(rest.follower)) is not None:
+            before.wake(key)
+        self._rests.setdefault(key, rests)[rest.follower] = rest
+
+    def leave(self, key: Key, rest: Rest[Any]) -> None:
+        """Notes that it does not rest there any more."""
+        rests = self._rests[key]
+        del rests[rest.follower]
+        if not rests:
+            del self._rests[key]
+
+
+class Rest(Generic[T]):
+    """The partitions that rest in one session of a follower, each with what the session has of it, a `T`."""
+
+    def __init__(self, resting: Resting, follower: NodeId) -> None:
+        self.follower = follower
+        self.fetched_at_ms = 0
+        """The time of the last fetch that was for these, too."""
+        self.on_wake: Callable[[Key, T], None] | None = None
+        """Hears of each that wakes while a fetch waits."""
+        self._resting = resting
+        self._partitions: dict[Key, tuple[Progress, T]] = {}
+        self._woken: list[T] = []
+        self._is_over = False
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def add(self, key: Key, progress: Progress, of: T) -> bool:
+        """Lets a partition rest; returns False if the session is over."""
+        if self._is_over:
+            return False
+        self._resting.enter(key, self)
+        self._partitions[key] = progress, of
+        return True
+
+    def wake(self, key: Key) -> None:
+        """Wakes one; nothing if it does not rest."""
+        if (found := self._partitions.pop(key, None)) is None:
+            return
+        self._resting.leave(key, self)
+        progress, of = found
+        progress.repeat_fetch(self.fetched_at_ms)
+        if self._is_over:
+            return
+        self._woken.append(of)
+        if self.on_wake is not None:
+            self.on_wake(key, of)
+
+    @property
+    def partitions(self) -> tuple[Key, ...]:
+        """Those that rest now."""
+        return tuple(self._partitions)
+
+    def take_woken(self) -> list[T]:
+        """Returns those that have woken since the last call."""
+        woken, self._woken = self._woken, []
+        return woken
+
+    def end(self) -> None:
+        """The session is over; what its fetches have said of a partition is noted when that wakes."""
+        self._is_over, self.on_wake = True, None
+        self._woken.clear()

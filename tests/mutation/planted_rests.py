@@ -1,0 +1,61 @@
+"""Bugs planted in what lets partitions rest in a fetch session, at the leader and at the follower."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutation.planted import Planted
+
+TESTS: Final = "tests/services/broker/test_resting.py"
+TOLD: Final = "test_what_happens_to_one_that_rests_is_told_and_its_follower_was_caught_up_until_then"
+
+REST_BUGS: Final = (
+    Planted(
+        number="B126",
+        what="a record does not wake a partition that rests",
+        file="services/broker/replicas.py",
+        right="        self.resting.wake(key)\n        self._answer",
+        wrong="        self._answer",
+        test=f"{TESTS}::{TOLD}",
+    ),
+    Planted(
+        number="B127",
+        what="a replica that is in no ISR rests, and is never proposed",
+        file="libs/quorate/replication/leading.py",
+        right="return is_at_end and replica in committed_of(self.state).isr",
+        wrong="return is_at_end",
+        test=f"{TESTS}::test_a_replica_outside_the_isr_does_not_rest",
+    ),
+    Planted(
+        number="B128",
+        what="the fetches of a follower whose partition rests do not count, and it leaves the ISR with the next record",
+        file="services/broker/resting.py",
+        right="        progress.repeat_fetch(self.fetched_at_ms)\n",
+        wrong="",
+        test=f"{TESTS}::{TOLD}",
+    ),
+    Planted(
+        number="B129",
+        what="partitions that rest are fetched for whoever has the session",
+        file="services/broker/fetch_sessions.py",
+        right="        if session.rest.follower == follower:",
+        wrong="        if follower != session.rest:",
+        test=f"{TESTS}::test_a_follower_that_may_no_more_and_a_partition_that_goes_are_refused",
+    ),
+    Planted(
+        number="B130",
+        what="a follower does not say everything to a leader that knows nothing of it",
+        file="services/broker/fetcher.py",
+        right="        if self._session.is_new:\n            self._rouse()\n",
+        wrong="",
+        test=f"{TESTS}::test_a_follower_has_what_its_leader_has_whatever_rests",
+    ),
+    Planted(
+        number="B131",
+        what="a log start that retention moves is told to nobody",
+        file="services/broker/replicas.py",
+        right="        self.touch(hosted.key)\n        self.fetchers.look_again(hosted)",
+        wrong="        self.fetchers.look_again(hosted)",
+        test=f"{TESTS}::test_a_log_start_that_moves_is_told",
+    ),
+)
