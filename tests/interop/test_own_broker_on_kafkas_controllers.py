@@ -1,13 +1,15 @@
 """A broker of our own beside two of Kafka's, on a quorum of Kafka's own controllers, which ask for TLS and a login.
 
-The tests are one story: each leaves all brokers ready and every replica in sync.
+The tests are one story: each leaves all brokers ready and every replica in sync. KAFKAS_CONTROLLERS names the release
+of the controllers, of those in CONTROLLERS; CI has the first.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +26,7 @@ from tests.e2e.own_brokers import OwnBrokers
 from tests.e2e.records import stored
 from tests.interop.busy_brokers import Brokers
 from tests.interop.kafka.fleet import CONSUMER, PERFORMANCE, TOOLS
-from tests.interop.kafka.release import absent
+from tests.interop.kafka.release import OLDEST_POM, OPERATIONS_POM, absent
 from tests.interop.kafka.toolbox import Toolbox
 from tests.interop.mixed_plan import Peers, Settings
 from tests.interop.mixed_quorum import MixedQuorum, kafkas_alone
@@ -37,6 +39,12 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
+CONTROLLERS: Final = {
+    "4.3.1": Peers(),
+    "4.0.0": Peers(pom=OLDEST_POM, level="4.0-IV3"),
+    "4.4.0": Peers(pom=OPERATIONS_POM),
+}
+RELEASE: Final = os.environ.get("KAFKAS_CONTROLLERS", "4.3.1")
 OURS: Final = 101
 THEIRS: Final = (102, 103)
 ALL: Final = (OURS, *THEIRS)
@@ -118,7 +126,7 @@ class Cluster:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     directory = tmp_path_factory.mktemp("on-kafkas")
-    peers = Peers(issuer=authority(directory), mechanism=PLAIN)
+    peers = replace(CONTROLLERS[RELEASE], issuer=authority(directory), mechanism=PLAIN)
     async with kafkas_alone(directory / "quorum", ours=1, kafkas=3, settings=QUORUM, peers=peers) as quorum:
         above = {
             "controller.listener.names": "CONTROLLER",
