@@ -18,6 +18,7 @@ from quorate.replication import (
     Grant,
     Isolation,
     admit_consumer,
+    has_all,
     hear_follower,
     is_stale,
     regrant,
@@ -234,17 +235,12 @@ class Fetch:
 
     def _has_no_news(self, part: _Part, context: FetchContext) -> bool:
         """Returns whether a session's reader has all of a partition, and knows its bounds: most are so each time."""
-        hosted, position = part.hosted, part.position
+        hosted = part.hosted
         if hosted is None or self._replicas.table.get(hosted.key) is not hosted:
             return False
-        partition, log = hosted.partition, hosted.log
-        return (
-            position.offset == log.leo
-            and hosted.leading is not None
-            and position.leader_epoch in (None, partition.leader_epoch)
-            and position.last_fetched_epoch in (None, log.epochs.last_epoch)
-            and context.has_told(part.of, high_watermark=partition.local.high_watermark, log_start=log.start)
-        )
+        high_watermark, log_start = hosted.partition.local.high_watermark, hosted.log.start
+        is_told = context.has_told(part.of, high_watermark=high_watermark, log_start=log_start)
+        return is_told and has_all(hosted.partition, part.position)
 
     def _read(self, part: _Part, left: int, version: int, *, may_exceed: bool) -> _Data:
         if part.refusal is not None:

@@ -58,4 +58,21 @@ REST_BUGS: Final = (
         wrong="        self.fetchers.look_again(hosted)",
         test=f"{TESTS}::test_a_log_start_that_moves_is_told",
     ),
+    Planted(
+        number="B132",
+        what="what ends in an epoch before the leader's is looked at with each fetch, until somebody writes",
+        file="libs/quorate/replication/admission.py",
+        right="        return _place(role, position) is None\n",
+        wrong="        return position.last_fetched_epoch == role.local.log.epochs.last_epoch\n",
+        test=f"{TESTS}::test_what_ends_in_an_earlier_epoch_rests_too",
+    ),
+    Planted(
+        number="B133",
+        what="the recovery point rises above leader epochs that are not on the disk",
+        file="libs/quorate/partition_log/flushing.py",
+        right="        _flush(self.directory / LEADER_EPOCHS)\n",
+        wrong="",
+        test="tests/partition_log/test_recovery.py::"
+        "test_what_is_flushed_beside_appends_is_not_cut_off_by_a_flipped_bit",
+    ),
 )

@@ -186,7 +186,8 @@ def test_what_is_flushed_beside_appends_is_not_cut_off_by_a_flipped_bit(
     log.end_flush(full)
     *sealed, active = sorted(path.stem for path in (tmp_path / "t-0").glob("*.log"))
 
-    assert {f"{stem}.{suffix}" for stem in sealed for suffix in ("log", "index", "timeindex")} == set(synced)
+    files = {f"{stem}.{suffix}" for stem in sealed for suffix in ("log", "index", "timeindex")}
+    assert {*files, "leader-epoch-checkpoint"} == set(synced)
     assert int(active) == log.recovery_point
     assert log.begin_flush() is None
 
@@ -198,6 +199,24 @@ def test_what_is_flushed_beside_appends_is_not_cut_off_by_a_flipped_bit(
     again = opened(tmp_path, segment_bytes=300, recovery_point=int(active))
 
     assert (10, None) == (again.leo, again.torn)
+
+
+@pytest.mark.parametrize("left", [None, "", "0\n1\n1 0\n"], ids=["gone", "empty", "of before"])
+def test_epochs_whose_file_a_power_cut_took_are_in_the_batches(tmp_path: Path, left: str | None) -> None:
+    """The first batch of an epoch is acknowledged before the file is on the disk."""
+    log = opened(tmp_path)
+    for epoch in (1, 1, 3, 4, 4):
+        log.append_as_leader(produced(), epoch=epoch, now_ms=NOW_MS)
+    log.abandon()
+    file = tmp_path / "t-0" / "leader-epoch-checkpoint"
+    file.unlink()
+    if left is not None:
+        file.write_text(left)
+
+    again = opened(tmp_path)
+    assert [(1, 0), (3, 2), (4, 3)] == [each for each in again.epochs.entries if each[0] > 0]
+    assert 5 == again.leo
+    again.abandon()
 
 
 def test_what_is_truncated_while_it_is_flushed_does_not_count_as_flushed(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Segments that are written, and may not be on the disk yet: a thread waits for them beside appends and reads.
 
-With the batches go the indexes, as in Kafka: below the recovery point a start trusts all files.
+With the batches go the indexes and the leader epochs, as in Kafka: below the recovery point a start trusts all files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from quorate.nouns import Offset
 from quorate.partition_log.names import ABORTED
 from quorate.storage.files import naming, sync_directory
-from quorate.storage.names import INDEX, LOG, TIME_INDEX
+from quorate.storage.names import INDEX, LEADER_EPOCHS, LOG, TIME_INDEX
 
 OF_A_SEGMENT: Final = (LOG, INDEX, TIME_INDEX, ABORTED)
 
@@ -35,6 +35,7 @@ class Unflushed:
         for segment in self.segments:
             for suffix in OF_A_SEGMENT:
                 _flush(segment.with_suffix(suffix))
+        _flush(self.directory / LEADER_EPOCHS)
         with suppress(FileNotFoundError):
             sync_directory(self.directory)
 

@@ -379,7 +379,8 @@ class PartitionLog:
             self.roll()
         if header.epoch > self._written_epoch:
             self.epochs.assign(epoch=header.epoch, start_offset=header.base_offset)
-            self._write_epochs(header.next_offset)
+            # Not durable before the batch is: a start reads the epochs above the recovery point from the batches.
+            self._write_epochs(header.next_offset, is_durable=False)
         self._active.append(batch, header)
         self.leo = header.next_offset
         self._producer_files.count(header, marker, self._active)
@@ -414,7 +415,7 @@ class PartitionLog:
         self._write_epochs(leo)
         sync_directory(self.directory)
 
-    def _write_epochs(self, leo: Offset) -> None:
+    def _write_epochs(self, leo: Offset, *, is_durable: bool = True) -> None:
         entries = [(epoch, start) for epoch, start in self.epochs.entries if epoch >= 0]
-        self._epochs_file.write(entries, leo=leo)
+        self._epochs_file.write(entries, leo=leo, is_durable=is_durable)
         self._written_epoch = max((epoch for epoch, start in entries if start < leo), default=NO_EPOCH)

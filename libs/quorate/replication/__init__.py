@@ -37,6 +37,7 @@ from quorate.replication.admission import (
     admit_produce,
     deleted_outcome,
     end_of_epoch,
+    has_all,
     hear_follower,
     regrant,
 )
@@ -131,6 +132,7 @@ __all__ = [
     "committed_of",
     "deleted_outcome",
     "end_of_epoch",
+    "has_all",
     "hear_follower",
     "is_stale",
     "maximal_isr",

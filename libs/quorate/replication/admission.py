@@ -167,6 +167,22 @@ def regrant(partition: Partition, position: FetchPosition) -> Grant:
     return _grant(role, position.isolation, _place(role, position))
 
 
+def has_all(partition: Partition, position: FetchPosition) -> bool:
+    """Returns whether a reader has this leader's log to its end.
+
+    Its last record may be of an earlier epoch, in which the log ends: the leader has written nothing since.
+    """
+    role = partition.role
+    if not isinstance(role, Leading) or position.offset != role.local.log.leo:
+        return False
+    if position.leader_epoch not in (None, partition.leader_epoch):
+        return False
+    try:
+        return _place(role, position) is None
+    except ApiError:
+        return False
+
+
 def _check_sender(role: Leading, position: FetchPosition, sender: FollowerFetch) -> None:
     """Raises ApiError unless the sender is an assigned replica, in its latest registration (R50, R63). KIP-903."""
     if sender.replica_id not in role.replicas:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quorate.nouns import Epoch, Offset
-from quorate.storage.files import replace_whole
+from quorate.storage.files import replace_unsynced, replace_whole
 from quorate.storage.names import LEADER_EPOCHS
 
 VERSION = "0"
@@ -35,11 +35,15 @@ class EpochsFile:
         sound = version == VERSION and count == str(len(entries)) and entries == tuple(sorted(entries))
         return entries if sound else ()
 
-    def write(self, entries: Sequence[tuple[Epoch, Offset]], *, leo: Offset) -> None:
-        """Writes the entries of an EpochCache, durably. Epochs without a record below `leo` are left out."""
+    def write(self, entries: Sequence[tuple[Epoch, Offset]], *, leo: Offset, is_durable: bool = True) -> None:
+        """Writes the entries of an EpochCache. Epochs without a record below `leo` are left out.
+
+        One that is not durable outlives a kill; whoever counts on it after a power loss has to sync it.
+        """
         assert list(entries) == sorted(entries), entries  # I-09
         assert not entries or entries[-1][1] <= leo, (entries[-1], leo)
         ends = [*(start for _, start in entries[1:]), leo][: len(entries)]
         kept = [(epoch, start) for (epoch, start), end in zip(entries, ends, strict=True) if start < end]
         lines = [VERSION, str(len(kept)), *(f"{epoch} {start}" for epoch, start in kept)]
-        replace_whole(self._path, ("\n".join(lines) + "\n").encode("ascii"))
+        replace = replace_whole if is_durable else replace_unsynced
+        replace(self._path, ("\n".join(lines) + "\n").encode("ascii"))

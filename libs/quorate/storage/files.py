@@ -33,16 +33,37 @@ def replace_whole(path: Path, data: bytes, *, mode: int = FILE_MODE, failpoints:
 
     Raises OSError; then the old content is still there. `failpoints` is the prefix of the failpoints that are reached.
     """
-    aside = path.with_name(path.name + TEMPORARY)
-    try:
+    with _aside(path) as aside:
         write_synced(aside, data, mode=mode, failpoints=failpoints)
         reach(f"{failpoints}.before_rename")
+    sync_directory(path.parent)
+    reach(f"{failpoints}.after_rename")
+
+
+def replace_unsynced(path: Path, data: bytes) -> None:
+    """Replaces the content of `path`, which outlives a kill of the process; a power loss may leave anything of it.
+
+    Raises OSError; then the old content is still there.
+    """
+    with _aside(path) as aside:
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
+        try:
+            with naming(aside):
+                write_all(descriptor, data, 0)
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def _aside(path: Path) -> Iterator[Path]:
+    """Has a file written beside `path`, and puts it in its place."""
+    aside = path.with_name(path.name + TEMPORARY)
+    try:
+        yield aside
         os.replace(aside, path)
     except OSError:
         aside.unlink(missing_ok=True)
         raise
-    sync_directory(path.parent)
-    reach(f"{failpoints}.after_rename")
 
 
 @contextmanager

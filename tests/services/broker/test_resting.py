@@ -95,13 +95,17 @@ class Leader:
         assert not answer.responses[0].partition_responses[0].error_code, answer
 
     async def go_on(
-        self, *asked: tuple[int, int], wait_ms: int = 0, who: Caller | None = None, replica: NodeId = OTHER
+        self,
+        *asked: tuple[int, int],
+        wait_ms: int = 0,
+        who: Caller | None = None,
+        topics: tuple[FetchRequest.FetchTopic, ...] = (),
     ) -> dict[int, FetchResponse.FetchableTopicResponse.PartitionData]:
         """The next fetch of the session, which says where these partitions are now; what is answered, by index."""
         partitions = tuple(Asked(index, 0, offset, 0, partition_max_bytes=1 << 20) for index, offset in asked)
-        topics = (FetchRequest.FetchTopic(topic_id=TOPIC, partitions=partitions),) if partitions else ()
+        topics = (FetchRequest.FetchTopic(topic_id=TOPIC, partitions=partitions),) if partitions else topics
         request = FetchRequest(
-            replica_state=FetchRequest.ReplicaState(replica, 5),
+            replica_state=FetchRequest.ReplicaState(OTHER, 5),
             max_wait_ms=wait_ms,
             min_bytes=1,
             max_bytes=10 << 20,
@@ -170,6 +174,28 @@ async def test_what_happens_to_one_that_rests_is_told_and_its_follower_was_caugh
         assert (1, 0) == leader.told[1]
         await leader.append(1)
         assert [1] == [*(await leader.go_on())]
+
+
+async def test_what_ends_in_an_earlier_epoch_rests_too(disks: list[Path]) -> None:
+    """So it is after each failover, until somebody writes."""
+    async with leading(disks, 1) as leader:
+        await leader.append(0)
+        await leader.at_rest()
+        for epoch, to in enumerate((OTHER, ME), 1):
+            leader.scene.log.append(PartitionChangeRecord(partition_id=0, topic_id=TOPIC, leader=to))
+            await leader.scene.applied(lambda epoch=epoch: leader[0].partition.leader_epoch == epoch)
+        assert leader[0].leading is not None
+        leader.session = (0, 0)
+        topics = FetchRequest.FetchTopic(topic_id=TOPIC, partitions=(Asked(0, 2, 1, 0, partition_max_bytes=1 << 20),))
+        await leader.go_on(topics=(topics,))
+        await leader.go_on()
+        before_ms = leader.progress(0).last_fetch_at_ms
+        await asyncio.sleep(0.002)
+        await leader.go_on()
+
+        assert before_ms == leader.progress(0).last_fetch_at_ms, "it is looked at"
+        await leader.append(0)
+        assert leader.progress(0).last_fetch_at_ms != before_ms
 
 
 async def test_a_log_start_that_moves_is_told(disks: list[Path]) -> None:
