@@ -86,6 +86,10 @@ class EpochCache:
         at = bisect_right(self._starts, offset) - 1
         return self._epochs[max(at, 0)]
 
+    def epoch_before(self, leo: Offset) -> Epoch | None:
+        """Returns the epoch of the last record of a log that ends at `leo`; None if it has no record."""
+        return self.epoch_at(leo - 1) if leo > self._starts[0] else None
+
     def truncate(self, *, to: Offset) -> None:
         """Removes the epochs that start at offset `to` or later, when the log is truncated; the floor stays."""
         assert to >= self._starts[0], (to, self._starts[0])

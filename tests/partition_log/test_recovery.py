@@ -209,7 +209,7 @@ def test_epochs_whose_file_a_power_cut_took_are_in_the_batches(tmp_path: Path, l
         log.append_as_leader(produced(), epoch=epoch, now_ms=NOW_MS)
     log.abandon()
     file = tmp_path / "t-0" / "leader-epoch-checkpoint"
-    file.unlink()
+    file.unlink(missing_ok=True)
     if left is not None:
         file.write_text(left)
 

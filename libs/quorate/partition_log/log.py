@@ -28,7 +28,7 @@ from quorate.partition_log.retention import old_segments
 from quorate.partition_log.segment import Segment, Slice
 from quorate.partition_log.settings import LogSettings
 from quorate.partition_log.verifications import Verification, Verifications
-from quorate.replication.log import NO_EPOCH, cut_epochs, new_epochs
+from quorate.replication.log import cut_epochs, new_epochs
 from quorate.storage.epochs_file import EpochsFile
 from quorate.storage.files import make_directory, sync_directory
 from quorate.storage.recovery import check_topic
@@ -80,17 +80,15 @@ class PartitionLog:
         )
         self._segments, self.epochs, self.torn = found.segments, found.epochs, found.torn
         self._retired: list[Segment] = []
-        self._epochs_file = EpochsFile(directory)
-        self._written_epoch: Epoch = NO_EPOCH
+        self._is_epochs_file_stale = True  # if there is one: what was read is not written
         self.leo: Offset = self._active.next_offset
+        self._logged_epoch = self.epochs.epoch_before(self.leo)
         self.recovery_point: Offset = self.leo if clean else min(recovery_point, self.leo)
         self._flushing: Unflushed | None = None
-        self._verifications = Verifications()
         self._committed: Offset = 0
-        self._producer_files = ProducerFiles(directory)
+        self._verifications, self._producer_files = Verifications(), ProducerFiles(directory)
         try:
             self._producer_files.load(self._segments, start=self.start, leo=self.leo, flushed=self.recovery_point)
-            self._write_epochs(self.leo)
         except BaseException:
             self.abandon()
             raise
@@ -365,11 +363,10 @@ class PartitionLog:
     def _appended(self, batch: bytes | bytearray, *, now_ms: int) -> Appended:
         ((_, header),) = batches(batch)
         self._write(batch, header, now_ms)
-        is_logged = bool(header.attributes & LOG_APPEND_TIME)
         return Appended(
             base_offset=header.base_offset,
             last_offset=header.last_offset,
-            log_append_time_ms=header.max_timestamp if is_logged else -1,
+            log_append_time_ms=header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1,
         )
 
     def _write(self, batch: Buffer, header: BatchHeader, now_ms: int) -> None:
@@ -377,10 +374,10 @@ class PartitionLog:
         marker = marker_in(header, batch) if header.is_control else None  # raises Corrupt before anything is written
         if self._must_roll(header, now_ms):
             self.roll()
-        if header.epoch > self._written_epoch:
+        if header.epoch != self._logged_epoch:
             self.epochs.assign(epoch=header.epoch, start_offset=header.base_offset)
-            # Not durable before the batch is: a start reads the epochs above the recovery point from the batches.
-            self._write_epochs(header.next_offset, is_durable=False)
+            # The file is written before the recovery point passes: above it a start has the epochs of the batches.
+            self._logged_epoch, self._is_epochs_file_stale = header.epoch, True
         self._active.append(batch, header)
         self.leo = header.next_offset
         self._producer_files.count(header, marker, self._active)
@@ -404,8 +401,10 @@ class PartitionLog:
         self._retired.append(segment)
 
     def _unflushed(self, until: int, end: Offset) -> Unflushed:
-        segments = self._segments[self._segment_at(self.recovery_point) : until]
-        return Unflushed(directory=self.directory, segments=tuple(each.path for each in segments), end=end)
+        if self._is_epochs_file_stale:
+            self._write_epochs(self.leo, is_durable=False)
+        segments = [each.path for each in self._segments[self._segment_at(self.recovery_point) : until]]
+        return Unflushed(directory=self.directory, segments=tuple(segments), end=end)
 
     def _ends_at(self, leo: Offset) -> None:
         self.leo, self._flushing = leo, None
@@ -417,5 +416,5 @@ class PartitionLog:
 
     def _write_epochs(self, leo: Offset, *, is_durable: bool = True) -> None:
         entries = [(epoch, start) for epoch, start in self.epochs.entries if epoch >= 0]
-        self._epochs_file.write(entries, leo=leo, is_durable=is_durable)
-        self._written_epoch = max((epoch for epoch, start in entries if start < leo), default=NO_EPOCH)
+        EpochsFile(self.directory).write(entries, leo=leo, is_durable=is_durable)
+        self._logged_epoch, self._is_epochs_file_stale = self.epochs.epoch_before(leo), False

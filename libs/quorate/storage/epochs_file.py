@@ -1,7 +1,8 @@
 """The file `leader-epoch-checkpoint`: the start offset of each epoch, to detect a flipped bit in a batch's epoch.
 
-The checksum of a batch does not cover its leader epoch. In Kafka too, the file is written before the first batch of an
-epoch, so an epoch in the log that the file does not list was never written: it is a flipped bit.
+The checksum of a batch does not cover its leader epoch. Of the metadata log the file is written before the first batch
+of an epoch, as in Kafka, so an epoch in the log that the file does not list was never written: it is a flipped bit. Of
+a data partition it is written before the records of the epoch count as flushed.
 """
 
 from __future__ import annotations

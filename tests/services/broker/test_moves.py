@@ -492,7 +492,7 @@ async def test_a_rotten_batch_ends_the_move_and_is_named(disks: list[Path], capl
         assert f"at byte {len(BATCH)}" in told
 
 
-@pytest.mark.parametrize("what", ["services.broker.store.sync_directory", "quorate.storage.epochs_file.replace_whole"])
+@pytest.mark.parametrize("what", ["services.broker.store.sync_directory", "quorate.storage.recovery.replace_whole"])
 async def test_a_copy_that_cannot_be_begun_is_answered_and_leaves_nothing(
     disks: list[Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, what: str
 ) -> None:
