@@ -99,7 +99,9 @@ class BrokerDriver:
             connect_to=self._connect_to,
             cluster_id=parts.directories.cluster_id,
         )
-        partitions = Partitions(replicas, store, parts.replica, parts.news, placed=placements.note)
+        partitions = Partitions(
+            replicas, store, parts.replica, parts.news, placed=placements.note, begins=self._is_registered
+        )
         self.opens(store)
         for work in (partitions.run, isr_changes.run, placements.run):
             tasks.create_task(work())

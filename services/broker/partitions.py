@@ -39,13 +39,19 @@ class Partitions:
         news: News,
         *,
         placed: Callable[[Hosted], None],
+        begins: Callable[[ClusterState], bool] = lambda _: True,
     ) -> None:
-        """`placed` hears of each partition whose log directory may be another one than the controller knows."""
+        """`placed` hears of each partition whose log directory may be another one than the controller knows.
+
+        The first state of which `begins` is true is the first that is applied: the disks are of a later one than those
+        before. In them a topic may have another id, and this broker may not have a partition that it has by now.
+        """
         self._replicas = replicas
         self._store = store
         self._replica = replica
         self._news = news
         self._placed = placed
+        self._begins = begins
         self._waiting: list[tuple[Callable[[ClusterState], bool], asyncio.Event]] = []
         self.deleted: list[Path] = []
         """The directories that are marked as deleted, for whoever removes them."""
@@ -59,8 +65,10 @@ class Partitions:
 
         What a metadata transaction changes is applied at its end: the state does not show it before (KIP-868).
         """
+        has_begun = False
         async for replayed in self._replica.changes():
-            if replayed > self._replica.applied:
+            has_begun = has_begun or self._begins(self._replica.state)
+            if replayed > self._replica.applied or not has_begun:
                 continue
             # By the state whose news are taken: what is replayed while logs are opened is not applied yet.
             there = [event for is_there, event in self._waiting if is_there(self._replica.state)]

@@ -67,6 +67,14 @@ REST_BUGS: Final = (
         test=f"{TESTS}::test_what_ends_in_an_earlier_epoch_rests_too",
     ),
     Planted(
+        number="B150",
+        what="a start applies states of the metadata log that its disks are ahead of",
+        file="services/broker/driver.py",
+        right=", begins=self._is_registered",
+        wrong="",
+        test="tests/services/broker/test_partitions.py::test_a_start_applies_no_state_of_before_its_registration",
+    ),
+    Planted(
         number="B133",
         what="the recovery point rises above leader epochs that are not on the disk",
         file="libs/quorate/partition_log/flushing.py",

@@ -111,7 +111,7 @@ class Scene:
         self.replicas.fetchers = self.followed = Followed()
         self.placed: list[TopicPartition] = []
         self.directories = LogDirectories(disks, ME)
-        news = News()
+        self.news = news = News()
         self.replica = Replica(self.log, SystemClock(), OFF, news.hear)
         self.store = new_store(self.directories)
         self.partitions = Partitions(
@@ -234,6 +234,44 @@ async def test_a_state_is_applied_only_with_what_was_replayed_while_logs_were_op
 
         assert ["orders-0", "orders-1"] == scene.names
         assert (0, end) == (told, scene.replicas.applied)  # heartbeats let another broker stop only after this
+
+
+async def test_a_start_applies_no_state_of_before_its_registration(disks: list[Path]) -> None:
+    """The log is read from its last checkpoint or its beginning on: the topic was deleted and made again since."""
+    async with running(disks) as before:
+        before.log.append(LEVELS, *BROKERS, ORDERS, partition(0))
+        await before.applied(lambda: before.names == ["orders-0"])
+        (hosted,) = before.replicas.table
+        hosted.log.append_as_leader(produced(count=3), epoch=0, now_ms=NOW_MS)
+    scene = Scene(disks)
+    earlier = Uuid(bytes([7] * 16))
+    scene.log.append(LEVELS, TopicRecord("orders", earlier), msgspec.structs.replace(partition(0), topic_id=earlier))
+
+    async def nothing(**_: object) -> None:
+        """It is registered, and needs nobody."""
+
+    serves = asyncio.Event()
+    lifecycle: Any = SimpleNamespace(broker_epoch=5, register=nothing, run=nothing, get_ready=serves.set)
+    parts: Any = SimpleNamespace(
+        **{name: getattr(scene, name) for name in ("directories", "replicas", "replica", "news")},
+        controllers=None,
+        cluster=None,
+        wire=SimpleNamespace(begin=lambda *_: None),
+    )
+    starting = asyncio.ensure_future(BrokerDriver(parts, lifecycle, timeout_ms=1).run())
+    await scene.replayed()
+    await asyncio.sleep(0.1)
+    scene.log.append(RemoveTopicRecord(earlier), ORDERS, partition(0), *BROKERS)
+    async with asyncio.timeout(60):
+        await serves.wait()
+    (found,) = scene.replicas.table
+
+    assert (TopicPartition("orders", 0), 3) == (found.name, found.log.leo)
+    assert ["orders-0"] == [path.name for path in disks[0].glob("orders-0*")]
+    starting.cancel()
+    with suppress(asyncio.CancelledError):
+        await starting
+    scene.directories.release()
 
 
 class Health:
