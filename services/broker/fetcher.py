@@ -20,6 +20,7 @@ from quorate.replication import (
     Following,
     Range,
     Refused,
+    Truncate,
 )
 from quorate.replication.following import FollowerRequest, LeaderAnswer
 from quorate.runtime.logs import logger
@@ -209,12 +210,12 @@ class _Fetcher:
             if fetches or self._resting:
                 await self._fetch(connection, fetches)
             if ranges:
-                self._take(ranges, await self._ranges(connection, ranges))
+                await self._take(ranges, await self._ranges(connection, ranges))
             self._told.settle("leader")
         except (OSError, ApiError) as problem:
             if self._told.passes("leader", str(problem), asyncio.get_running_loop().time()):
                 log.warning("a leader gives nothing", leader_id=self._leader_id, reason=str(problem))
-            self._take([*turns, *self._rouse()], {})
+            await self._take([*turns, *self._rouse()], {})
 
     async def _connected(self) -> Connection:
         """Returns the connection to the leader. Raises OSError, ApiError."""
@@ -222,11 +223,14 @@ class _Fetcher:
             self._connection = await self._connect_to(self._leader_id, TIMEOUTS)
         return self._connection
 
-    def _take(self, turns: Sequence[_Turn], answers: Mapping[Key, LeaderAnswer | Bounds]) -> None:
-        """Gives each partition its answer, as far as it says anything; one that has none was not reached."""
-        now_ms = self._replicas.now_ms
+    async def _take(self, turns: Sequence[_Turn], answers: Mapping[Key, LeaderAnswer | Bounds]) -> None:
+        """Gives each partition its answer, as far as it says anything; one that has none was not reached.
+
+        After a truncation others have a turn: the states of the producers are read anew.
+        """
         lost = Refused(ErrorCode.NETWORK_EXCEPTION)
         for turn in turns:
+            now_ms = self._replicas.now_ms
             hosted, role, request = turn
             answer = answers.get(hosted.key, lost)
             if self._awake.get(hosted.key) is hosted:  # to the end of the order
@@ -242,6 +246,8 @@ class _Fetcher:
                 log.info("a follower waits for the metadata log", partition=str(hosted.name), reason=role.failure)
             elif role.failure:
                 log.error("a follower has failed", partition=str(hosted.name), reason=role.failure)
+            if any(isinstance(effect, Truncate) for effect in effects):
+                await asyncio.sleep(0)
 
     def _lay_to_rest(self, turn: _Turn, now_ms: int) -> None:
         """Lets a partition rest whose answer has changed nothing, if it would ask for the same again."""
@@ -285,7 +291,7 @@ class _Fetcher:
         for key in wanted.keys() - found.keys():
             if (told := self._session.told(key)) is not None:
                 answers[key] = told
-        self._take([*turns, *woken], answers)
+        await self._take([*turns, *woken], answers)
 
     async def _ranges(self, connection: Connection, turns: Sequence[_Turn]) -> dict[Key, LeaderAnswer]:
         """Asks for the leader's log start and log end. Raises OSError, ApiError."""

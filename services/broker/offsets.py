@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Final, NamedTuple
 
 from kraft.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -17,6 +17,7 @@ from quorate.wire.batch import records
 from quorate.wire.items import Items, Steps
 from services.broker.callers import Caller
 from services.broker.cluster import NO_TOPIC_ID, Cluster
+from services.broker.table import Hosted
 
 __all__ = ["Offsets"]
 
@@ -103,7 +104,7 @@ class Offsets:
             _check_timestamp(asked.timestamp, version)
             hosted = self._cluster.hosted(NO_TOPIC_ID, topic, asked.partition_index)
             role = leader_of(hosted.partition, None if asked.current_leader_epoch < 0 else asked.current_leader_epoch)
-            found = yield from _found(role, hosted.log, asked.timestamp, isolation)
+            found = yield from self._while_led(hosted, role, _found(role, hosted.log, asked.timestamp, isolation))
         except ApiError as refusal:
             code = refusal.code
             if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < HAS_NOT_AVAILABLE:
@@ -115,6 +116,22 @@ class Offsets:
             timestamp=found.timestamp,
             leader_epoch=_epoch(role, hosted.log, found.offset) if version >= HAS_EPOCHS else -1,
         )
+
+    def _while_led(self, hosted: Hosted, role: Leading, search: Steps[_Place]) -> Steps[_Place]:
+        """Searches a log while this broker has it and leads it: the files of another are closed. Raises ApiError."""
+        log = hosted.log
+        with closing(search):
+            while True:
+                try:
+                    next(search)
+                except StopIteration as end:
+                    found: _Place = end.value
+                    return found
+                yield
+                here = self._cluster.hosted(NO_TOPIC_ID, *hosted.name)
+                if here is not hosted or here.log is not log or here.leading is not role:
+                    why = f"{hosted.name} has another leader or another log since the search began"
+                    raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
 
     def _end(self, topic: str, asked: _EpochAsked, caller: Caller | None) -> _EpochsTopic.EpochEndOffset:
         try:

@@ -75,6 +75,22 @@ REST_BUGS: Final = (
         test="tests/services/broker/test_partitions.py::test_a_start_applies_no_state_of_before_its_registration",
     ),
     Planted(
+        number="B151",
+        what="a search by time goes on in the closed files of a partition that is gone, as if the disk had failed",
+        file="services/broker/offsets.py",
+        right="                here = self._cluster.hosted(NO_TOPIC_ID, *hosted.name)\n",
+        wrong="                here = hosted\n",
+        test="tests/services/broker/test_offsets.py::test_a_search_ends_when_its_partition_goes",
+    ),
+    Planted(
+        number="B152",
+        what="a log that loses no record is read anew in the event loop",
+        file="libs/quorate/partition_log/log.py",
+        right="        if to == self.leo:  # a follower",
+        wrong="        if to > self.leo:  # a follower",
+        test="tests/partition_log/test_recovery.py::test_an_epoch_without_a_record_goes_and_nothing_is_read",
+    ),
+    Planted(
         number="B133",
         what="the recovery point rises above leader epochs that are not on the disk",
         file="libs/quorate/partition_log/flushing.py",

@@ -219,6 +219,19 @@ def test_epochs_whose_file_a_power_cut_took_are_in_the_batches(tmp_path: Path, l
     again.abandon()
 
 
+def test_an_epoch_without_a_record_goes_and_nothing_is_read(tmp_path: Path) -> None:
+    """So it is after each planned stop: a broker has led a partition that nobody wrote to, and gives it back."""
+    log = opened(tmp_path)
+    log.append_as_leader(produced(), epoch=1, now_ms=NOW_MS)
+    log.assign_epoch(4, log.leo)
+    (file,) = (tmp_path / "t-0").glob("*.log")
+    os.truncate(file, 0)  # whoever reads it, finds that
+    log.truncate(log.leo)
+
+    assert (1, 1) == (log.epochs.last_epoch, log.leo)
+    log.abandon()
+
+
 def test_what_is_truncated_while_it_is_flushed_does_not_count_as_flushed(tmp_path: Path) -> None:
     """Other records may be at the same offsets by the end of the flush."""
     log = opened(tmp_path, segment_bytes=300)

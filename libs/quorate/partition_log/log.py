@@ -207,7 +207,8 @@ class PartitionLog:
         while start < bound and at < len(self._segments):
             segment = self._segments[at]
             begin = segment.position_of(start)
-            end = segment.position_of(bound) if self._is_in(at, bound) else segment.size
+            is_last = at + 1 == len(self._segments) or bound < self._segments[at + 1].base_offset
+            end = segment.position_of(bound) if is_last else segment.size
             if begin < end:
                 return segment.slice(begin, end, max_bytes)
             at += 1  # the rest of this segment was compacted away
@@ -229,11 +230,13 @@ class PartitionLog:
     def truncate(self, to: Offset) -> None:
         """Removes the records from `to` on, durably (R54); the log then ends at `to`."""
         assert self.start <= to <= self.leo, (self.start, to, self.leo)
+        cut_epochs(self.epochs, to=to)
+        if to == self.leo:  # a follower that led an epoch without a record: its files have nothing of that
+            return
         while len(self._segments) > 1 and self._active.base_offset > to:
             self._retire(self._active)
-        self._active.truncate(self._active.position_of(to) if to < self.leo else self._active.size)
+        self._active.truncate(self._active.position_of(to))
         cut_aborted(self._active.path.with_suffix(ABORTED), to=to)
-        cut_epochs(self.epochs, to=to)
         self._ends_at(to)
 
     def restart_at(self, *, leo: Offset, start: Offset) -> None:
@@ -356,9 +359,6 @@ class PartitionLog:
 
     def _segment_at(self, offset: Offset) -> int:
         return max(bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
-
-    def _is_in(self, at: int, offset: Offset) -> bool:
-        return at + 1 == len(self._segments) or offset < self._segments[at + 1].base_offset
 
     def _appended(self, batch: bytes | bytearray, *, now_ms: int) -> Appended:
         ((_, header),) = batches(batch)

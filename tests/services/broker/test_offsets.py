@@ -7,15 +7,18 @@ from pathlib import Path
 import pytest
 
 from kraft.api.list_offsets import ListOffsetsRequest
+from quorate.errors import ErrorCode
 from quorate.partition_log import segment
 from quorate.partition_log.produced import Limits
 from quorate.partition_log.settings import LogSettings
+from quorate.records import RemoveTopicRecord
 from quorate.runtime.turns import in_turns
 from services.broker.offsets import MAX_TIMESTAMP
 from tests.partition_log.batches import NOW_MS, produced
 from tests.services.broker import test_partitions
 from tests.services.broker.calling import caller
-from tests.services.broker.test_rights import Broker
+from tests.services.broker.test_partitions import TOPIC
+from tests.services.broker.test_rights import Broker, code_of
 from tests.services.broker.test_transactions import Leader, leading
 
 disks = test_partitions.disks
@@ -72,6 +75,21 @@ async def test_the_latest_time_is_that_of_a_record_which_is_there(disks: list[Pa
         written(leader, segment_bytes=segment_bytes, start=5)
 
         assert (10, 4) == await place(leader, MAX_TIMESTAMP)
+
+
+async def test_a_search_ends_when_its_partition_goes(disks: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files are closed then, which looked as if the disk had failed."""
+    monkeypatch.setattr(segment, "LOOKED_AT_MAX", 2)
+    async with leading(disks) as leader:
+        written(leader, segment_bytes=1 << 30, start=4)
+        asked = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(0, -1, NOW_MS + 4_000)
+        request = ListOffsetsRequest(topics=(ListOffsetsRequest.ListOffsetsTopic("orders", (asked,)),))
+        search = Broker(leader, leader.scene).offsets.list(request, 9, caller())
+        next(search)
+        leader.scene.log.append(RemoveTopicRecord(TOPIC))
+        await leader.scene.applied(lambda: not leader.scene.names)
+
+        assert ErrorCode.UNKNOWN_TOPIC_OR_PARTITION == code_of(await in_turns(search))
 
 
 async def test_a_search_where_timestamps_fall_goes_on_in_steps(
