@@ -398,7 +398,8 @@ async def kafkas_alone(
         named = {node_id: uuid_text(random_uuid()) for node_id in mixed.kafkas}
         first = ",".join(f"{node_id}@{mixed.kafka_address(node_id)}:{named[node_id]}" for node_id in named)
         for node in mixed.kafkas.values():
-            await asyncio.to_thread(node.format, mixed.plan.cluster_id, "--initial-controllers", first)
+            level = ("--release-version", peers.level)
+            await asyncio.to_thread(node.format, mixed.plan.cluster_id, "--initial-controllers", first, *level)
             node.start()
         for node in mixed.kafkas.values():
             await asyncio.to_thread(node.wait_ready)

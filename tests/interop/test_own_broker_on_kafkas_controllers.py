@@ -42,7 +42,7 @@ pytestmark = [
 CONTROLLERS: Final = {
     "4.3.1": Peers(),
     "4.0.0": Peers(pom=OLDEST_POM, level="4.0-IV3"),
-    "4.4.0": Peers(pom=OPERATIONS_POM),
+    "4.4.0": Peers(pom=OPERATIONS_POM, level="4.3-IV0"),
 }
 RELEASE: Final = os.environ.get("KAFKAS_CONTROLLERS", "4.3.1")
 OURS: Final = 101
