@@ -67,20 +67,23 @@ class Kinds(Generic[T]):
         self._min_isrs = min_isrs
         self._marks = _Marks(state, order, min_isrs)
         self._ask = ask
-        self._known: dict[tuple[object, ...], dict[Kind, T]] = {}
+        self._known: dict[tuple[object, ...], tuple[dict[Kind, T], dict[Kind, T]]] = {}
+        """By what the rules have of a topic: by kind, and by shape; there are more shapes, but each is there often."""
 
     def of_topic(self, topic: Topic) -> Callable[[int, Partition], T]:
         """Returns a function that returns what becomes of a partition of this topic, by its id and its state."""
         name, min_isrs = topic.name, self._min_isrs
         rules = min_isrs.of_topic(name), min_isrs.is_of_topic(name), self._book.election(name)
-        known = self._known.setdefault(rules, {})
+        by_kind, by_shape = self._known.setdefault(rules, ({}, {}))
         mark_of = self._marks.__getitem__
 
         def found(partition_id: int, partition: Partition) -> T:
-            kind: Kind
-            if _is_odd(partition):
-                kind = partition.shape
-            else:
+            shape: Kind = partition.shape
+            became = by_shape.get(shape)
+            if became is not None:
+                return became
+            kind = shape
+            if not _is_odd(partition):
                 replicas, isr, leader = partition.replicas, partition.isr, partition.leader
                 kind = (
                     tuple(map(mark_of, zip(replicas, partition.directories, strict=True))),
@@ -88,9 +91,10 @@ class Kinds(Generic[T]):
                     NO_LEADER if leader == NO_LEADER else replicas.index(leader),
                     partition.leader_recovery_state,
                 )
-            became = known.get(kind)
+            became = by_kind.get(kind)
             if became is None:
-                became = known[kind] = self._ask(TopicPartition(topic, partition_id, partition))
+                became = by_kind[kind] = self._ask(TopicPartition(topic, partition_id, partition))
+            by_shape[shape] = became
             return became
 
         return found
