@@ -31,7 +31,7 @@ EPOCH_MAX: Final = (1 << 31) - 1
 SLOTS: Final = 1_000
 """Kafka's `max.incremental.fetch.session.cache.slots`."""
 PARTITIONS_MAX: Final = 200_000
-"""Of all sessions together; each takes some 500 bytes."""
+"""Of all sessions together; each takes some 500 bytes, and 300 more while it rests."""
 OF_CONSUMERS_MAX: Final = 100_000
 OF_CONSUMER_MAX: Final = 10_000
 """Of consumers' sessions together, and of one: anybody may begin one, whatever it has a right to, and go."""
