@@ -75,6 +75,14 @@ REST_BUGS: Final = (
         test="tests/services/broker/test_partitions.py::test_a_start_applies_no_state_of_before_its_registration",
     ),
     Planted(
+        number="B153",
+        what="a follower that has lost its end counts as caught up, by what its process of before has said",
+        file="libs/quorate/replication/progress.py",
+        right="        if self.leo == self.leader_leo and (self.last_fetch_at_ms or 0) < at_ms:",
+        wrong="        if (self.last_fetch_at_ms or 0) <= at_ms or self.leo is not None:",
+        test=f"{TESTS}::test_a_follower_that_has_lost_its_end_is_not_caught_up_by_what_it_said_before",
+    ),
+    Planted(
         number="B151",
         what="a search by time goes on in the closed files of a partition that is gone, as if the disk had failed",
         file="services/broker/offsets.py",

@@ -46,10 +46,12 @@ class Progress:
         self.broker_epoch = broker_epoch
 
     def repeat_fetch(self, at_ms: int) -> None:
-        """Records that the replica fetched again from its last offset, which was the leader's end, at this time."""
-        assert self.leo == self.leader_leo, (self.leo, self.leader_leo)
-        self.last_fetch_at_ms = max(self.last_fetch_at_ms or 0, at_ms)
-        self.last_caught_up_at_ms = max(self.last_caught_up_at_ms or 0, at_ms)
+        """Records that the replica fetched again at this time, from the leader's end, as with its last fetch.
+
+        Nothing if a later fetch is recorded, or one from elsewhere: a process that began anew has another session.
+        """
+        if self.leo == self.leader_leo and (self.last_fetch_at_ms or 0) < at_ms:
+            self.last_fetch_at_ms = self.last_caught_up_at_ms = at_ms
 
     def is_caught_up(self, *, leader_leo: Offset, now_ms: int, lag_time_max_ms: int) -> bool:
         """Returns whether the replica is at the leader's end, or was within `replica.lag.time.max.ms` (R30).

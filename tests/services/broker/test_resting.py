@@ -156,6 +156,7 @@ async def test_what_happens_to_one_that_rests_is_told_and_its_follower_was_caugh
 ) -> None:
     async with leading(disks, 3) as leader:
         await leader.at_rest()
+        await asyncio.sleep(0.002)
         began_ms = leader.replicas.now_ms
         waiting = asyncio.ensure_future(leader.go_on(wait_ms=60_000))
         await asyncio.sleep(0.01)
@@ -174,6 +175,21 @@ async def test_what_happens_to_one_that_rests_is_told_and_its_follower_was_caugh
         assert (1, 0) == leader.told[1]
         await leader.append(1)
         assert [1] == [*(await leader.go_on())]
+
+
+async def test_a_follower_that_has_lost_its_end_is_not_caught_up_by_what_it_said_before(disks: list[Path]) -> None:
+    """It was killed, and a power cut took the last record; its session of before is still there."""
+    async with leading(disks, 1) as leader:
+        await leader.append(0)
+        await leader.at_rest()
+        await asyncio.sleep(0.002)
+        await leader.go_on()
+        leader.session = (0, 0)
+        await leader.go_on((0, 0))
+        caught_up_ms = leader.progress(0).last_caught_up_at_ms
+        await leader.append(0)
+
+        assert (0, caught_up_ms) == (leader.progress(0).leo, leader.progress(0).last_caught_up_at_ms)
 
 
 async def test_what_ends_in_an_earlier_epoch_rests_too(disks: list[Path]) -> None:
