@@ -24,7 +24,7 @@ from quorate.replication import (
     regrant,
 )
 from quorate.runtime.turns import in_turns
-from quorate.wire.batch import fetched_batches
+from quorate.wire.batch import CLEANED, fetched_batches
 from quorate.wire.items import Items, Steps, each_in_steps
 from services.broker.callers import Caller
 from services.broker.cluster import Cluster
@@ -337,7 +337,8 @@ def _bounds(
 def _aborted(hosted: Hosted, start: Offset, bound: Offset, records: bytes) -> Iterator[_Data.AbortedTransaction]:
     """Yields the aborted transactions with records among those that are sent, and not of all up to the bound."""
     found = hosted.log.aborted(start, bound) if records else []
-    end = max((header.next_offset for _, header in fetched_batches(records)), default=start) if found else start
+    batches = fetched_batches(records, count_min=CLEANED) if found else ()
+    end = max((header.next_offset for _, header in batches), default=start)
     for each in found:
         if each.first_offset < end:
             yield _Data.AbortedTransaction(each.producer_id, each.first_offset)

@@ -25,7 +25,7 @@ from quorate.replication import (
 from quorate.replication.following import FollowerRequest, LeaderAnswer
 from quorate.runtime.logs import logger
 from quorate.runtime.repeats import ChangeFilter
-from quorate.wire.batch import fetched_batches
+from quorate.wire.batch import CLEANED, fetched_batches
 from services.broker.fetching_session import Bounds, FetchingSession
 from services.broker.replicas import Replicas
 from services.broker.table import Hosted, Key
@@ -348,7 +348,7 @@ def answer_of(data: _Data) -> LeaderAnswer:
                 epoch=header.epoch,
                 data=records[position : position + header.size],
             )
-            for position, header in fetched_batches(records)
+            for position, header in fetched_batches(records, count_min=CLEANED)
         )
     except Corrupt:
         return Refused(ErrorCode.CORRUPT_MESSAGE)

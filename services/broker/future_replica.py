@@ -11,7 +11,7 @@ from quorate.errors import Corrupt
 from quorate.nouns import Offset
 from quorate.partition_log.log import PartitionLog
 from quorate.replication import Effect, RestartAt, Truncate
-from quorate.wire.batch import fetched_batches, peek_header
+from quorate.wire.batch import CLEANED, fetched_batches, peek_header
 from services.broker.directories import LogDirectory
 
 __all__ = ["FutureReplica", "first_batch"]
@@ -43,7 +43,7 @@ class FutureReplica:
         if piece is not None:
             records = piece.read()
             try:
-                end = max(position + header.size for position, header in fetched_batches(records))
+                end = max(position + header.size for position, header in fetched_batches(records, count_min=CLEANED))
                 self.log.append_as_follower(memoryview(records)[:end], now_ms=now_ms)
             except Corrupt as damage:
                 raise damage if damage.path is not None else damage.at(piece.path, piece.position) from None
@@ -84,4 +84,4 @@ class FutureReplica:
 def first_batch(log: PartitionLog) -> Offset:
     """Returns the base offset of the batch that holds the log's first record; the log's end if it has none."""
     piece = log.read(log.start, log.leo, 1)
-    return log.leo if piece is None else peek_header(piece.read(), 0).base_offset
+    return log.leo if piece is None else peek_header(piece.read(), count_min=CLEANED).base_offset

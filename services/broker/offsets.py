@@ -13,7 +13,7 @@ from quorate.nouns import Offset
 from quorate.partition_log.log import PartitionLog
 from quorate.replication import Isolation, Leading, end_of_epoch
 from quorate.replication.admission import leader_of
-from quorate.wire.batch import records
+from quorate.wire.batch import CLEANED, records
 from quorate.wire.items import Items, Steps
 from services.broker.callers import Caller
 from services.broker.cluster import NO_TOPIC_ID, Cluster
@@ -197,7 +197,7 @@ def _from_time(log: PartitionLog, timestamp: int) -> Steps[_Place]:
     least = 0
     while (found := log.find_time(timestamp, least=least)) is not None:
         segment, position, header = found
-        if header.max_timestamp < timestamp:
+        if header.max_timestamp < timestamp or header.count == CLEANED:
             least = header.next_offset
             yield
             continue

@@ -58,8 +58,8 @@ BROKER_BUGS: Final = (
         number="B71",
         what="an offset by time is one before it where timestamps fall",
         file="services/broker/offsets.py",
-        right="if header.max_timestamp < timestamp:",
-        wrong="if False:",
+        right="if header.max_timestamp < timestamp or header.count == CLEANED:",
+        wrong="if header.count == CLEANED:",
         test="tests/services/broker/test_offsets.py::test_a_search_where_timestamps_fall_goes_on_in_steps",
     ),
     Planted(

@@ -1,4 +1,4 @@
-"""Bugs planted in what lets partitions rest in a fetch session, at the leader and at the follower."""
+"""Bugs planted in what replicas fetch and store, and in what lets partitions rest in a fetch session."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from tests.mutation.planted import Planted
 
 TESTS: Final = "tests/services/broker/test_resting.py"
 TOLD: Final = "test_what_happens_to_one_that_rests_is_told_and_its_follower_was_caught_up_until_then"
+
+PRODUCERS: Final = "tests/partition_log/test_producers.py"
+CLEANED: Final = "test_what_a_log_cleaner_has_left_empty_says_what_its_producer_has_sent"
 
 REST_BUGS: Final = (
     Planted(
@@ -106,5 +109,37 @@ REST_BUGS: Final = (
         wrong="",
         test="tests/partition_log/test_recovery.py::"
         "test_what_is_flushed_beside_appends_is_not_cut_off_by_a_flipped_bit",
+    ),
+    Planted(
+        number="B134",
+        what="a marker that Kafka's log cleaner has left empty is taken for damage",
+        file="libs/quorate/partition_log/markers.py",
+        right="    if header.count == CLEANED:\n        return None\n",
+        wrong="",
+        test=f"{PRODUCERS}::{CLEANED}",
+    ),
+    Planted(
+        number="B135",
+        what="a follower refuses each answer with a batch that Kafka's log cleaner has left empty",
+        file="services/broker/fetcher.py",
+        right="fetched_batches(records, count_min=CLEANED)",
+        wrong="fetched_batches(records)",
+        test="tests/services/broker/test_fetched_batches.py::test_what_a_log_cleaner_has_left_empty_is_followed",
+    ),
+    Planted(
+        number="B136",
+        what="a search by time ends at a batch that has no record",
+        file="libs/quorate/partition_log/segment.py",
+        right=" and header.count > CLEANED",
+        wrong="",
+        test=f"{PRODUCERS}::{CLEANED}",
+    ),
+    Planted(
+        number="B137",
+        what="ListOffsets answers with a batch that has no record, the last one that was looked at",
+        file="services/broker/offsets.py",
+        right=" or header.count == CLEANED",
+        wrong="",
+        test="tests/services/broker/test_offsets.py::test_a_time_finds_no_batch_that_a_log_cleaner_has_left_empty",
     ),
 )

@@ -11,7 +11,7 @@ from crc32c import crc32c
 from kraft import Uuid
 from quorate.nouns import Offset
 from quorate.partition_log import Appended, Limits, LogSettings, Marker, PartitionLog, TransactionEnd
-from quorate.wire.batch import CHECKED_FROM, CRC_POSITION, data_batch
+from quorate.wire.batch import CHECKED_FROM, COMPRESSION, CRC_POSITION, HEADER_BYTES, data_batch
 
 TOPIC_ID = Uuid(bytes(range(16)))
 NOW_MS = 1_700_000_000_000
@@ -65,6 +65,19 @@ def ended(
 def placed(batch: bytes, *, offset: Offset, epoch: int) -> bytes:
     """The batch as a leader has it, at its offset and of its epoch."""
     return struct.pack(">q", offset) + batch[8:12] + struct.pack(">i", epoch) + batch[16:]
+
+
+def emptied(batch: bytes) -> bytes:
+    """What Kafka's log cleaner leaves of a batch whose records are all superseded.
+
+    Size, compression, base timestamp and count say that there is none; all else is as it was (`writeEmptyHeader`).
+    """
+    header = bytearray(batch[:HEADER_BYTES])
+    struct.pack_into(">i", header, 8, HEADER_BYTES - 12)
+    header[22] &= ~COMPRESSION & 0xFF
+    struct.pack_into(">q", header, 27, -1)
+    struct.pack_into(">i", header, 57, 0)
+    return summed(header)
 
 
 def summed(batch: bytearray) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.interop.kafka import release
 from tests.interop.kafka.release import java
-from tests.partition_log.batches import NOW_MS, ended, opened, produced, written
+from tests.partition_log.batches import NOW_MS, emptied, ended, opened, placed, produced, written
 
 pytestmark = [
     pytest.mark.interop,
@@ -22,7 +22,10 @@ SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
 def write(directory: Path) -> None:
-    """Three producers, one of them with transactions of which every other one is aborted; segments of 30 kB."""
+    """Three producers, one of them with transactions of which every other one is aborted; segments of 30 kB.
+
+    And one of whose records a log cleaner has left none.
+    """
     log = opened(directory, segment_bytes=30_000)
     for at in range(120):
         timestamp_ms = NOW_MS + 31 * at % 700
@@ -35,6 +38,8 @@ def write(directory: Path) -> None:
             written(log, batch, epoch=at // 50)
             ended(log, (7, 0), epoch=at // 50, aborts=at % 8 == 0)
     log.truncate(log.leo - 3)
+    left = emptied(produced(count=3, producer=(8, 2, 40)))
+    log.append_as_follower(placed(left, offset=log.leo, epoch=log.epochs.last_epoch), now_ms=NOW_MS)
     log.close()
 
 
@@ -49,7 +54,7 @@ def test_kafkas_tool_finds_no_fault(tmp_path: Path) -> None:
     assert ([], len(files)) == (complaints, done.stdout.count("Dumping "))
     assert set(SUFFIXES) == {path.suffix for path in files}
     assert sorted(bases[1:]) == sorted(re.findall(r"-1 is followed by (\d+)", done.stderr))
-    assert (298, 0) == (done.stdout.count("isvalid: true"), done.stdout.count("isvalid: false"))
+    assert (299, 0) == (done.stdout.count("isvalid: true"), done.stdout.count("isvalid: false"))
     assert "version: 0 producerId: 7 firstOffset: 4 lastOffset: 5 lastStableOffset: 6" in done.stdout.splitlines()
     states = re.findall(r"^producerId: (\d+) producerEpoch: (\d+) .* lastSequence: (\d+) ", done.stdout, re.M)
-    assert [("5", "1", "237"), ("6", "1", "237"), ("7", "0", "29")] == states[-3:]
+    assert [("5", "1", "237"), ("6", "1", "237"), ("7", "0", "29"), ("8", "2", "42")] == states[-4:]

@@ -17,7 +17,7 @@ from quorate.partition_log.produced_records import Deltas, read_in_steps
 from quorate.wire.batch import HEADER_BYTES, check_batch, read_header, records
 from quorate.wire.items import Items
 from quorate.wire.primitives import varint
-from tests.partition_log.batches import NOW_MS, opened, produced, summed
+from tests.partition_log.batches import NOW_MS, emptied, opened, produced, summed
 
 HOUR_MS = 3_600_000
 
@@ -68,6 +68,7 @@ REFUSED = {
         TransactionEnd(5, 0, Marker(True, 3)).batch(base_offset=0, epoch=0, now_ms=NOW_MS),
         ErrorCode.INVALID_RECORD,
     ),
+    "no record, as a log cleaner leaves it": (emptied(produced()), ErrorCode.INVALID_RECORD),
     "more offsets than records": (changed(23, 7), ErrorCode.INVALID_RECORD),
     "a producer without a sequence": (produced(producer=(5, 0, -1)), ErrorCode.INVALID_RECORD),
     "of more records than an int has offsets": (holding(TWO, count=(1 << 31) - 1), ErrorCode.INVALID_RECORD),

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from quorate.errors import ApiError, Corrupt, ErrorCode
-from quorate.partition_log import Appended, PartitionLog
+from quorate.partition_log import Appended, Marker, PartitionLog, TransactionEnd
 from quorate.partition_log.aborted import Aborted
 from quorate.wire.batch import ControlType, control_batch
-from tests.partition_log.batches import NOW_MS, ended, opened, produced, written
+from tests.partition_log.batches import NOW_MS, emptied, ended, opened, placed, produced, written
 
 SEQUENCE_MAX = (1 << 31) - 1
 
@@ -157,6 +157,30 @@ def test_a_control_batch_of_two_records_is_refused_before_anything_is_written(tm
         log.append_as_follower(control_batch(base_offset=0, epoch=1, timestamp_ms=0, records=two), now_ms=NOW_MS)
 
     assert (0, 0) == (log.leo, log.size)
+    log.abandon()
+
+
+@pytest.mark.parametrize("how", ["stop", "kill", ""])
+def test_what_a_log_cleaner_has_left_empty_says_what_its_producer_has_sent(tmp_path: Path, how: str) -> None:
+    """Each producer is idempotent by default, so each topic that a JVM compacts gets such batches."""
+    marker = TransactionEnd(7, 3, Marker(True, 3)).batch(base_offset=0, epoch=0, now_ms=NOW_MS)
+    late = emptied(produced(count=3, producer=(5, 2, 10), timestamp_ms=NOW_MS + 9))
+    left = {0: produced(producer=(6, 0, 0)), 1: late, 4: emptied(marker), 5: produced(producer=(6, 0, 1))}
+    data = b"".join(placed(batch, offset=offset, epoch=1) for offset, batch in left.items())
+    log = opened(tmp_path, segment_bytes=400)
+    log.append_as_follower(data, now_ms=NOW_MS)
+    if how:
+        log = started_again(log, tmp_path, how)
+
+    assert (6, None, None) == (log.leo, log.torn, log.first_open_offset)
+    assert {6: (0, 1), 5: (2, 12)} == {each: (known.epoch, known.last_sequence) for each, known in log.producers}
+    assert 6 == send(log, producer=(5, 2, 13)).base_offset
+    found = log.read(2, 6, 1)
+    assert found is not None
+    assert placed(late, offset=1, epoch=1) == found.read()
+    assert log.find_time(NOW_MS + 1) is None, "no record is that late"
+    log.truncate(4)
+    assert (4, 12) == (log.leo, dict(log.producers)[5].last_sequence)
     log.abandon()
 
 

@@ -32,7 +32,7 @@ from quorate.replication.log import cut_epochs, new_epochs
 from quorate.storage.epochs_file import EpochsFile
 from quorate.storage.files import make_directory, sync_directory
 from quorate.storage.recovery import check_topic
-from quorate.wire.batch import BatchHeader, Buffer, batches, check_batch
+from quorate.wire.batch import CLEANED, BatchHeader, Buffer, batches, check_batch
 from quorate.wire.items import Items, Steps
 
 RELATIVE_MAX: Final = (1 << 31) - 1
@@ -189,7 +189,7 @@ class PartitionLog:
         """
         position = 0
         while position < len(records):
-            header = check_batch(records, position)
+            header = check_batch(records, position, count_min=CLEANED)
             if header.base_offset < self.leo or header.epoch < self.epochs.last_epoch:
                 why = f"a batch at offset {header.base_offset} in epoch {header.epoch} does not follow the log"
                 raise Corrupt(f"{why}, which ends at {self.leo} in epoch {self.epochs.last_epoch}", position=position)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset
-from quorate.wire.batch import BatchHeader, Buffer, ControlType, control_batch, records
+from quorate.wire.batch import CLEANED, BatchHeader, Buffer, ControlType, control_batch, records
 
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
@@ -48,7 +48,12 @@ class TransactionEnd(NamedTuple):
 
 
 def marker_in(header: BatchHeader, batch: Buffer, position: int = 0) -> Marker | None:
-    """Returns the marker of a control batch; None if the batch holds another control record. Raises Corrupt."""
+    """Returns the marker of a control batch; None if it holds another control record, or none. Raises Corrupt.
+
+    It holds none if Kafka's log cleaner has removed the whole transaction: then nothing is left to be ended.
+    """
+    if header.count == CLEANED:
+        return None
     if header.count != 1:
         raise Corrupt(
             f"{header.count} control records at offset {header.base_offset}; a marker is one", position=position

@@ -17,6 +17,7 @@ from quorate.nouns import Epoch, Offset
 from quorate.partition_log.produced_records import Deltas, read_in_steps
 from quorate.wire.batch import (
     CHECKED_FROM,
+    CLEANED,
     CRC_POSITION,
     HEADER_BYTES,
     NONE,
@@ -64,7 +65,7 @@ def check_produced_in_steps(
     header = header_of(records)
     _check_sizes(header, len(records), limits)
     try:
-        check_batch(records)
+        check_batch(records, count_min=CLEANED)
     except Corrupt as damage:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(damage)) from None
     if header.is_control:
@@ -95,7 +96,7 @@ def check_produced(records: bytes | bytearray | memoryview, limits: Limits, *, n
 def header_of(records: bytes | bytearray | memoryview) -> BatchHeader:
     """Returns the header of a batch, of which nothing else is checked. Raises ApiError(CORRUPT_MESSAGE)."""
     try:
-        return read_header(records)
+        return read_header(records, count_min=CLEANED)
     except Corrupt as damage:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(damage)) from None
 

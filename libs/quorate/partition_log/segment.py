@@ -16,7 +16,7 @@ from quorate.partition_log.open_files import OpenFiles
 from quorate.partition_log.segment_index import SegmentIndex
 from quorate.storage.files import FILE_MODE, naming, read_at, write_all
 from quorate.storage.names import DELETED, INDEX, LOG, TIME_INDEX, segment_file
-from quorate.wire.batch import HEADER_BYTES, BatchHeader, Buffer, check_batch, peek_header
+from quorate.wire.batch import CLEANED, HEADER_BYTES, BatchHeader, Buffer, check_batch, peek_header
 
 WINDOW_BYTES: Final = 4096 + HEADER_BYTES
 """Bytes that one read fetches when a batch is searched; an index entry is rarely further away."""
@@ -43,7 +43,7 @@ class Slice:
         """Returns the bytes. Raises Corrupt if the disk does not give them, or no batch begins there."""
         data = read_at(self.descriptor, self.size, self.position, path=self.path)
         try:
-            peek_header(data)
+            peek_header(data, count_min=CLEANED)
         except Corrupt as damage:
             raise damage.at(self.path, self.position) from None
         return data
@@ -162,14 +162,16 @@ class Segment:
         return Slice(descriptor=self._descriptor, path=self.path, position=position, size=size)
 
     def first_from(self, timestamp_ms: int, least: Offset) -> tuple[int, BatchHeader] | None:
-        """Returns the first batch that ends above `least` and whose largest timestamp is at least `timestamp_ms`.
+        """Returns the first batch that ends above `least` and has a record of at least `timestamp_ms`.
 
         With its position. Where timestamps fall, the index does not help: after `LOOKED_AT_MAX` batches it is the last
-        one looked at, whatever its timestamp, and the search goes on from there when it is asked again.
+        one looked at, whatever it has, and the search goes on from there when it is asked again.
         """
         self._wake()
         for count, found in enumerate(self._headers_above(max(self._index.offset_before(timestamp_ms), least)), 1):
-            if found[1].next_offset > least and (found[1].max_timestamp >= timestamp_ms or count >= LOOKED_AT_MAX):
+            header = found[1]
+            is_it = header.max_timestamp >= timestamp_ms and header.count > CLEANED
+            if header.next_offset > least and (is_it or count >= LOOKED_AT_MAX):
                 return found
         return None
 
@@ -292,7 +294,7 @@ class Segment:
 
     def _checked(self, data: bytes, at: int) -> BatchHeader:
         try:
-            header = check_batch(data, at)
+            header = check_batch(data, at, count_min=CLEANED)
         except Corrupt as damage:
             raise damage.at(self.path, self.size - at) from None
         if header.base_offset < self.next_offset:
@@ -313,7 +315,7 @@ class Segment:
 
     def _peek(self, window: bytes, at: int, begin: int) -> BatchHeader:
         try:
-            return peek_header(window, at)
+            return peek_header(window, at, count_min=CLEANED)
         except Corrupt as damage:
             raise damage.at(self.path, begin) from None
 

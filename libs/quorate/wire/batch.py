@@ -31,6 +31,9 @@ CRC_POSITION: Final = 17
 CHECKED_FROM: Final = 21
 MAGIC: Final = 2
 NONE: Final = -1
+CLEANED: Final = 0
+"""The least count of a partition's batch. Of a producer's last batch, and of a transaction's marker, whose records are
+all superseded, Kafka's log cleaner keeps the header alone, so that sequence and epoch are known (KIP-98)."""
 
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
@@ -105,8 +108,11 @@ class RawRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-def peek_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Returns the header at `position`; the batch may extend beyond the buffer. Raises Corrupt if it is not valid."""
+def peek_header(buffer: Buffer, position: int = 0, *, count_min: int = 1) -> BatchHeader:
+    """Returns the header at `position`; the batch may extend beyond the buffer. Raises Corrupt if it is not valid.
+
+    With fewer than `count_min` records it is not: the metadata log has none without any, a partition may (`CLEANED`).
+    """
     assert position >= 0, position
     left = len(buffer) - position
     if left < HEADER_BYTES:
@@ -118,23 +124,23 @@ def peek_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     if magic != MAGIC:
         raise Corrupt(f"batch magic {magic}; only {MAGIC} is spoken", position=position)
     count = rest[-1]
-    if base < 0 or count < 1 or delta < 0:
+    if base < 0 or count < count_min or delta < 0:
         why = f"batch at offset {base} with {count} records and last offset delta {delta}"
         raise Corrupt(why, position=position)
     return BatchHeader._make((base, size, epoch, crc, attributes, delta, *rest))
 
 
-def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+def read_header(buffer: Buffer, position: int = 0, *, count_min: int = 1) -> BatchHeader:
     """Returns the header at `position` of a batch that is complete, without a check of the checksum. Raises Corrupt."""
-    header = peek_header(buffer, position)
+    header = peek_header(buffer, position, count_min=count_min)
     if header.size > len(buffer) - position:
         raise Corrupt(f"batch of {header.size} bytes, {len(buffer) - position} are left", position=position)
     return header
 
 
-def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
+def check_batch(buffer: Buffer, position: int = 0, *, count_min: int = 1) -> BatchHeader:
     """Returns the header of the batch at `position` after checking its CRC-32C. Raises Corrupt."""
-    header = read_header(buffer, position)
+    header = read_header(buffer, position, count_min=count_min)
     found = crc32c(memoryview(buffer)[position + CHECKED_FROM : position + header.size])
     if found != header.crc:
         why = f"batch at offset {header.base_offset} has checksum {header.crc:#010x}, its bytes have {found:#010x}"
@@ -151,7 +157,7 @@ def batches(buffer: Buffer, start: int = 0) -> Iterator[tuple[int, BatchHeader]]
         position += header.size
 
 
-def fetched_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+def fetched_batches(buffer: Buffer, *, count_min: int = 1) -> Iterator[tuple[int, BatchHeader]]:
     """Yields the position and header of each whole batch in the records of a Fetch answer. Raises Corrupt.
 
     A Kafka leader fills an answer up to its size limit, and so cuts the last batch anywhere (KIP-74); a cut batch is to
@@ -159,9 +165,9 @@ def fetched_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     """
     position = 0
     while left := len(buffer) - position:
-        if position and (left < HEADER_BYTES or left < peek_header(buffer, position).size):
+        if position and (left < HEADER_BYTES or left < peek_header(buffer, position, count_min=count_min).size):
             return
-        header = read_header(buffer, position)
+        header = read_header(buffer, position, count_min=count_min)
         yield position, header
         position += header.size
 

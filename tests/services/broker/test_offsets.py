@@ -14,7 +14,7 @@ from quorate.partition_log.settings import LogSettings
 from quorate.records import RemoveTopicRecord
 from quorate.runtime.turns import in_turns
 from services.broker.offsets import MAX_TIMESTAMP
-from tests.partition_log.batches import NOW_MS, produced
+from tests.partition_log.batches import NOW_MS, emptied, placed, produced
 from tests.services.broker import test_partitions
 from tests.services.broker.calling import caller
 from tests.services.broker.test_partitions import TOPIC
@@ -67,6 +67,20 @@ async def test_a_time_finds_no_record_that_is_deleted(
         written(leader, segment_bytes=segment_bytes, start=start)
 
         assert expected == await place(leader, NOW_MS + second * 1000)
+
+
+async def test_a_time_finds_no_batch_that_a_log_cleaner_has_left_empty(
+    disks: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment, "LOOKED_AT_MAX", 2)
+    async with leading(disks) as leader:
+        log = leader[0].log
+        late = emptied(produced(timestamp_ms=NOW_MS + 3_000))
+        for offset, batch in enumerate((produced(), late, late, late, produced(timestamp_ms=NOW_MS + 2_000))):
+            log.append_as_follower(placed(batch, offset=offset, epoch=0), now_ms=NOW_MS)
+        leader.replicate()
+
+        assert (4, 2) == await place(leader, NOW_MS + 1)
 
 
 @pytest.mark.parametrize("segment_bytes", [1 << 30, 200], ids=["one segment", "some segments"])
