@@ -18,6 +18,7 @@ from quorate.replication import (
     FetchAt,
     Fetched,
     Following,
+    Phase,
     Range,
     Refused,
     Truncate,
@@ -242,12 +243,20 @@ class _Fetcher:
                 continue
             effects = role.take(request, _taken(answer), now_ms=now_ms)
             self._replicas.carry_out(hosted, effects)
-            if role.is_fenced:  # in each orderly stop of a leader
-                log.info("a follower waits for the metadata log", partition=str(hosted.name), reason=role.failure)
-            elif role.failure:
-                log.error("a follower has failed", partition=str(hosted.name), reason=role.failure)
+            self._tell(hosted, role)
             if any(isinstance(effect, Truncate) for effect in effects):
                 await asyncio.sleep(0)
+
+    def _tell(self, hosted: Hosted, role: Following) -> None:
+        """Writes a line if a follower has failed, or refuses what its leader sends."""
+        if not role.failure:
+            self._told.settle(hosted.key)
+        elif role.is_fenced:  # in each orderly stop of a leader
+            log.info("a follower waits for the metadata log", partition=str(hosted.name), reason=role.failure)
+        elif role.phase is Phase.FAILED:
+            log.error("a follower has failed", partition=str(hosted.name), reason=role.failure)
+        elif self._told.passes(hosted.key, role.failure, asyncio.get_running_loop().time()):
+            log.warning("a leader's batches are fetched again", partition=str(hosted.name), reason=role.failure)
 
     def _lay_to_rest(self, turn: _Turn, now_ms: int) -> None:
         """Lets a partition rest whose answer has changed nothing, if it would ask for the same again."""
@@ -350,8 +359,8 @@ def answer_of(data: _Data) -> LeaderAnswer:
             )
             for position, header in fetched_batches(records, count_min=CLEANED)
         )
-    except Corrupt:
-        return Refused(ErrorCode.CORRUPT_MESSAGE)
+    except Corrupt as damage:
+        return Refused(ErrorCode.CORRUPT_MESSAGE, str(damage))
     return Fetched(batches=batches, high_watermark=data.high_watermark, log_start=data.log_start_offset)
 
 

@@ -103,7 +103,14 @@ class Replicas:
         touches = False
         for effect in effects:
             self.resting.wake(hosted.key)
-            if not self._done_to_log(hosted, effect):
+            try:
+                self._do_to_log(hosted, effect)
+            except Corrupt as damage:
+                if not isinstance(effect, Append):  # it is the disk, and not what a leader has sent
+                    self.fail(damage)
+                    raise
+                assert hosted.following is not None, (hosted.name, effect)
+                self.carry_out(hosted, hosted.following.append_failed(effect, str(damage), now_ms=self.now_ms))
                 return
             match effect:
                 case Propose(proposal):
@@ -186,20 +193,11 @@ class Replicas:
         hosted = self.table.get(key)
         return None if hosted is None else hosted.partition
 
-    def _done_to_log(self, hosted: Hosted, effect: Effect) -> bool:
-        """Returns False if a leader's batches cannot be appended: the follower has failed then (R60)."""
+    def _do_to_log(self, hosted: Hosted, effect: Effect) -> None:
+        """Does to the log what was decided. Raises Corrupt, and OSError, which ends the broker."""
         flushed = hosted.log.recovery_point
         try:
             carry_out(hosted.log, effect, now_ms=self.wall_ms)
-        except Corrupt as damage:
-            if not isinstance(effect, Append):  # it is the disk, and not what a leader has sent
-                self.fail(damage)
-                raise
-            assert hosted.following is not None, (hosted.name, effect)
-            log.error("a leader's batches are not taken", partition=str(hosted.name), reason=str(damage))
-            hosted.partition.local.lower_to(hosted.log.leo)  # the core's is ahead of an append
-            hosted.following.storage_failed(str(damage))
-            return False
         except OSError as problem:
             self.fail(problem)
             raise
@@ -209,7 +207,6 @@ class Replicas:
             self.traffic.bytes_replicated_in += sum(len(cast("Buffer", batch.data)) for batch in effect.batches)
         if hosted.future is not None:
             hosted.future.follow(effect)
-        return True
 
     def _answer(self, answers: Iterable[Done[Key]]) -> None:
         for done in answers:

@@ -12,6 +12,8 @@ TOLD: Final = "test_what_happens_to_one_that_rests_is_told_and_its_follower_was_
 PRODUCERS: Final = "tests/partition_log/test_producers.py"
 CLEANED: Final = "test_what_a_log_cleaner_has_left_empty_says_what_its_producer_has_sent"
 
+FETCHED: Final = "tests/services/broker/test_fetched_batches.py"
+
 REST_BUGS: Final = (
     Planted(
         number="B126",
@@ -124,7 +126,7 @@ REST_BUGS: Final = (
         file="services/broker/fetcher.py",
         right="fetched_batches(records, count_min=CLEANED)",
         wrong="fetched_batches(records)",
-        test="tests/services/broker/test_fetched_batches.py::test_what_a_log_cleaner_has_left_empty_is_followed",
+        test=f"{FETCHED}::test_what_a_log_cleaner_has_left_empty_is_followed",
     ),
     Planted(
         number="B136",
@@ -141,5 +143,29 @@ REST_BUGS: Final = (
         right=" or header.count == CLEANED",
         wrong="",
         test="tests/services/broker/test_offsets.py::test_a_time_finds_no_batch_that_a_log_cleaner_has_left_empty",
+    ),
+    Planted(
+        number="B138",
+        what="a follower whose leader's batch has come with a bit flipped fetches no more in this leader epoch",
+        file="libs/quorate/replication/following.py",
+        right="        self.local.lower_to(leo)\n        self._back_off(why, now_ms)\n",
+        wrong="        self.local.lower_to(leo)\n        self._fail(why)\n",
+        test=f"{FETCHED}::test_a_batch_that_is_not_what_it_was_is_fetched_again",
+    ),
+    Planted(
+        number="B139",
+        what="a follower counts as committed what its log has refused",
+        file="libs/quorate/replication/following.py",
+        right="        self.local.lower_to(leo)\n        self._back",
+        wrong="        self._back",
+        test="tests/replication/test_following.py::test_what_the_log_refuses_is_fetched_again_after_a_while",
+    ),
+    Planted(
+        number="B140",
+        what="a leader's bad batch has a line in the follower's log with each fetch",
+        file="services/broker/fetcher.py",
+        right="        elif self._told.passes(hosted.key, role.failure, asyncio.get_running_loop().time()):\n",
+        wrong="        else:\n",
+        test=f"{FETCHED}::test_a_batch_that_is_not_what_it_was_is_fetched_again",
     ),
 )

@@ -248,9 +248,17 @@ def test_a_fenced_follower_waits_for_the_log() -> None:
     assert isinstance(scene.following.next_request(scene.now_ms), FetchAt)
 
 
-def test_a_disk_that_fails_ends_the_fetching() -> None:
-    """R60."""
-    scene = following()
-    scene.following.storage_failed("no space left on device")
+def test_what_the_log_refuses_is_fetched_again_after_a_while() -> None:
+    """R60: one batch of two is not what it was when it left the leader."""
+    scene = following(checkpoint=0)
+    request = scene.following.next_request(scene.now_ms)
+    assert request is not None
+    append, *_ = scene.following.take(request, fetched(batch(0), batch(1), high_watermark=2), now_ms=scene.now_ms)
+    assert isinstance(append, Append)
+    scene.log.append(append.batches[0])
 
-    assert scene.following.next_request(scene.now_ms) is None
+    assert [HighWatermarkRaised(1)] == scene.following.append_failed(append, "wrong checksum", now_ms=scene.now_ms)
+    assert ("wrong checksum", None) == (scene.following.failure, scene.following.next_request(scene.now_ms))
+    again = scene.following.next_request(scene.now_ms + 1_000)
+    assert isinstance(again, FetchAt)
+    assert (1, 1) == (again.offset, scene.high_watermark)

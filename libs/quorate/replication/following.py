@@ -70,9 +70,13 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The leader refused this partition, or could not be reached (NETWORK_EXCEPTION)."""
+    """The leader refused this partition, or could not be reached (NETWORK_EXCEPTION).
+
+    Or the driver refuses what it has sent: then there is a `reason`.
+    """
 
     error: ErrorCode
+    reason: str = ""
 
 
 FollowerRequest: TypeAlias = FetchAt | AskRange
@@ -100,7 +104,7 @@ class Following:
     resume_at_ms: int = 0
     """Nothing is asked for before this time."""
     failure: str = ""
-    """Why it is FAILED."""
+    """Why it is FAILED, or what was wrong with the leader's last batches, which are fetched again."""
     is_fenced: bool = False
     """Whether that is no fault: the leader has heard of its epoch before this broker."""
     asked: FetchAt | None = None
@@ -144,6 +148,7 @@ class Following:
         expected = self.next_request(now_ms)
         if request is not expected and request != expected:
             return []
+        self.failure = ""
         match answer:
             case Fetched():
                 return self._take_batches(answer)
@@ -151,8 +156,8 @@ class Following:
                 return self._take_divergence(answer)
             case Range():
                 return self._take_range(answer, now_ms)
-            case Refused(error):
-                return self._take_refusal(error, now_ms)
+            case Refused(error, reason):
+                return self._take_refusal(error, reason, now_ms)
         assert_never(answer)
 
     # Data
@@ -245,7 +250,19 @@ class Following:
 
     # Errors
 
-    def _take_refusal(self, error: ErrorCode, now_ms: int) -> list[Effect]:
+    def append_failed(self, append: Append, why: str, *, now_ms: int) -> list[Effect]:
+        """Takes back what was decided with an append of which the log has refused a batch; it has those before.
+
+        The others are fetched again after a while, as after a CorruptRecordException in Kafka: the next copy may be
+        whole.
+        """
+        leo = self.local.log.leo
+        self.lag += append.batches[-1].end_offset - leo
+        self.local.lower_to(leo)
+        self._back_off(why, now_ms)
+        return [HighWatermarkRaised(self.local.high_watermark)]
+
+    def _take_refusal(self, error: ErrorCode, reason: str, now_ms: int) -> list[Effect]:
         """Backs off, or waits for the metadata log (R60)."""
         if error is ErrorCode.FENCED_LEADER_EPOCH:
             self.is_fenced = True
@@ -253,13 +270,12 @@ class Following:
         if error is ErrorCode.OFFSET_OUT_OF_RANGE and self.phase is Phase.FETCHING:
             self.phase = Phase.FINDING_RANGE
             return []
-        self.resume_at_ms = now_ms + self.settings.fetch_backoff_ms
+        self._back_off(reason, now_ms)
         return []
+
+    def _back_off(self, why: str, now_ms: int) -> None:
+        self.failure, self.resume_at_ms = why, now_ms + self.settings.fetch_backoff_ms
 
     def _fail(self, why: str) -> list[Effect]:
         self.phase, self.failure = Phase.FAILED, why
         return []
-
-    def storage_failed(self, why: str) -> None:
-        """Records that the driver could not carry out an effect: the partition is not fetched any more (R60)."""
-        self._fail(why)

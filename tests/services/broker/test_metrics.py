@@ -8,9 +8,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from quorate.errors import ErrorCode
 from quorate.partition_log.offset_checkpoints import TopicPartition
 from quorate.records import ConfigRecord, PartitionChangeRecord
-from quorate.replication import Altered, Batch, Fetched, Propose
+from quorate.replication import Altered, Batch, Fetched, Propose, Refused
 from quorate.runtime import cluster_metrics
 from quorate.runtime.metric_rows import Row, markdown
 from quorate.runtime.metrics import Value
@@ -102,7 +103,9 @@ async def test_a_follower_tells_how_far_behind_it_is_and_that_it_has_stopped(dis
         assert [3, 0] == seen(scene, "replica.lag", "replica.failed")
         assert [len(data), 0] == seen(scene, "replicated.bytes")
 
-        role.storage_failed("a test")
+        request = role.next_request(0)
+        assert request is not None
+        scene.replicas.carry_out(follower, role.take(request, Refused(ErrorCode.FENCED_LEADER_EPOCH), now_ms=0))
 
         assert [1] == seen(scene, "replica.failed")
 
