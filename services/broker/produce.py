@@ -152,8 +152,11 @@ class Produce:
     async def _acknowledged(
         self, request: ProduceRequest, written: list[_Written], span: Span
     ) -> Mapping[Key, ErrorCode]:
-        """Waits for the replicas in the ISR; returns how that has ended by partition."""
-        required = {each.key: each.end for each in written if each.key is not None and each.end is not None}
+        """Waits for the replicas in the ISR; returns how that has ended by partition, for all batches that it has."""
+        required: dict[Key, Offset] = {}
+        for each in written:
+            if each.key is not None and each.end is not None:
+                required[each.key] = max(each.end, required.get(each.key, 0))
         if request.acks != ACKS_ALL or not required:
             return {}
         with self._traces.waiting(span, required):

@@ -145,6 +145,15 @@ REST_BUGS: Final = (
         test="tests/services/broker/test_offsets.py::test_a_time_finds_no_batch_that_a_log_cleaner_has_left_empty",
     ),
     Planted(
+        number="B141",
+        what="a partition that a Produce names twice is acknowledged with the batch that is committed first",
+        file="services/broker/produce.py",
+        right="= max(each.end, required.get(each.key, 0))",
+        wrong="= each.end",
+        test="tests/services/broker/test_transactions.py::"
+        "test_a_partition_that_is_named_twice_is_acknowledged_with_the_later_batch",
+    ),
+    Planted(
         number="B138",
         what="a follower whose leader's batch has come with a bit flipped fetches no more in this leader epoch",
         file="libs/quorate/replication/following.py",

@@ -70,11 +70,11 @@ class Leader:
         return hosted
 
     async def produce(
-        self, *parts: tuple[int, bytes], version: int = ADDS, transactional_id: str | None = "t"
+        self, *parts: tuple[int, bytes], version: int = ADDS, transactional_id: str | None = "t", acks: int = 1
     ) -> list[ErrorCode]:
-        """What becomes of each partition's batch, with acks=1."""
+        """What becomes of each partition's batch."""
         partitions = tuple(_Topic.PartitionProduceData(index, data) for index, data in parts)
-        request = ProduceRequest(transactional_id, 1, 1_000, (_Topic(name="orders", partition_data=partitions),))
+        request = ProduceRequest(transactional_id, acks, 60_000, (_Topic(name="orders", partition_data=partitions),))
         answer = await self._produce.answer(request, version, self.caller)
         assert isinstance(answer, ProduceResponse)
         return [ErrorCode(each.error_code) for each in answer.responses[0].partition_responses]
@@ -220,6 +220,22 @@ async def test_the_requests_of_a_producer_are_appended_in_their_order(disks: lis
 
         assert [[ErrorCode.NONE] * 2, [ErrorCode.NONE]] == [await first, await second]
         assert [ErrorCode.NONE] == other
+
+
+async def test_a_partition_that_is_named_twice_is_acknowledged_with_the_later_batch(disks: list[Path]) -> None:
+    """The other one is sent again, and is committed."""
+    first, second = (produced(producer=(7, 0, at), timestamp_ms=-1) for at in range(2))
+    async with leading(disks) as leader:
+        await leader.produce((0, first), transactional_id=None)
+        leader.replicate()
+        answer = asyncio.ensure_future(leader.produce((0, second), (0, first), transactional_id=None, acks=-1))
+        await leader.has_written(2)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not answer.done(), "the other replica has not the second batch"
+        leader.replicate()
+
+        assert [ErrorCode.NONE] * 2 == await answer
 
 
 @pytest.mark.parametrize(
