@@ -204,10 +204,11 @@ class _Fetcher:
             return
 
     async def _round(self, turns: Sequence[_Turn]) -> None:
-        fetches = [turn for turn in turns if isinstance(turn.request, FetchAt)]
-        ranges = [turn for turn in turns if isinstance(turn.request, AskRange)]
         try:
             connection = await self._connected()
+            turns = [turn for turn in turns if turn.hosted.partition.role is turn.role]  # that may have taken long
+            fetches = [turn for turn in turns if isinstance(turn.request, FetchAt)]
+            ranges = [turn for turn in turns if isinstance(turn.request, AskRange)]
             if fetches or self._resting:
                 await self._fetch(connection, fetches)
             if ranges:
@@ -296,6 +297,8 @@ class _Fetcher:
         woken = [self._resting[key] for key in found if key in self._resting]
         for turn in woken:
             self.look_again(turn.hosted.key)
+        for key in found.keys() - wanted.keys() - {turn.hosted.key for turn in woken}:
+            self._session.forget(key)  # it has gone meanwhile
         answers: dict[Key, LeaderAnswer | Bounds] = {key: answer_of(each) for key, each in found.items()}
         for key in wanted.keys() - found.keys():
             if (told := self._session.told(key)) is not None:

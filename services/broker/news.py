@@ -46,17 +46,20 @@ class News:
     def hear(self, records: Sequence[Message] | None) -> None:
         """Notes what the records of one batch may change; None is a checkpoint, which may change everything."""
         if records is None:
-            self._everything = self.brokers_changed = True
+            self.brokers_changed = True
+            self._hear_all()
             return
         for record in records:
-            if isinstance(record, PartitionRecord | PartitionChangeRecord):
+            if isinstance(record, _OF_BROKERS):
+                self.brokers_changed = True
+            elif self._everything:
+                continue  # all is looked at
+            elif isinstance(record, PartitionRecord | PartitionChangeRecord):
                 self._keys[Key(record.topic_id, record.partition_id)] = None
             elif isinstance(record, RemoveTopicRecord):
                 self._topics[record.topic_id] = None
             elif isinstance(record, ConfigRecord):
                 self._hear_config(record)
-            elif isinstance(record, _OF_BROKERS):
-                self.brokers_changed = True
 
     def take(self, state: ClusterState, table: Table, broker_id: NodeId) -> list[Key]:
         """Returns the partitions to look at: those of `table` and those that `state` gives the broker, among them."""
@@ -75,8 +78,13 @@ class News:
             keys.update((hosted.key, None) for hosted in table.of_topic(topic_id))
         return list(keys)
 
+    def _hear_all(self) -> None:
+        """Has everything looked at, and keeps nothing else: a start hears of the whole cluster before it looks."""
+        self._everything = True
+        self._keys, self._topics, self._configured = {}, {}, {}
+
     def _hear_config(self, record: ConfigRecord) -> None:
         if record.resource_type == TOPIC:
             self._configured[record.resource_name] = None
         elif record.resource_type == BROKER:  # a default that topics inherit
-            self._everything = True
+            self._hear_all()

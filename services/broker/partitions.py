@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 from quorate.metadata.partitions import NO_LEADER, RECOVERING
 from quorate.metadata.partitions import Partition as PartitionState
@@ -26,6 +27,9 @@ from services.broker.topic_settings import log_settings, min_insync_replicas
 __all__ = ["Partitions"]
 
 log = logger(__name__)
+
+AT_ONCE: Final = 100
+"""So many partitions are looked at in one turn of the loop."""
 
 
 class Partitions:
@@ -97,7 +101,7 @@ class Partitions:
         state = self._replica.state  # it may have moved on: what it has is newer, and heard of again
         for number, key in enumerate(keys):
             self._apply(state, key, opened.get(key))
-            if number % 100 == 99:
+            if number % AT_ONCE == AT_ONCE - 1:
                 await asyncio.sleep(0)
                 state = self._replica.state
 
@@ -114,7 +118,9 @@ class Partitions:
     async def _open_missing(self, keys: Sequence[Key]) -> dict[Key, Opened]:
         """Opens the logs of partitions that are new here; a topic before it of this name is given up first."""
         opened = {}
-        for key in keys:
+        for number, key in enumerate(keys, 1):
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)
             state = self._replica.state
             found = self._assigned(state, key)
             if found is None or self._replicas.table.get(key) is not None:

@@ -88,6 +88,23 @@ REST_BUGS: Final = (
         test=f"{TESTS}::test_a_follower_that_has_lost_its_end_is_not_caught_up_by_what_it_said_before",
     ),
     Planted(
+        number="B154",
+        what="a partition that goes while its leader is sought is asked for, again and again",
+        file="services/broker/fetcher.py",
+        right="turn for turn in turns if turn.hosted.partition.role is turn.role",
+        wrong="turn for turn in turns",
+        test=f"{TESTS}::test_a_partition_that_goes_while_its_leader_is_sought_is_not_asked_for",
+    ),
+    Planted(
+        number="B155",
+        what="a start leaves epochs of lost records in leader-epoch-checkpoint, and the next takes others for damage",
+        file="libs/quorate/partition_log/recovery.py",
+        right="        if any(start >= leo for _, start in listed):",
+        wrong="        if not listed:",
+        test="tests/partition_log/test_recovery.py::"
+        "test_epochs_that_are_listed_and_lost_are_not_those_of_the_records_that_follow",
+    ),
+    Planted(
         number="B151",
         what="a search by time goes on in the closed files of a partition that is gone, as if the disk had failed",
         file="services/broker/offsets.py",

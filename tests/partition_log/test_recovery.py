@@ -219,6 +219,26 @@ def test_epochs_whose_file_a_power_cut_took_are_in_the_batches(tmp_path: Path, l
     again.abandon()
 
 
+@pytest.mark.parametrize("others", [8, 6], ids=["later", "earlier"])
+def test_epochs_that_are_listed_and_lost_are_not_those_of_the_records_that_follow(tmp_path: Path, others: int) -> None:
+    """A power cut takes those of epoch 7; the next leader has them of another; then this broker is killed."""
+    log = opened(tmp_path)
+    for epoch in (5, 5, 7):
+        log.append_as_leader(produced(), epoch=epoch, now_ms=NOW_MS)
+    log.raise_start(1)  # which writes the file
+    end = log.size_between(0, 2)
+    log.abandon()
+    os.truncate(tmp_path / "t-0" / "00000000000000000000.log", end)
+
+    again = opened(tmp_path, log_start=1)
+    for offset in (2, 3):
+        again.append_as_follower(placed(produced(), offset=offset, epoch=others), now_ms=NOW_MS)
+    again.abandon()
+    last = opened(tmp_path, log_start=1)
+    assert (4, others) == (last.leo, last.epochs.last_epoch)
+    last.abandon()
+
+
 def test_an_epoch_without_a_record_goes_and_nothing_is_read(tmp_path: Path) -> None:
     """So it is after each planned stop: a broker has led a partition that nobody wrote to, and gives it back."""
     log = opened(tmp_path)

@@ -287,11 +287,15 @@ class Direct:
 
 
 @asynccontextmanager
-async def following(leader: Leader, disks: list[Path]) -> AsyncIterator[tuple[Scene, list[Direct]]]:
-    """A broker whose partitions follow the leader's, and its connections."""
+async def following(
+    leader: Leader, disks: list[Path], gate: asyncio.Event | None = None
+) -> AsyncIterator[tuple[Scene, list[Direct]]]:
+    """A broker whose partitions follow the leader's, and its connections, which are made once the gate is open."""
     connections: list[Direct] = []
 
     async def connect(_: NodeId, __: Timeouts) -> Connection:
+        if gate is not None:
+            await gate.wait()
         connections.append(Direct(leader))
         return cast("Connection", connections[-1])
 
@@ -319,6 +323,25 @@ def bounds(scene: Scene) -> dict[str, tuple[int, int, int]]:
 def others_disks(tmp_path: Path) -> list[Path]:
     (tmp_path / "other").mkdir()
     return [formatted(tmp_path / "other" / text, each, node_id=ME) for text, each in zip(IDS, DIRECTORIES, strict=True)]
+
+
+async def test_a_partition_that_goes_while_its_leader_is_sought_is_not_asked_for(
+    disks: list[Path], others_disks: list[Path]
+) -> None:
+    """The leader would refuse it at once, each time, and nobody would know it."""
+    gate = asyncio.Event()
+    async with leading(disks, 2) as leader, following(leader, others_disks, gate) as (scene, connections):
+        await asyncio.sleep(0.01)
+        for each, to in ((leader.scene, OTHER), (scene, ME)):
+            each.log.append(PartitionChangeRecord(partition_id=0, topic_id=TOPIC, leader=to))
+            await each.applied(lambda each=each: 1 == max(part.partition.leader_epoch for part in each.replicas.table))
+        gate.set()
+
+        async def fetches() -> int:
+            return connections[-1].fetches if connections else 0
+
+        await eventually(fetches, lambda count: count > 4)
+        assert 1 == connections[-1].asked
 
 
 async def test_a_follower_has_what_its_leader_has_whatever_rests(disks: list[Path], others_disks: list[Path]) -> None:
