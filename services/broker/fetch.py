@@ -336,9 +336,8 @@ def _bounds(
 
 def _aborted(hosted: Hosted, start: Offset, bound: Offset, records: bytes) -> Iterator[_Data.AbortedTransaction]:
     """Yields the aborted transactions with records among those that are sent, and not of all up to the bound."""
-    found = hosted.log.aborted(start, bound) if records else []
-    batches = fetched_batches(records, count_min=CLEANED) if found else ()
-    end = max((header.next_offset for _, header in batches), default=start)
-    for each in found:
-        if each.first_offset < end:
-            yield _Data.AbortedTransaction(each.producer_id, each.first_offset)
+    if not records or next(hosted.log.aborted(start, bound), None) is None:  # in most logs there are none
+        return
+    end = max(header.next_offset for _, header in fetched_batches(records, count_min=CLEANED))
+    for each in hosted.log.aborted(start, end):
+        yield _Data.AbortedTransaction(each.producer_id, each.first_offset)

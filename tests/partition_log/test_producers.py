@@ -113,6 +113,29 @@ def test_a_transaction_is_open_until_its_marker_is_committed(tmp_path: Path, how
 
 
 @pytest.mark.parametrize("how", ["stop", "kill", ""])
+def test_transactions_end_in_another_order_than_they_begin(tmp_path: Path, how: str) -> None:
+    log = opened(tmp_path, segment_bytes=400)
+    for producer_id in (9, 8, 7):
+        send(log, producer=(producer_id, 0, 0), transactional=True)
+    if how:
+        log = started_again(log, tmp_path, how)
+    ended(log, (8, 0))
+    ended(log, (9, 0), aborts=True)
+    assert [(9, 0, 4, 2)] == list(log.aborted(0, 5)), "committed or not, the second transaction is not open"
+    found = []
+    for high_watermark in (3, 4, 5):
+        log.commit(high_watermark)
+        found.append(log.first_open_offset)
+    ended(log, (7, 0), aborts=True)
+    log.commit(6)
+
+    assert ([0, 0, 2], None) == (found, log.first_open_offset)
+    assert [(9, 0, 4, 2), (7, 2, 5, 6)] == list(log.aborted(0, 6))
+    assert [(7, 2, 5, 6)] == list(log.aborted(5, 6))
+    log.abandon()
+
+
+@pytest.mark.parametrize("how", ["stop", "kill", ""])
 def test_aborted_transactions_are_told_of_to_whoever_reads_their_records(tmp_path: Path, how: str) -> None:
     log = opened(tmp_path, segment_bytes=400)
     for first in (0, 1, 2):
@@ -122,12 +145,12 @@ def test_aborted_transactions_are_told_of_to_whoever_reads_their_records(tmp_pat
         log = started_again(log, tmp_path, how)
     first, third = Aborted(7, 0, 2, 3), Aborted(7, 6, 8, 9)
 
-    assert [first, third] == log.aborted(0, 9)
-    assert [first] == log.aborted(0, 4)
-    assert [third] == log.aborted(5, 9)
-    assert [] == log.aborted(3, 6)
+    assert [first, third] == list(log.aborted(0, 9))
+    assert [first] == list(log.aborted(0, 4))
+    assert [third] == list(log.aborted(5, 9))
+    assert [] == list(log.aborted(3, 6))
     log.truncate(8)
-    assert ([first], 6) == (log.aborted(0, 8), log.first_open_offset)
+    assert ([first], 6) == (list(log.aborted(0, 8)), log.first_open_offset)
     log.abandon()
 
 
@@ -139,14 +162,14 @@ def test_an_index_of_aborted_transactions_that_a_crash_has_spoiled_is_made_anew(
     for first in range(3):
         send(log, producer=(7, 0, first * 2), count=2, transactional=True)
         ended(log, (7, 0), aborts=True)
-    before = log.aborted(0, 9)
+    before = list(log.aborted(0, 9))
     indexes = sorted((tmp_path / "t-0").glob("*.txnindex"))
     for index in indexes[1:]:
         index.write_bytes(spoil(index.read_bytes()))
     log = started_again(log, tmp_path, "kill")
 
     assert (3, True) == (len(before), len(indexes) > 1)
-    assert before == log.aborted(0, 9)
+    assert before == list(log.aborted(0, 9))
     log.abandon()
 
 
@@ -229,7 +252,7 @@ def test_an_abort_that_a_crash_has_lost_is_told_of_to_nobody(tmp_path: Path) -> 
     log = torn(log, tmp_path)
     ended(log, (7, 0))
 
-    assert [] == log.aborted(0, 2)
+    assert [] == list(log.aborted(0, 2))
     log.abandon()
 
 
@@ -238,12 +261,12 @@ def test_an_index_of_aborts_that_was_not_flushed_is_made_anew_after_a_crash(tmp_
     log = opened(tmp_path, segment_bytes=400)
     send(log, producer=(7, 0, 0), transactional=True)
     ended(log, (7, 0), aborts=True)
-    found = log.aborted(0, 2)
+    found = list(log.aborted(0, 2))
     log.roll()
     log.abandon()
     (tmp_path / "t-0" / f"{0:020}.txnindex").unlink()
     log = opened(tmp_path, segment_bytes=400)
 
     assert [(7, 0, 1)] == [each[:3] for each in found]
-    assert found == log.aborted(0, 2)
+    assert found == list(log.aborted(0, 2))
     log.abandon()

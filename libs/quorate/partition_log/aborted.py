@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -38,12 +39,14 @@ def append_aborted(path: Path, aborted: Aborted) -> None:
         os.close(descriptor)
 
 
-def read_aborted(path: Path) -> Iterator[Aborted]:
-    """Yields the entries of a segment's index; none if there is no file. Raises Corrupt."""
+def read_aborted(path: Path, *, since: Offset = 0) -> Iterator[Aborted]:
+    """Yields the entries of a segment's index, if there is one, whose marker is at `since` or above. Raises Corrupt."""
     data = path.read_bytes() if path.is_file() else b""
     if len(data) % _ENTRY.size:
         raise Corrupt(f"an index of aborted transactions of {len(data)} bytes", path=path)
-    for version, *entry in _ENTRY.iter_unpack(data):
+    markers = range(0, len(data), _ENTRY.size)
+    first = bisect_left(markers, since, key=lambda at: _ENTRY.unpack_from(data, at)[3]) if since else 0
+    for version, *entry in _ENTRY.iter_unpack(memoryview(data)[first * _ENTRY.size :]):
         if version != VERSION:
             raise Corrupt(f"an aborted transaction in version {version}; only {VERSION} is spoken", path=path)
         yield Aborted(*entry)

@@ -8,6 +8,7 @@ says how far that has come.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -184,9 +185,7 @@ class PartitionLog:
         return self._appended(end.batch(base_offset=self.leo, epoch=epoch, now_ms=now_ms), now_ms=now_ms)
 
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> None:
-        """Appends the whole batches of a leader's answer at the offsets that they have. Raises Corrupt, and then keeps
-        those before the bad one.
-        """
+        """Appends the batches of a leader's answer at their offsets, up to the first bad one. Raises Corrupt."""
         position = 0
         while position < len(records):
             header = check_batch(records, position, count_min=CLEANED)
@@ -214,8 +213,8 @@ class PartitionLog:
             at += 1  # the rest of this segment was compacted away
         return None
 
-    def aborted(self, start: Offset, end: Offset) -> list[Aborted]:
-        """Returns the aborted transactions with records from `start` to `end`, by their last offset (R52)."""
+    def aborted(self, start: Offset, end: Offset) -> Iterator[Aborted]:
+        """Yields the aborted transactions with records from `start` to `end`, by their last offset (R52)."""
         return self._producer_files.aborted(self._segments[self._segment_at(start) :], start, end)
 
     def assign_epoch(self, epoch: Epoch, start_offset: Offset) -> None:

@@ -6,7 +6,7 @@ earlier one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from quorate.errors import Corrupt
@@ -76,16 +76,14 @@ class ProducerFiles:
         found = producer_snapshots(self._directory)
         self._remove(offset for offset in found[:-1] if offset not in kept or offset > leo)
 
-    def aborted(self, segments: Iterable[Segment], start: Offset, end: Offset) -> list[Aborted]:
-        """Returns the aborted transactions with records from `start` to `end` (exclusive), by their markers (R52)."""
-        found: list[Aborted] = []
+    def aborted(self, segments: Iterable[Segment], start: Offset, end: Offset) -> Iterator[Aborted]:
+        """Yields the aborted transactions with records from `start` to `end` (exclusive), by their markers (R52)."""
         for segment in segments:
-            for each in read_aborted(segment.path.with_suffix(ABORTED)):
-                if each.last_offset >= start and each.first_offset < end:
-                    found.append(each)
+            for each in read_aborted(segment.path.with_suffix(ABORTED), since=start):
+                if each.first_offset < end:
+                    yield each
                 if each.last_stable_offset >= end:
-                    return found
-        return found
+                    return
 
     def _latest(self, leo: Offset, start: Offset) -> tuple[Producers, Offset]:
         for offset in reversed([each for each in producer_snapshots(self._directory) if each <= leo]):

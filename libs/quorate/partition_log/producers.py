@@ -8,7 +8,7 @@ readers until the marker is committed, too.
 from __future__ import annotations
 
 import struct
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -78,8 +78,12 @@ class Producers:
 
     def __init__(self) -> None:
         self._producers: dict[int, Producer] = {}
-        self._undecided: dict[Offset, Decided | None] = {}
-        """By first offset, in their order: transactions that are open (None), or whose marker is not committed."""
+        self._open: OrderedDict[Offset, None] = OrderedDict()
+        """The first offsets, in their order, of transactions that are open."""
+        self._undecided: OrderedDict[Offset, None] = OrderedDict()
+        """The first offsets, in their order, of those that are open, or whose marker is not committed."""
+        self._decided: deque[Decided] = deque()
+        """Those whose marker is not committed, by their markers."""
 
     def __iter__(self) -> Iterator[tuple[int, Producer]]:
         return iter(self._producers.items())
@@ -90,7 +94,7 @@ class Producers:
     @property
     def first_open_offset(self) -> Offset | None:
         """The first offset of a transaction that is open, or whose marker is not committed yet (R49)."""
-        return min(self._undecided, default=None)
+        return next(iter(self._undecided), None)
 
     def repeated(self, header: BatchHeader) -> Sequenced | None:
         """Returns the batch of the log that this one sends again; None if it is new."""
@@ -173,7 +177,7 @@ class Producers:
         producer.timestamp_ms = header.max_timestamp
         if header.attributes & TRANSACTIONAL and producer.opened_at is None:
             producer.opened_at = header.base_offset
-            self._undecided[header.base_offset] = None
+            self._open[header.base_offset] = self._undecided[header.base_offset] = None
 
     def note_marker(self, header: BatchHeader, *, aborts: bool, coordinator_epoch: int) -> Decided | None:
         """Counts a batch with a transaction's marker; returns the transaction that it ends, if one is open here."""
@@ -187,19 +191,18 @@ class Producers:
         if opened_at is None:
             return None
         decided = Decided(header.producer_id, opened_at, header.last_offset, aborts)
-        self._undecided[opened_at] = decided
+        del self._open[opened_at]
+        self._decided.append(decided)
         return decided
 
     def last_stable_at(self, decided: Decided) -> Offset:
-        """Returns the last stable offset as of this marker: the first other open transaction, or the marker's end."""
-        others = (first for first, other in self._undecided.items() if other is None and first != decided.first_offset)
-        return min(others, default=decided.last_offset + 1)
+        """Returns the last stable offset as of the last marker: the first open transaction, or the marker's end."""
+        return next(iter(self._open), decided.last_offset + 1)
 
     def commit(self, high_watermark: Offset) -> None:
         """Lets go of the transactions whose markers are committed."""
-        for first, decided in list(self._undecided.items()):
-            if decided is not None and decided.last_offset < high_watermark:
-                del self._undecided[first]
+        while self._decided and self._decided[0].last_offset < high_watermark:
+            del self._undecided[self._decided.popleft().first_offset]
 
     def forget_idle(self, *, before_ms: int) -> None:
         """Forgets producers that have sent nothing since `before_ms` and have no open transaction.
@@ -233,7 +236,8 @@ class Producers:
         state = cls()
         for at in range(count):
             state._decode(body, _COUNT.size + at * _ENTRY.size)
-        state._undecided = dict(sorted(state._undecided.items()))
+        opened = sorted(each.opened_at for _, each in state if each.opened_at is not None)
+        state._open, state._undecided = OrderedDict.fromkeys(opened), OrderedDict.fromkeys(opened)
         return state
 
     def _decode(self, body: bytes, at: int) -> None:
@@ -245,7 +249,6 @@ class Producers:
             producer.batches.append(Sequenced(first, last_sequence, last_offset - delta, last_offset, timestamp))
         if opened_at != NONE:
             producer.opened_at = opened_at
-            self._undecided[opened_at] = None
         self._producers[producer_id] = producer
 
 
