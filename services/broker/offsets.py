@@ -11,9 +11,10 @@ from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import Offset
 from quorate.partition_log.log import PartitionLog
+from quorate.partition_log.stored_records import first_from
 from quorate.replication import Isolation, Leading, end_of_epoch
 from quorate.replication.admission import leader_of
-from quorate.wire.batch import CLEANED, records
+from quorate.wire.batch import CLEANED
 from quorate.wire.items import Items, Steps
 from services.broker.callers import Caller
 from services.broker.cluster import NO_TOPIC_ID, Cluster
@@ -206,9 +207,9 @@ def _from_time(log: PartitionLog, timestamp: int) -> Steps[_Place]:
             return _Place(header.base_offset, header.base_timestamp)
         batch = segment.slice(position, position + header.size, header.size).read()
         with suppress(Corrupt):
-            for record in records(batch, 0, header):
-                if record.timestamp >= timestamp and record.offset >= log.start:
-                    return _Place(record.offset, record.timestamp)
+            place = yield from first_from(batch, header, timestamp_ms=timestamp, least=log.start)
+            if place is not None:
+                return _Place(*place)
             if not is_whole:  # those records of it are deleted
                 least = header.next_offset
                 continue

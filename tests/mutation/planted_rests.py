@@ -220,6 +220,22 @@ REST_BUGS: Final = (
         test="tests/services/broker/test_partitions.py::test_a_config_of_the_topic_counts_at_once",
     ),
     Planted(
+        number="B148",
+        what="a search by time reads all records of a batch in one turn of the loop",
+        file="libs/quorate/partition_log/stored_records.py",
+        right="        if not number % ITEMS_PER_STEP:\n            yield\n",
+        wrong="",
+        test="tests/services/broker/test_offsets.py::test_a_search_within_a_batch_goes_on_in_steps",
+    ),
+    Planted(
+        number="B149",
+        what="a search by time decompresses a batch in one turn of the loop",
+        file="libs/quorate/partition_log/stored_records.py",
+        right="        if pieces:\n            yield\n",
+        wrong="",
+        test="tests/services/broker/test_offsets.py::test_a_search_within_a_batch_goes_on_in_steps",
+    ),
+    Planted(
         number="B138",
         what="a follower whose leader's batch has come with a bit flipped fetches no more in this leader epoch",
         file="libs/quorate/replication/following.py",

@@ -172,8 +172,8 @@ def test_reads_gzip() -> None:
     ("body", "attributes", "reason"),
     [
         (b"not gzip", 1, "is no gzip"),
-        (gzip.compress(data(VALUES)[HEADER_BYTES:], mtime=0)[:-9], 1, "gzip of the batch at offset 7 is cut"),
-        (gzip.compress(bytes(65 << 20), mtime=0), 1, "or over 67108864 bytes"),
+        (gzip.compress(data(VALUES)[HEADER_BYTES:], mtime=0)[:-9], 1, "batch at offset 7 is gzip that is cut off"),
+        (gzip.compress(bytes(65 << 20), mtime=0), 1, "is gzip of more than 67108864 bytes"),
         (b"x", 2, "compressed with snappy; only none and gzip"),
         (b"x", 6, "compressed with codec 6"),
     ],

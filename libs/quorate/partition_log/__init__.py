@@ -6,6 +6,7 @@ flushing            segments that are full, and may not be on the disk yet
 effects             what the core decides, done to a log
 produced            what a leader checks of a producer's batch, and what it writes into it
 produced_records    reads and counts the records of such a batch
+stored_records      finds a record by its time in a batch of the log
 producers           sequences and transactions of producers (KIP-98)
 markers             the control record that ends a transaction
 verifications       transactions whose coordinator is being asked about them (KIP-890)

@@ -6,11 +6,11 @@ not read: its count of records is bounded by what the format can make of the bat
 
 from __future__ import annotations
 
-import zlib
 from typing import Final, NamedTuple
 
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.wire.batch import CODECS, COMPRESSION, HEADER_BYTES, BatchHeader, Buffer
+from quorate.wire.inflation import inflated
 from quorate.wire.items import ITEMS_PER_STEP, Items, Steps
 from quorate.wire.primitives import varint
 
@@ -20,8 +20,6 @@ INFLATION_MAX: Final = 64
 """A batch may decompress to so many times max.message.bytes."""
 RECORD_BYTES_MIN: Final = 7
 """A record has six numbers and its attributes, of one byte each at least."""
-PIECE_BYTES: Final = 256 << 10
-"""So much is decompressed in a step, some 1 ms."""
 _RATIOS: Final = {"snappy": 22, "lz4": 256, "zstd": 32_768}
 """What a byte can become: a copy of 64 bytes takes 3, a length grows by 255 a byte, a block of 128 KiB takes 4."""
 _NULL: Final = 1
@@ -64,28 +62,17 @@ def read_in_steps(batch: Buffer, header: BatchHeader, *, max_message_bytes: int,
 
 def _inflated(body: bytes, walk: _Walk, inflated_max: int) -> Steps[None]:
     """Decompresses a batch piece by piece and reads each; no more is kept than the record that has begun."""
-    inflate = zlib.decompressobj(wbits=31)
-    pieces, kept, total = [b""], 0, 0
-    try:
-        while not inflate.eof:
-            piece = inflate.decompress(body, PIECE_BYTES)
-            body = inflate.unconsumed_tail
-            total += len(piece)
-            if total > inflated_max:
-                raise Corrupt(f"they decompress to more than {inflated_max} bytes")
-            if not piece and not body and not inflate.eof:
-                raise Corrupt("their gzip is cut off")
-            pieces.append(piece)
-            kept += len(piece)
-            if kept >= walk.needed or inflate.eof:
-                data = b"".join(pieces)
-                left = yield from walk.on(data, 0)
-                pieces, kept = [data[left:]], len(data) - left
-            if total > PIECE_BYTES:
-                yield
-    except zlib.error as problem:
-        raise Corrupt(f"they are no gzip: {problem}") from None
-    walk.check_end(kept + len(inflate.unused_data))
+    pieces, kept = [b""], 0
+    for number, piece in enumerate(inflated(body, inflated_max)):
+        if number:
+            yield
+        pieces.append(piece)
+        kept += len(piece)
+        if kept >= walk.needed:
+            data = b"".join(pieces)
+            left = yield from walk.on(data, 0)
+            pieces, kept = [data[left:]], len(data) - left
+    walk.check_end(kept)
 
 
 class _Walk:

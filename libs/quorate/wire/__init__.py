@@ -10,5 +10,6 @@ json_names   the names of fields and record types in Kafka's JSON
 fitting      a message without what a version has no field for
 shared       a tuple that keeps its protobuf form and its encoded form
 batch        record batches, version 2; `common_records` has the records as KRaft writes them
+inflation    gzip, decompressed in pieces
 primitives   varints
 """

@@ -8,7 +8,6 @@ with a key and a value.
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from mmap import mmap
@@ -19,6 +18,7 @@ from crc32c import crc32c
 from quorate.errors import Corrupt
 from quorate.nouns import Epoch, Offset
 from quorate.wire.common_records import common_records, common_values
+from quorate.wire.inflation import inflated
 from quorate.wire.primitives import read_varint, varint
 
 Buffer = bytes | bytearray | memoryview | mmap
@@ -177,7 +177,7 @@ def records(buffer: Buffer, position: int, header: BatchHeader) -> Iterator[RawR
 
     The position in the error is that of the record; in a compressed batch, that of the batch.
     """
-    data = _content(buffer, position, header)
+    data = b"".join(content_of(buffer, position, header))
     begin = position if header.attributes & COMPRESSION else position + HEADER_BYTES
     step = 0 if header.attributes & COMPRESSION else 1
     at = 0
@@ -195,24 +195,20 @@ def records(buffer: Buffer, position: int, header: BatchHeader) -> Iterator[RawR
         raise Corrupt(why, position=begin + at * step)
 
 
-def _content(buffer: Buffer, position: int, header: BatchHeader) -> bytes:
-    """Returns the bytes of the records, decompressed."""
+def content_of(buffer: Buffer, position: int, header: BatchHeader) -> Iterator[bytes]:
+    """Yields the bytes of a batch's records, decompressed, each piece in some 1 ms. Raises Corrupt."""
     data = bytes(memoryview(buffer)[position + HEADER_BYTES : position + header.size])
     codec = header.compression
     if codec == "none":
-        return data
+        yield data
+        return
     if codec != "gzip":
         why = f"batch at offset {header.base_offset} is compressed with {codec}; only none and gzip are read"
         raise Corrupt(why, position=position)
-    inflate = zlib.decompressobj(wbits=31)
     try:
-        inflated = inflate.decompress(data, INFLATED_BYTES_MAX)
-    except zlib.error as problem:
-        raise Corrupt(f"batch at offset {header.base_offset} is no gzip: {problem}", position=position) from None
-    if not inflate.eof or inflate.unused_data:
-        why = f"the gzip of the batch at offset {header.base_offset} is cut, or over {INFLATED_BYTES_MAX} bytes"
-        raise Corrupt(why, position=position)
-    return inflated
+        yield from inflated(data, INFLATED_BYTES_MAX)
+    except Corrupt as damage:
+        raise Corrupt(f"batch at offset {header.base_offset} is {damage.reason}", position=position) from None
 
 
 def _record(data: bytes, at: int, header: BatchHeader) -> tuple[RawRecord, int]:

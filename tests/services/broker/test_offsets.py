@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import struct
 from pathlib import Path
 
 import pytest
@@ -9,12 +11,16 @@ import pytest
 from kraft.api.list_offsets import ListOffsetsRequest
 from quorate.errors import ErrorCode
 from quorate.partition_log import segment
-from quorate.partition_log.produced import Limits
+from quorate.partition_log.produced import LOG_APPEND_TIME, Limits
 from quorate.partition_log.settings import LogSettings
 from quorate.records import RemoveTopicRecord
 from quorate.runtime.turns import in_turns
+from quorate.wire.inflation import PIECE_BYTES
+from quorate.wire.items import ITEMS_PER_STEP
+from quorate.wire.primitives import varint
 from services.broker.offsets import MAX_TIMESTAMP
-from tests.partition_log.batches import NOW_MS, emptied, placed, produced
+from tests.partition_log.batches import NOW_MS, emptied, placed, produced, summed
+from tests.partition_log.test_produced import holding, record
 from tests.services.broker import test_partitions
 from tests.services.broker.calling import caller
 from tests.services.broker.test_partitions import TOPIC
@@ -26,11 +32,14 @@ SECONDS = (0, 9, 1, 2, 3, 4, 2)
 """Of the batches, two records each: the latest time is that of records which are deleted first."""
 
 
+def asked(timestamp: int) -> ListOffsetsRequest:
+    partition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(0, -1, timestamp)
+    return ListOffsetsRequest(topics=(ListOffsetsRequest.ListOffsetsTopic("orders", (partition,)),))
+
+
 async def place(leader: Leader, timestamp: int) -> tuple[int, int]:
     """Offset and timestamp, in s since the first record; the offset -1 for nothing."""
-    asked = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(0, -1, timestamp)
-    request = ListOffsetsRequest(topics=(ListOffsetsRequest.ListOffsetsTopic("orders", (asked,)),))
-    answer = await in_turns(Broker(leader, leader.scene).offsets.list(request, 9, caller()))
+    answer = await in_turns(Broker(leader, leader.scene).offsets.list(asked(timestamp), 9, caller()))
     found = answer.topics[0].partitions[0]
     assert not found.error_code
     return found.offset, (found.timestamp - NOW_MS) // 1000
@@ -81,6 +90,39 @@ async def test_a_time_finds_no_batch_that_a_log_cleaner_has_left_empty(
         leader.replicate()
 
         assert (4, 2) == await place(leader, NOW_MS + 1)
+
+
+def with_last(count: int, value_bytes: int, *, stamped: bool = False) -> bytes:
+    """A batch of gzip whose last record is of a second later than the others, unless all are of when it is appended."""
+    rest = b"\x01" + varint(value_bytes) + bytes(value_bytes) + b"\0"
+    body = b"".join(record(delta=at, time=1_000 if at == count - 1 else 0, rest=rest) for at in range(count))
+    batch = bytearray(holding(gzip.compress(body), count=count, attributes=LOG_APPEND_TIME * stamped | 1))
+    struct.pack_into(">q", batch, 35, NOW_MS + 1_000)
+    return summed(batch)
+
+
+@pytest.mark.parametrize(
+    ("count", "value_bytes", "steps"),
+    [(4 * ITEMS_PER_STEP + 1, 0, 4), (2, 2 * PIECE_BYTES, 4)],
+    ids=["many records", "many bytes"],
+)
+async def test_a_search_within_a_batch_goes_on_in_steps(
+    disks: list[Path], count: int, value_bytes: int, steps: int
+) -> None:
+    async with leading(disks) as leader:
+        leader[0].log.append_as_leader(with_last(count, value_bytes), epoch=0, now_ms=NOW_MS)
+        leader.replicate()
+        assert steps == len(list(Broker(leader, leader.scene).offsets.list(asked(NOW_MS + 1), 9, caller())))
+        assert (count - 1, 1) == await place(leader, NOW_MS + 1)
+
+
+async def test_the_records_of_a_batch_that_is_stamped_as_it_is_appended_are_all_of_that_time(disks: list[Path]) -> None:
+    """LogAppendTime: what the producer has written into them does not count."""
+    async with leading(disks) as leader:
+        leader[0].log.append_as_leader(with_last(3, 0, stamped=True), epoch=0, now_ms=NOW_MS)
+        leader.replicate()
+
+        assert (0, 1) == await place(leader, NOW_MS + 1)
 
 
 @pytest.mark.parametrize("segment_bytes", [1 << 30, 200], ids=["one segment", "some segments"])
