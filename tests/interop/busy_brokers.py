@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol
@@ -185,7 +186,9 @@ class Writer:
         read = await asyncio.to_thread(self._brokers.read, self.topic, len(self.acknowledged))
 
         assert [] == self.refused
-        assert sorted(self.acknowledged) == sorted(read), self.topic
+        told, found = Counter(self.acknowledged), Counter(read)
+        lost, doubled = sorted((told - found).elements()), sorted((found - told).elements())
+        assert ([], []) == (lost, doubled), f"{self.topic}: lost, and doubled"
 
 
 class TransactionalWriter(Writer):
