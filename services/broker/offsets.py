@@ -202,15 +202,12 @@ def _from_time(log: PartitionLog, timestamp: int) -> Steps[_Place]:
             least = header.next_offset
             yield
             continue
-        is_whole = header.base_offset >= log.start
-        if is_whole and header.base_timestamp >= timestamp:
-            return _Place(header.base_offset, header.base_timestamp)
         batch = segment.slice(position, position + header.size, header.size).read()
         with suppress(Corrupt):
             place = yield from first_from(batch, header, timestamp_ms=timestamp, least=log.start)
             if place is not None:
                 return _Place(*place)
-            if not is_whole:  # those records of it are deleted
+            if header.base_offset < log.start:  # those records of it are deleted
                 least = header.next_offset
                 continue
         return _Place(max(header.base_offset, log.start), header.base_timestamp)

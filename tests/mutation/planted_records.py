@@ -123,8 +123,8 @@ RECORD_BUGS: Final = (
         number="B90",
         what="ListOffsets by time answers an offset that is deleted, and the consumer gets OFFSET_OUT_OF_RANGE",
         file="services/broker/offsets.py",
-        right="is_whole = header.base_offset >= log.start",
-        wrong="is_whole = True",
+        right="timestamp_ms=timestamp, least=log.start)",
+        wrong="timestamp_ms=timestamp, least=0)",
         test="tests/services/broker/test_offsets.py::test_a_time_finds_no_record_that_is_deleted",
     ),
     Planted(

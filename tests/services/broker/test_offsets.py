@@ -116,6 +116,19 @@ async def test_a_search_within_a_batch_goes_on_in_steps(
         assert (count - 1, 1) == await place(leader, NOW_MS + 1)
 
 
+async def test_the_time_until_which_a_log_cleaner_keeps_a_tombstone_is_no_records_time(disks: list[Path]) -> None:
+    """The delete horizon stands where a batch has the time of its first record, and the others count from it."""
+    until_ms = 3_600_000
+    body = b"".join(record(delta=at, time=at * 1_000 - until_ms) for at in range(2))
+    batch = bytearray(holding(body, attributes=0x40))
+    struct.pack_into(">qq", batch, 27, NOW_MS + until_ms, NOW_MS + 1_000)
+    async with leading(disks) as leader:
+        leader[0].log.append_as_follower(placed(summed(batch), offset=0, epoch=0), now_ms=NOW_MS)
+        leader.replicate()
+
+        assert (1, 1) == await place(leader, NOW_MS + 1)
+
+
 async def test_the_records_of_a_batch_that_is_stamped_as_it_is_appended_are_all_of_that_time(disks: list[Path]) -> None:
     """LogAppendTime: what the producer has written into them does not count."""
     async with leading(disks) as leader:
