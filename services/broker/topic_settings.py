@@ -19,7 +19,6 @@ NO_STATIC: Final = dict[str, str]()
 
 def log_settings(state: ClusterState, topic: str) -> LogSettings:
     """Returns the settings of a topic's logs."""
-    policy = items(_value(state, topic, "cleanup.policy"))
     return LogSettings(
         limits=Limits(
             max_message_bytes=_whole(state, topic, "max.message.bytes"),
@@ -33,8 +32,7 @@ def log_settings(state: ClusterState, topic: str) -> LogSettings:
         retention_bytes=_whole(state, topic, "retention.bytes"),
         index_interval_bytes=_whole(state, topic, "index.interval.bytes"),
         flush_messages=_whole(state, topic, "flush.messages"),
-        deletes="delete" in policy,
-        compacts="compact" in policy,
+        deletes="delete" in items(_value(state, topic, "cleanup.policy")),
     )
 
 

@@ -12,7 +12,6 @@ TOLD: Final = "test_what_happens_to_one_that_rests_is_told_and_its_follower_was_
 PRODUCERS: Final = "tests/partition_log/test_producers.py"
 CLEANED: Final = "test_what_a_log_cleaner_has_left_empty_says_what_its_producer_has_sent"
 
-RECOVERY: Final = "tests/partition_log/test_recovery.py"
 FETCHED: Final = "tests/services/broker/test_fetched_batches.py"
 
 REST_BUGS: Final = (
@@ -127,7 +126,8 @@ REST_BUGS: Final = (
         file="libs/quorate/partition_log/flushing.py",
         right="        _flush(self.directory / LEADER_EPOCHS)\n",
         wrong="",
-        test=f"{RECOVERY}::test_what_is_flushed_beside_appends_is_not_cut_off_by_a_flipped_bit",
+        test="tests/partition_log/test_recovery.py::"
+        "test_what_is_flushed_beside_appends_is_not_cut_off_by_a_flipped_bit",
     ),
     Planted(
         number="B134",
@@ -202,22 +202,6 @@ REST_BUGS: Final = (
         right="    first = bisect_left(markers",
         wrong="    first = 1 + bisect_left(markers",
         test=f"{PRODUCERS}::test_transactions_end_in_another_order_than_they_begin",
-    ),
-    Planted(
-        number="B146",
-        what="a power cut that takes whole batches leaves a gap, over which consumers read on",
-        file="libs/quorate/partition_log/recovery.py",
-        right="                _check_end(segment, bases[at + 1 :])\n",
-        wrong="                pass\n",
-        test=f"{RECOVERY}::test_a_segment_of_which_batches_are_missing_is_torn_unless_its_topic_is_compacted",
-    ),
-    Planted(
-        number="B147",
-        what="of a topic that is compacted a kill takes what follows the first gap",
-        file="services/broker/topic_settings.py",
-        right='        compacts="compact" in policy,\n',
-        wrong="",
-        test="tests/services/broker/test_partitions.py::test_a_config_of_the_topic_counts_at_once",
     ),
     Planted(
         number="B148",

@@ -18,7 +18,6 @@ from tests.replication.memory_log import MemoryLog
 
 SEGMENT_BYTES = 700
 STEPS = ("write", "write", "write", "follow", "cut", "raise", "restart", "flush", "retire", "stop", "kill")
-GAPS = {"compacts": True}
 
 
 class Twins:
@@ -26,7 +25,7 @@ class Twins:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self.disk = opened(directory, segment_bytes=SEGMENT_BYTES, settings=GAPS, files=OpenFiles(1))
+        self.disk = opened(directory, segment_bytes=SEGMENT_BYTES, files=OpenFiles(1))
         self.memory = MemoryLog()
         self.epoch = 1
 
@@ -114,7 +113,6 @@ class Twins:
         self.disk = opened(
             self._directory,
             segment_bytes=SEGMENT_BYTES,
-            settings=GAPS,
             files=OpenFiles(1),
             **{"log_start": self.memory.start, **how},
         )

@@ -58,40 +58,6 @@ def test_what_follows_a_bad_batch_above_the_recovery_point_goes_with_it(tmp_path
     log.abandon()
 
 
-@pytest.mark.parametrize("left", [None, 0, SIZE], ids=["its file", "all of it", "its last batches"])
-@pytest.mark.parametrize("compacts", [False, True])
-def test_a_segment_of_which_batches_are_missing_is_torn_unless_its_topic_is_compacted(
-    tmp_path: Path, left: int | None, compacts: bool
-) -> None:
-    """A power cut: later segments are whole, and consumers would read on over the gap."""
-    second = sorted(written(tmp_path, flushed=3).glob("*.log"))[1]
-    if left is None:
-        second.unlink()
-    else:
-        os.truncate(second, left)
-    end = 3 + (left or 0) // SIZE
-    log = opened(tmp_path, segment_bytes=SEGMENT_BYTES, recovery_point=3, settings={"compacts": compacts})
-
-    if compacts:
-        assert (8, None) == (log.leo, log.torn)
-    else:
-        assert log.torn is not None
-        assert (end, end, f"the batches from offset {end} to 5 are not there") == (
-            log.leo, log.torn.offset, log.torn.reason,
-        )  # fmt: skip
-        assert not (second.parent / "00000000000000000006.log").exists()
-    log.abandon()
-
-
-def test_batches_that_are_missing_below_the_recovery_point_are_damage(tmp_path: Path) -> None:
-    second = sorted(written(tmp_path, flushed=5).glob("*.log"))[1]
-    os.truncate(second, SIZE)
-    with pytest.raises(Corrupt, match=rf"the batches from offset 4 to 5 are not there at byte {SIZE}"):
-        opened(tmp_path, segment_bytes=SEGMENT_BYTES, recovery_point=5)
-
-    assert SIZE == second.stat().st_size
-
-
 def test_a_bad_batch_below_the_recovery_point_is_damage_and_changes_nothing(tmp_path: Path) -> None:
     directory = written(tmp_path, flushed=7)
     path = min(directory.glob("*6.log"))

@@ -76,7 +76,6 @@ class PartitionLog:
             clean=clean,
             recovery_point=recovery_point,
             log_start=log_start,
-            has_gaps=settings.compacts,
             index_interval_bytes=settings.index_interval_bytes,
             files=opening,
         )

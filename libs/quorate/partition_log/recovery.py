@@ -4,9 +4,7 @@ Certain is everything after a clean stop, and what lies below the recovery point
 it a bad batch is the torn tail of an unclean stop: it is cut off with all that follows, as in Kafka, and the leader has
 it. Below it a bad batch is damage: the log is not opened, since a replica that forgot what it had acknowledged could be
 elected. Above it any segment may be torn, not the last one alone: files reach the disk in no order, so a power cut may
-leave a later one whole. Full segments are flushed as they are full, so that little lies above it. A segment that ends
-before the next one begins is torn, too: its end never reached the disk, whole batches of it. In a compacted topic the
-log cleaner has left such gaps, and each batch that is there counts.
+leave a later one whole. Full segments are flushed as they are full, so that little lies above it.
 A whole batch of an epoch that it cannot have is damage anywhere: no unclean stop leaves that.
 """
 
@@ -49,14 +47,10 @@ def recover(
     clean: bool,
     recovery_point: Offset,
     log_start: Offset,
-    has_gaps: bool,
     index_interval_bytes: int,
     files: OpenFiles,
 ) -> Recovered:
-    """Opens a partition's directory; one without segments begins at `log_start`. Raises Corrupt for damage.
-
-    `has_gaps` says that the topic is compacted.
-    """
+    """Opens a partition's directory; one without segments begins at `log_start`. Raises Corrupt for damage."""
     _remove_leftovers(directory)
     listed = EpochsFile(directory).read()
     epochs = _Epochs(listed, log_start)
@@ -66,7 +60,7 @@ def recover(
         for base in bases or [log_start]:
             found.segments.append(Segment(directory, base, index_interval_bytes=index_interval_bytes, files=files))
             found.segments[-1].share()
-        _read(found, epochs, clean=clean, recovery_point=recovery_point, has_gaps=has_gaps)
+        _read(found, epochs, clean=clean, recovery_point=recovery_point)
         epochs.take_listed()
         found.segments[-1].reopen()
         if found.segments[-1].next_offset < log_start:  # all that is left was deleted by the log start
@@ -83,7 +77,7 @@ def recover(
     return found
 
 
-def _read(found: Recovered, epochs: _Epochs, *, clean: bool, recovery_point: Offset, has_gaps: bool) -> None:
+def _read(found: Recovered, epochs: _Epochs, *, clean: bool, recovery_point: Offset) -> None:
     """Trusts or scans each segment; after a torn tail the later ones are removed."""
     bases = [segment.base_offset for segment in found.segments]
     for at, segment in enumerate(found.segments):
@@ -94,8 +88,6 @@ def _read(found: Recovered, epochs: _Epochs, *, clean: bool, recovery_point: Off
             continue
         try:
             epochs.note(((segment.size - header.size, header) for header in segment.scan()), segment.path)
-            if not (is_sure or has_gaps):
-                _check_end(segment, bases[at + 1 :])
         except Corrupt as damage:
             if is_sure or segment.next_offset < recovery_point or isinstance(damage, _WrongEpoch):
                 raise
@@ -104,13 +96,6 @@ def _read(found: Recovered, epochs: _Epochs, *, clean: bool, recovery_point: Off
             del found.segments[at + 1 :]
             _retire(later)
             return
-
-
-def _check_end(segment: Segment, later: list[Offset]) -> None:
-    """Checks that a segment ends where the next one begins. Raises Corrupt."""
-    if later and segment.next_offset < later[0]:
-        why = f"the batches from offset {segment.next_offset} to {later[0] - 1} are not there"
-        raise Corrupt(why, path=segment.path, position=segment.size)
 
 
 class _WrongEpoch(Corrupt):

@@ -9,7 +9,7 @@ from quorate.partition_log.produced import Limits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """`deletes` and `compacts` say whether `cleanup.policy` has `delete` and `compact`.
+    """`deletes` says whether `cleanup.policy` has `delete`.
 
     Compaction is not done here: a topic that is only compacted keeps all its records.
     """
@@ -20,6 +20,5 @@ class LogSettings:
     retention_bytes: int = -1
     index_interval_bytes: int = 4096
     deletes: bool = True
-    compacts: bool = False
     flush_messages: int = 2**63 - 1
     """An append that leaves so many records that are not flushed waits for the disk."""

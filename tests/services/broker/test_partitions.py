@@ -411,14 +411,11 @@ async def test_a_config_of_the_topic_counts_at_once(disks: list[Path]) -> None:
             ConfigRecord(2, "orders", "min.insync.replicas", "2"),
             ConfigRecord(2, "orders", "retention.ms", "1000"),
             ConfigRecord(2, "orders", "flush.messages", "3"),
-            ConfigRecord(2, "orders", "cleanup.policy", "compact"),
         )
         await scene.applied(lambda: hosted.log.settings.retention_ms == 1_000)
 
         assert hosted.leading is not None
-        settings = hosted.log.settings
-        assert (2, 3) == (hosted.leading.min_insync_replicas, settings.flush_messages)
-        assert (False, True) == (settings.deletes, settings.compacts)
+        assert (2, 3) == (hosted.leading.min_insync_replicas, hosted.log.settings.flush_messages)
 
 
 async def test_who_is_deposed_with_a_lower_min_isr_acknowledges_nothing(disks: list[Path]) -> None:
