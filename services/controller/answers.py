@@ -13,17 +13,14 @@ from msgspec.structs import astuple, replace
 from kraft import Message
 from quorate.controller.engine.steps import ITEMS_PER_STEP
 from quorate.runtime.turns import protobuf_of
+from quorate.wire.items import has_many_items
+from quorate.wire.protobuf import to_protobuf
 from quorate.wire.schema import FieldType, layout_of
 
-__all__ = ["LARGE_BYTES", "encoded_in_turns", "is_large"]
+__all__ = ["LARGE_BYTES", "encoded_in_turns"]
 
 LARGE_BYTES: Final = 32 << 10
 """A request of fewer bytes takes some 3 ms to be checked and converted."""
-
-
-def is_large(request: ProtobufMessage) -> bool:
-    """Returns whether other tasks are to have the loop between two stages of this request."""
-    return request.ByteSize() >= LARGE_BYTES
 
 
 async def encoded_in_turns(response: Message) -> ProtobufMessage | bytes:
@@ -34,6 +31,8 @@ async def encoded_in_turns(response: Message) -> ProtobufMessage | bytes:
     The bytes are those of several messages, each with a part of the list and all else empty or equal: read one after
     the other, they are the whole message (https://protobuf.dev/programming-guides/encoding/#last-one-wins).
     """
+    if not has_many_items(response, ITEMS_PER_STEP):
+        return to_protobuf(response)
     lists = _lists(type(response))
     long = [name for name in lists if _is_long(getattr(response, name) or ())]
     if not long:

@@ -21,9 +21,10 @@ from quorate.authorizer import (
     StandardAuthorizer,
     host_address,
 )
-from quorate.controller.access.screening import CallerRights
+from quorate.controller.access.screening import CallerRights, ScreenedRequest
 from quorate.controller.engine.committed import Committed
 from quorate.controller.engine.engine import Engine
+from quorate.controller.engine.steps import Steps
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import ANONYMOUS, NodeId, Principal
@@ -37,7 +38,7 @@ from quorate.runtime.turns import in_turns
 from quorate.tls.node_ids import NodeIds
 from services.controller.api import Api
 from services.controller.call import Call
-from services.controller.forwarding import is_forwarded
+from services.controller.forwarding import FORWARDED
 from services.controller.hops import NOT_FORWARDABLE, Hop, PassingOn, hops
 from services.controller.pending import LEADER_EPOCH, OFFSET
 
@@ -111,14 +112,15 @@ class Authorizing:
         on this API. Raises ApiError: CLUSTER_AUTHORIZATION_FAILED if not, PRINCIPAL_DESERIALIZATION_FAILURE.
         """
         metadata = tuple(context.invocation_metadata() or ())
-        client_id = (passing_on.values(metadata, CLIENT_ID) or ("",))[0]
+        keys = [key for key, _ in metadata]
+        client_id = passing_on.values(metadata, CLIENT_ID)[0] if CLIENT_ID in keys else ""
         login = login_of_call()
         is_token = login is not None and login.is_token
-        sender = Requester(principal=self._principal(context), host=host_address(host_of(context.peer())))
-        here = Caller(sender.principal, sender.host, client_id, is_token)
-        forwarded = is_forwarded(context)
+        here = Caller(self._principal(context), host_address(host_of(context.peer())), client_id, is_token)
+        forwarded = FORWARDED in keys
         if not (forwarded or passing_on.is_passed_on(metadata)):
             return here
+        sender = _requester(here)
         hosts = list(map(host_address, passing_on.hosts(metadata)))
         gateway = passing_on.principal(metadata, GATEWAY_PRINCIPAL) if forwarded else ANONYMOUS
         forwarder = passing_on.principal(metadata, FORWARDER_PRINCIPAL)
@@ -220,11 +222,19 @@ class Authorizing:
         Many items are checked in turns of the loop, each by the ACLs that are committed then.
         Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) if the request as a whole is not allowed.
         """
+        call, screening = self._admitted(call)
+        if screening is None:
+            return call
+        left = await in_turns(screening)
+        return msgspec.structs.replace(call, asked=left.asked, with_refusals=left.finish)
+
+    def _admitted(self, call: Call) -> tuple[Call, Steps[ScreenedRequest] | None]:
+        """Returns the call with the rights of its caller, and the steps in which its items are checked, if they are."""
         caller = Caller(call.principal, call.host, is_token=call.is_token, passed_on_by=call.passed_on_by)
         self.check(call.api, caller)
         self.check_node(call.api, call.asked, caller)
         if self._authorizer is None:
-            return call
+            return call, None
         rights = self.rights(caller, call.api.name)
         alters = call.api.alters(call.asked)
         if alters and not rights(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
@@ -237,10 +247,8 @@ class Authorizing:
                 self._ruling(caller, operation, AclResource(kind, name)).allowed
             ),
         )
-        if call.api.screen is None:
-            return call
-        screened = await in_turns(call.api.screen(rights, call.asked, self._engine.state))
-        return msgspec.structs.replace(call, asked=screened.asked, with_refusals=screened.finish)
+        screen = call.api.screen
+        return call, None if screen is None else screen(rights, call.asked, self._engine.state)
 
     def _of_now(self, refusal: ApiError) -> ApiError:
         """Adds leader epoch and the offset of the committed ACLs to a refusal's metadata, and returns it.

@@ -8,6 +8,7 @@ Long reads have a queue of their own: they hold up no write, and together they t
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
 from quorate.controller.engine.engine import Engine, QueueLimit
 from quorate.errors import ApiError, ErrorCode
@@ -20,26 +21,50 @@ class DecisionQueue:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._deciding = asyncio.Lock()
+        self._is_taken = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._waiting_count = 0
+
+    def enters(self, lane: QueueLimit) -> bool:
+        """Lets none begin until `leave` if nothing is being decided; else returns False: `enter` waits for its turn.
+
+        Raises ApiError: REQUEST_TIMED_OUT, retriable, if too many requests wait; NOT_CONTROLLER if this controller is
+        not active.
+        """
+        self._engine.check_room(lane, waiting=self._waiting_count)
+        is_free = not self._is_taken
+        self._is_taken = True
+        return is_free
 
     async def enter(self, lane: QueueLimit) -> None:
         """Waits until no other write is being decided, and lets none begin until `leave`.
 
-        Raises ApiError: REQUEST_TIMED_OUT, retriable, if too many requests wait; NOT_CONTROLLER if this controller is
-        not active, or has lost its leadership meanwhile, as whoever waits for a commit gets it.
+        Raises ApiError as `enters`; NOT_CONTROLLER also if this controller has lost its leadership meanwhile, as
+        whoever waits for a commit gets it.
         """
-        self._engine.check_room(lane, waiting=self._waiting_count)
-        epoch = self._engine.epoch
+        if self.enters(lane):
+            return
+        epoch, turn = self._engine.epoch, asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
         self._waiting_count += 1
         try:
-            await self._deciding.acquire()
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # it was given its turn just now
+                self.leave()
+            raise
         finally:
             self._waiting_count -= 1
         if self._engine.epoch != epoch:
-            self._deciding.release()
+            self.leave()
             raise ApiError(ErrorCode.NOT_CONTROLLER, "the controller lost its leadership before the decision")
 
     def leave(self) -> None:
-        """Lets the next write be decided."""
-        self._deciding.release()
+        """Lets the next one be decided that still waits."""
+        assert self._is_taken, "nothing was being decided"
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._is_taken = False

@@ -39,6 +39,7 @@ from services.controller.tracing import WriteTracer
 
 log = logger(__name__)
 T = TypeVar("T")
+NS_PER_MS: Final = 1_000_000
 TURNS_UNDER_WAY_MAX: Final = 4
 """Chunks of one chunked change that wait for their commit: the next is decided while these are replicated."""
 
@@ -177,7 +178,8 @@ class ControllerDriver:
         by: Principal | None = None,
     ) -> asyncio.Future[Answer]:
         """Waits until all commands before are decided, then decides this one. Returns and raises as `_decide`."""
-        await self._decisions.enter(lane)
+        if not self._decisions.enters(lane):
+            await self._decisions.enter(lane)
         try:
             if begin is not None:
                 begin()
@@ -206,7 +208,7 @@ class ControllerDriver:
                 asked = Undecided(
                     token=waiting,
                     command=self.tracer.timed(command, waiting),
-                    now_ms=self._clock.wall_ms(),
+                    now_ms=begun_ns // NS_PER_MS,
                     traceparent=waiting.traceparent,
                     request_id=request_id,
                     only_reads=only_reads,
@@ -220,7 +222,7 @@ class ControllerDriver:
         waiting.written_ns = self._clock.wall_ns()
         self._performance.note(api, waiting.written_ns - begun_ns)
         if record_count:
-            self.applied_at_ms = self._clock.wall_ms()
+            self.applied_at_ms = waiting.written_ns // NS_PER_MS
         # Applied before the append: a record that cannot be applied must not be replicated.
         made, epoch, began_ns = waiting.traceparent, self.leader_epoch, waiting.decided_ns
         self.tracer.applied(

@@ -100,12 +100,13 @@ class Forwarding:
         leader; another one ends with NOT_CONTROLLER when the leader that has it is replaced.
         """
         assert api.is_forwarded, api.name
-        patience = _Patience(self._loop, context.time_remaining(), timeout_ms)
+        patience = None
         while True:
             changed = self._driver.changed
             try:
                 if self._driver.is_active:
                     return await here()
+                patience = patience or _Patience(self._loop, context.time_remaining(), timeout_ms)
                 if is_forwarded(context):
                     raise self._refusal(context, "the call was forwarded to this controller, which is not active")
                 if self.is_led_by_kafka and alone is None:
@@ -127,6 +128,7 @@ class Forwarding:
                     raise
             if alone is not None and self._stands_alone(api):
                 return await alone()
+            patience = patience or _Patience(self._loop, context.time_remaining(), timeout_ms)
             left_s = patience.left_s
             if left_s <= 0:
                 raise self._refusal(context, "no controller is active, or its endpoint is not known yet")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from random import getrandbits
 from typing import Final, Protocol
 
@@ -104,6 +104,24 @@ class Returning:
         return self._count if self._was_soon and now_s - self._committed_s <= self._took_s else 0
 
 
+class Coming:
+    """The appends that are announced and not queued yet; as a block, one of them. `none` is called after the last."""
+
+    __slots__ = ("_none", "count")
+
+    def __init__(self, none: Callable[[], None]) -> None:
+        self._none = none
+        self.count = 0
+
+    def __enter__(self) -> None:
+        self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.count -= 1
+        if not self.count:
+            self._none()
+
+
 class QuorumLink:
     """Keeps the Listen and Append streams to the quorum node open, and reconnects when it comes back.
 
@@ -146,10 +164,9 @@ class QuorumLink:
         self._sent_s = 0.0
         """When (the loop's time) it left."""
         self._returning = Returning()
-        self._coming = 0
-        """Count of the appends that are announced and not queued yet."""
         self._changed = asyncio.Event()
         """Set when an append is queued, no more are coming, or the message under way is committed."""
+        self._coming = Coming(self._changed.set)
         self._is_over = asyncio.Event()
         """Set when the streams to the quorum node have to be reopened."""
 
@@ -161,16 +178,9 @@ class QuorumLink:
         self._returning.note(self._now_s)
         self._changed.set()
 
-    @contextmanager
-    def coming(self) -> Iterator[None]:
-        """Announces an append: `send` queues it right after the context, unless its request is refused."""
-        self._coming += 1
-        try:
-            yield
-        finally:
-            self._coming -= 1
-            if not self._coming:
-                self._changed.set()
+    def coming(self) -> Coming:
+        """Announces an append, as a block: `send` queues it right after, unless its request is refused."""
+        return self._coming
 
     async def until_committed(self) -> None:
         """Waits while a message is under way and others come to share the next: no append can leave before."""
@@ -291,7 +301,7 @@ class QuorumLink:
         while not self._waiting or self._under_way is not None:
             await self._change()
         awaited = self._returning.awaited(self._now_s())
-        await self._while_others_come(lambda: self._coming > 0 or 0 < len(self._waiting) < awaited)
+        await self._while_others_come(lambda: self._coming.count > 0 or 0 < len(self._waiting) < awaited)
 
     async def _change(self) -> None:
         self._changed.clear()

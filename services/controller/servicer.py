@@ -43,10 +43,11 @@ from quorate.runtime.logs import logger
 from quorate.runtime.passing_on import LOGIN_REASON
 from quorate.runtime.statuses import is_retriable, status_code
 from quorate.runtime.turns import in_turns, struct_of
-from quorate.wire.protobuf import to_protobuf
+from quorate.wire.items import STEP_BYTES
+from quorate.wire.protobuf import to_protobuf, to_struct
 from quorate.wire.schema import layout
 from services.controller.admin import AdminDoor
-from services.controller.answers import encoded_in_turns, is_large
+from services.controller.answers import LARGE_BYTES, encoded_in_turns
 from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.authorizing import Caller
@@ -71,13 +72,13 @@ log = logger(__name__)
 
 
 class _Received(NamedTuple):
-    """A request that is within its caps, and its `timeout_ms`; a large one takes turns of the loop."""
+    """A request that is within its caps, its `timeout_ms`, and its size in bytes."""
 
     api: Api
     request: ProtobufMessage
     context: Any
     timeout_ms: int | None
-    takes_turns: bool
+    size: int
 
 
 class ControllerService:
@@ -93,7 +94,7 @@ class ControllerService:
     def methods(self) -> Mapping[str, Callable[..., Any]]:
         """Returns what serves each RPC, by name: `serve` or `ask_quorum` for a row of the table, or its own method."""
         by_row = {
-            api.name: partial(self.serve if api.name in HANDLERS else self.ask_quorum, api)
+            api.name: partial(self.serve, api) if api.name in HANDLERS else partial(self.ask_quorum, api)
             for api in APIS.values()
             if api.name in HANDLERS or api.quorum_deadline_ms is not None
         }
@@ -197,7 +198,10 @@ class ControllerService:
 
     async def serve(self, api: Api, request: ProtobufMessage, context: Any) -> ProtobufMessage | bytes:
         """Serves an API with a handler, on the active controller: received, routed, then `_answered` there."""
-        received = await self._received(api, request, context)
+        size = request.ByteSize()
+        if size >= STEP_BYTES:
+            await self._check_caps(api, request)
+        received = _Received(api, request, context, timeout_of(api, request), size)
         here = partial(self._answered, received)
         if not api.is_forwarded or self._is_of_this_node(request):
             return await here()
@@ -211,37 +215,33 @@ class ControllerService:
             timeout_ms=received.timeout_ms,
         )
 
-    async def _received(self, api: Api, request: ProtobufMessage, context: Any) -> _Received:
+    async def _check_caps(self, api: Api, request: ProtobufMessage) -> None:
         """Checks the caps of a request, in turns of the loop if it is large. Raises ApiError."""
         if api.lane is not QueueLimit.CLUSTER:  # Kafka limits the items of an admin's request, not of a broker's
             await in_turns(check_items_in_steps(request))
-        takes_turns = is_large(request)
-        if takes_turns:
+        if request.ByteSize() >= LARGE_BYTES:
             await asyncio.sleep(0)
-        return _Received(api, request, context, timeout_of(api, request), takes_turns)
 
     async def _answered(self, received: _Received) -> ProtobufMessage | bytes:
         """Answers a request here: its call, the answer of its handler, and that as a message. Raises ApiError."""
-        answer = await answer_to(self._apis, await self._call_of(received))
-        self._set_position(answer, received.context)
-        return await encoded_in_turns(answer.response)
-
-    async def _call_of(self, received: _Received) -> Call:
-        """Returns the call of a request, once it is known whose it is. Raises ApiError."""
-        caller = self._apis.authorizing.caller(received.context, received.api.name)
-        asked = await struct_of(received.request)
-        if received.takes_turns:
+        api, request, context, timeout_ms, size = received
+        caller = self._apis.authorizing.caller(context, api.name)
+        asked = to_struct(request) if size < STEP_BYTES else await struct_of(request)
+        if size >= LARGE_BYTES:
             await asyncio.sleep(0)
-        return Call(
-            api=received.api,
+        call = Call(
+            api=api,
             asked=asked,
             principal=caller.principal,
             is_token=caller.is_token,
             passed_on_by=caller.passed_on_by,
             host=caller.host,
             client_id=caller.client_id,
-            timeout_ms=received.timeout_ms,
+            timeout_ms=timeout_ms,
         )
+        answer = await answer_to(self._apis, call)
+        self._set_position(answer, context)
+        return await encoded_in_turns(answer.response)
 
     def _is_of_this_node(self, request: ProtobufMessage) -> bool:
         """Whether the configs of this very node are asked for: nobody else has its file."""

@@ -201,8 +201,8 @@ BUGS: Final = (
         number="G13",
         what="a decision in steps is applied to another state than it was made on",
         file="libs/quorate/controller/engine/engine.py",
-        right="                while self._stamp() == begun:\n",
-        wrong="                while True:\n",
+        right="                    if self._stamp() != begun:\n",
+        wrong="                    if False:\n",
         test="tests/controller/test_steps.py::"
         "test_a_write_that_slips_in_is_not_overwritten_by_what_was_decided_before_it",
     ),
@@ -210,8 +210,8 @@ BUGS: Final = (
         number="G13q",
         what="writes do not wait for the decision before them",
         file=f"{CONTROLLER}/decision_queue.py",
-        right="        self._deciding = asyncio.Lock()\n",
-        wrong="        self._deciding = asyncio.Semaphore(1_000)\n",
+        right="        is_free = not self._is_taken\n",
+        wrong="        is_free = True\n",
         test="tests/services/controller/test_decision_queue.py::test_a_decision_is_made_once_however_many_writes_come_meanwhile",
     ),
     Planted(

@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutation.planted import Planted
 
 LINK: Final = "services/controller/quorum_link.py"
+QUEUE_TESTS: Final = "tests/services/controller/test_decision_queue.py"
 LINK_TESTS: Final = "tests/services/controller/test_quorum_link.py"
 
 WRITE_BUGS: Final = (
@@ -62,8 +63,8 @@ WRITE_BUGS: Final = (
         number="F39",
         what="who asks first after a commit has a commit of its own, though the others return soon",
         file=LINK,
-        right="self._coming > 0 or 0 < len(self._waiting) < awaited)",
-        wrong="self._coming > 0)",
+        right="self._coming.count > 0 or 0 < len(self._waiting) < awaited)",
+        wrong="self._coming.count > 0)",
         test=f"{LINK_TESTS}::test_an_append_waits_for_as_many_as_the_last_commit_has_answered_if_they_return_soon",
     ),
     Planted(
@@ -115,6 +116,14 @@ WRITE_BUGS: Final = (
         right="            if caller.done():  # it has gone\n                continue\n",
         wrong="            if caller.done():\n                break\n",
         test="tests/services/placer/test_placer.py::test_who_goes_away_takes_nothing_from_those_that_share_its_message",
+    ),
+    Planted(
+        number="C189",
+        what="a caller that goes as its turn comes keeps the turn",
+        file="services/controller/decision_queue.py",
+        right="            if not turn.cancelled():  # it was given its turn just now\n                self.leave()\n",
+        wrong="",
+        test=f"{QUEUE_TESTS}::test_who_goes_away_as_its_turn_comes_blocks_nobody",
     ),
     Planted(
         number="F38",

@@ -90,10 +90,11 @@ def item_done(indent: str) -> list[str]:
     return [f"{indent}{line}" for line in lines]
 
 
-def has_many_items(message: Message) -> bool:
-    """Returns whether the lists of a message, and those inside of them, have more than `ITEMS_PER_STEP` items."""
+def has_many_items(message: Message, most: int = ITEMS_PER_STEP) -> bool:
+    """Returns whether the lists of a message, and those inside of them, have more than `most` items."""
+    assert most <= ITEMS_PER_STEP, f"nobody counts further than {ITEMS_PER_STEP}"
     count = _counter(layout_of(type(message)))
-    return count is not None and count(message) > ITEMS_PER_STEP
+    return count is not None and count(message) > most
 
 
 def has_lists(layout: Layout) -> bool:

@@ -20,6 +20,7 @@ from quorate.metadata.state import ClusterState
 from quorate.records import ConfigRecord
 from quorate.runtime.clock import SystemClock
 from quorate.runtime.telemetry import OFF
+from services.controller.decision_queue import DecisionQueue
 from services.controller.driver import ControllerDriver
 from services.controller.reads import read_in_steps
 
@@ -191,6 +192,18 @@ async def test_who_goes_away_has_written_nothing_and_blocks_nobody(driver: Contr
     assert ["c"] == await ended(driver, other)
     assert gone.cancelled()
     assert waiting.cancelled()
+
+
+async def test_who_goes_away_as_its_turn_comes_blocks_nobody(driver: ControllerDriver) -> None:
+    queue = DecisionQueue(driver.engine)
+    assert queue.enters(QueueLimit.ADMIN)
+    gone, other = (asyncio.ensure_future(queue.enter(QueueLimit.ADMIN)) for _ in range(2))
+    await asyncio.sleep(0)
+    queue.leave()
+    gone.cancel()
+    await asyncio.wait_for(other, 30)
+
+    assert gone.cancelled()
 
 
 async def test_a_deadline_is_for_the_beginning_of_the_decision(driver: ControllerDriver) -> None:

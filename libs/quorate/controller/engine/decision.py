@@ -90,11 +90,13 @@ class CommandInSteps(Generic[T]):
 
 
 def steps_of(command: Command[T], state: ClusterState, moment: Moment) -> Steps[Decision[T]]:
-    """Runs any command in its steps; one that is not a CommandInSteps has a single one."""
-    if isinstance(command, CommandInSteps):
-        decision: Decision[T] = yield from command.steps(state, moment)
-        return decision
+    """Returns the steps of any command; one that is not a CommandInSteps has a single one."""
+    return command.steps(state, moment) if isinstance(command, CommandInSteps) else _one_step(command, state, moment)
+
+
+def _one_step(command: Command[T], state: ClusterState, moment: Moment) -> Steps[Decision[T]]:
     return command(state, moment)
+    yield
 
 
 def finishing(command: Command[T], finish: Callable[[T], T]) -> Command[T]:

@@ -26,7 +26,7 @@ from quorate.controller.engine.failures import Fault, Where, outcome, row_for
 from quorate.controller.engine.pending import InFlight, Pending, QueueLimit
 from quorate.controller.engine.preparation import Batch, Prepared, Undecided, preparation
 from quorate.controller.engine.ready import Answer, Append, EngineReady
-from quorate.controller.engine.steps import Steps, finished
+from quorate.controller.engine.steps import Steps, at_once, finished, over
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Epoch, Offset
@@ -236,7 +236,15 @@ class Engine:
         return True
 
     def _run(self, asked: Undecided) -> Steps[int]:
-        prepared, appends = yield from self._prepared_and_applied(asked)
+        """Decides a write and applies its batches; both anew if it is reverted meanwhile. Raises ApiError, Fault.
+
+        Only whoever runs the last step may append: before it a write is there in part, and may still be taken back.
+        """
+        epoch, appends = self.epoch, None
+        while appends is None:
+            self._check_still_leads(epoch)
+            prepared = yield from self._undisturbed(asked)
+            appends = yield from self._applied(prepared.batches, is_traced=asked.traceparent is not None)
         assert len(appends) == len(prepared.batches), (prepared, appends)  # I-16
         self._appends += appends
         if entry := prepared.mark:
@@ -252,34 +260,22 @@ class Engine:
                 wrote=bool(appends),
             )
         )
-        return sum(len(append.values) for append in appends)
-
-    def _prepared_and_applied(self, asked: Undecided) -> Steps[tuple[Prepared, list[Append]]]:
-        """Decides a write and applies its batches; both anew if it is reverted meanwhile. Raises ApiError, Fault.
-
-        Only whoever runs the last step may append: before it a write is there in part, and may still be taken back.
-        """
-        epoch = self.epoch
-        while True:
-            prepared = yield from self._undisturbed(asked)
-            appends = yield from self._applied(prepared.batches, is_traced=asked.traceparent is not None)
-            if appends is not None:
-                return prepared, appends
-            self._check_still_leads(epoch)
+        return sum([len(append.values) for append in appends])
 
     def _undisturbed(self, asked: Undecided) -> Steps[Prepared]:
         """Decides and encodes a write on one state; begins anew if that changes meanwhile. Raises ApiError, Fault."""
         epoch = self.epoch
         while True:
-            begun = self._stamp()
-            with closing(self._prepare(asked)) as steps:
-                while self._stamp() == begun:
-                    try:
-                        next(steps)
-                    except StopIteration as end:
-                        prepared: Prepared = end.value
-                        return prepared
+            begun, steps = self._stamp(), self._prepare(asked)
+            is_over, prepared = at_once(steps)
+            with closing(steps):
+                while not is_over:
                     yield
+                    if self._stamp() != begun:
+                        break
+                    is_over, prepared = at_once(steps)
+            if prepared is not None:
+                return prepared
             self._check_still_leads(epoch)
 
     def _check_still_leads(self, epoch: Epoch | None) -> None:
@@ -295,11 +291,11 @@ class Engine:
         try:
             repeated = None if asked.request_id is None else self.repeats.answer(asked.request_id)
         except ApiError as refusal:
-            return Prepared(error=refusal.as_value())
+            return over(Prepared(error=refusal.as_value()))
         if repeated is not None:
-            return Prepared(response=repeated)
+            return over(Prepared(response=repeated))
         state = self.state if self._partial is None else self.state.at(self._partial)
-        return (yield from preparation(asked, state, self.whole_offset, self.failed))
+        return preparation(asked, state, self.whole_offset, self.failed)
 
     def failed(self, where: Where, cause: Exception, what: str) -> ApiError | Fault:
         """Counts a failure in `metadata_error_count` if its table row says so; returns the exception to raise."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from heapq import merge
 from itertools import islice
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
-__all__ = ["ITEMS_PER_STEP", "Steps", "finished", "in_order", "slices"]
+__all__ = ["ITEMS_PER_STEP", "Steps", "at_once", "finished", "in_order", "over", "slices"]
 
 T = TypeVar("T")
 
@@ -29,6 +29,25 @@ def finished(steps: Steps[T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
+
+
+def at_once(steps: Steps[T]) -> tuple[Literal[True], T] | tuple[Literal[False], None]:
+    """Runs the first step, and returns whether it was the only one, and then the result.
+
+    >>> at_once(over("done"))
+    (True, 'done')
+    """
+    try:
+        next(steps)
+    except StopIteration as end:
+        return True, end.value
+    return False, None
+
+
+def over(result: T) -> Steps[T]:
+    """Returns work that has no step left."""
+    return result
+    yield
 
 
 def slices(items: Sequence[T], size: int = ITEMS_PER_STEP) -> Iterator[Sequence[T]]:
