@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from google.protobuf.message import Message as ProtobufMessage
 from google.protobuf.message_factory import GetMessageClass
 from msgspec.structs import replace
 
@@ -33,6 +35,7 @@ from quorate.runtime.statuses import is_retriable
 from quorate.runtime.stream_requests import RequestContext, StreamContext, StreamRequests
 from quorate.runtime.telemetry import Span, SpanKind, Telemetry
 from quorate.runtime.turns import in_turns, protobuf_of, struct_of
+from quorate.wire.items import STEP_BYTES
 from quorate.wire.protobuf import to_protobuf
 from quorate.wire.schema import layout, struct_class
 from services.controller.api import Api
@@ -103,23 +106,22 @@ class AdminDoor:
 
     async def submit(self, request: AdminRequest, context: Any) -> AdminResponse:
         """Answers one envelope on the active controller, here or by forwarding. Raises ApiError."""
-
-        async def here() -> AdminResponse:
-            return await self._answer(request, self._apis.authorizing.caller(context, SUBMIT.name))
-
         self._apis.logins.check_live(login_of_call())  # a stream may outlive what it was opened with
         with self._span(request, context):
-            chosen = _chosen(request).api
-            if not chosen.is_forwarded:
+            chosen = _chosen(request)
+            api, asked = chosen.api, getattr(request, chosen.field)
+            timeout_ms = timeout_of(api, asked)
+            here = partial(self._answer, request, chosen, asked, timeout_ms, context)
+            if not api.is_forwarded:
                 return await here()
             response: AdminResponse = await self._forwarding.serve(
                 SUBMIT,
                 request,
                 context,
                 here,
-                alone=None if chosen.needs_leader else here,
-                may_repeat=chosen.is_read or request.validate_only or bool(request.request_id),
-                timeout_ms=timeout_of(chosen, getattr(request, _chosen(request).field)),
+                alone=None if api.needs_leader else here,
+                may_repeat=api.is_read or request.validate_only or bool(request.request_id),
+                timeout_ms=timeout_ms,
             )
             return response
 
@@ -158,14 +160,16 @@ class AdminDoor:
             refused.leader_epoch, refused.offset = int(metadata[LEADER_EPOCH]), int(metadata[OFFSET])
         return refused
 
-    async def _answer(self, request: AdminRequest, caller: Caller) -> AdminResponse:
-        chosen = _chosen(request)
-        api, asked = chosen.api, getattr(request, chosen.field)
-        await in_turns(check_items_in_steps(asked))
+    async def _answer(
+        self, request: AdminRequest, chosen: Enveloped, asked: ProtobufMessage, timeout_ms: int | None, context: Any
+    ) -> AdminResponse:
+        api, caller = chosen.api, self._apis.authorizing.caller(context, SUBMIT.name)
+        if asked.ByteSize() >= STEP_BYTES:
+            await in_turns(check_items_in_steps(asked))
         call = Call(
             api=api,
             asked=await struct_of(asked),
-            timeout_ms=timeout_of(api, asked),
+            timeout_ms=timeout_ms,
             principal=caller.principal,
             is_token=caller.is_token,
             passed_on_by=caller.passed_on_by,

@@ -203,33 +203,33 @@ class ControllerDriver:
         """
         begun_ns = self._clock.wall_ns()
         waiting = PendingWrite.begun(api, begun_ns, self.loop, self.tracer.traceparent())
-        with self.tracer.write(api, by) as span:
-            try:
-                asked = Undecided(
-                    token=waiting,
-                    command=self.tracer.timed(command, waiting),
-                    now_ms=begun_ns // NS_PER_MS,
-                    traceparent=waiting.traceparent,
-                    request_id=request_id,
-                    only_reads=only_reads,
-                )
-                record_count = await in_turns(self.engine.write_in_steps(asked, lane=lane))
-            except Fault as fault:
-                raise self._failed(fault) from None
-            base = self.engine.next_offset - record_count
-            span.set("kraft.base_offset", base)
-            span.set("kraft.record_count", record_count)
+        asked = Undecided(
+            token=waiting,
+            command=self.tracer.timed(command, waiting),
+            now_ms=begun_ns // NS_PER_MS,
+            traceparent=waiting.traceparent,
+            request_id=request_id,
+            only_reads=only_reads,
+        )
+        decided, is_traced = self._decided(asked, lane), self.tracer.enabled
+        record_count = await (self.tracer.write(api, by, decided, self.next_offset) if is_traced else decided)
         waiting.written_ns = self._clock.wall_ns()
         self._performance.note(api, waiting.written_ns - begun_ns)
         if record_count:
             self.applied_at_ms = waiting.written_ns // NS_PER_MS
-        # Applied before the append: a record that cannot be applied must not be replicated.
-        made, epoch, began_ns = waiting.traceparent, self.leader_epoch, waiting.decided_ns
-        self.tracer.applied(
-            made, epoch=epoch, offset=base, record_count=record_count, start_ns=began_ns, end_ns=waiting.written_ns
-        )
+        if is_traced:
+            self.tracer.applied(
+                waiting, epoch=self.leader_epoch, end_offset=self.next_offset(), record_count=record_count
+            )
         self._carry_out()
         return waiting.answered
+
+    async def _decided(self, asked: Undecided, lane: QueueLimit) -> int:
+        """Decides, and applies the records before they are appended: what cannot be applied must not be replicated."""
+        try:
+            return await in_turns(self.engine.write_in_steps(asked, lane=lane))
+        except Fault as fault:
+            raise self._failed(fault) from None
 
     def appended(self, end_offset: Offset) -> None:
         """Handles an append that succeeded: the quorum node's log has everything below `end_offset`."""
@@ -404,13 +404,14 @@ class ControllerDriver:
             log.info("loaded a snapshot", end_offset=chunk.end_offset, epoch=chunk.epoch)
 
     def _carry_out(self) -> None:
-        ready = self.engine.ready()
+        ready, is_traced = self.engine.ready(), self.tracer.enabled
         for append in ready.appends:
             self._link.send(append)
             self.applied.note(append.epoch, sum(map(len, append.values)))
         for answer in ready.answers:
             waiting: PendingWrite = answer.token
-            self.tracer.committed(waiting.traceparent, waiting.api, answer, start_ns=waiting.written_ns)
+            if is_traced:
+                self.tracer.committed(waiting.traceparent, waiting.api, answer, start_ns=waiting.written_ns)
             if not waiting.answered.done():  # the caller may have gone
                 waiting.answered.set_result(answer)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from kraft import Message
@@ -37,10 +38,19 @@ class WriteTracer:
         """Returns the current W3C traceparent, which the written records carry; None while telemetry is off."""
         return current_traceparent() if self._telemetry.enabled else None
 
-    def write(self, api: str, by: Principal | None = None) -> Span:
-        """Returns the `write` span, a context manager to run a command in; `by` is who asks, None for this node."""
+    async def write(
+        self, api: str, by: Principal | None, decided: Awaitable[int], next_offset: Callable[[], Offset]
+    ) -> int:
+        """Waits for a write in its `write` span, and returns how many records it has; they end at `next_offset`.
+
+        `by` is who asks, None for this node.
+        """
         who = {} if by is None or not self.enabled else {"kraft.principal": str(by)}
-        return self._telemetry.span("write", attributes={"kraft.api": api, **who}, root=False)
+        with self._telemetry.span("write", attributes={"kraft.api": api, **who}, root=False) as span:
+            record_count = await decided
+            span.set("kraft.base_offset", next_offset() - record_count)
+            span.set("kraft.record_count", record_count)
+        return record_count
 
     def state_change(self, broker_id: NodeId, state: ControlState, reason: str) -> Span:
         """Returns the span of what the heartbeat service asks for: which state of a broker, and why."""
@@ -60,16 +70,20 @@ class WriteTracer:
 
         return decide
 
-    def applied(
-        self, traceparent: bytes | None, *, epoch: Epoch, offset: Offset, record_count: int, start_ns: int, end_ns: int
+    def applied(self, waiting: PendingWrite, *, epoch: Epoch, end_offset: Offset, record_count: int) -> None:
+        """Records the `apply` span of a batch that this active controller has written."""
+        base = end_offset - record_count
+        self._apply(waiting.traceparent, epoch, base, record_count, (waiting.decided_ns, waiting.written_ns))
+
+    def _apply(
+        self, traceparent: bytes | None, epoch: Epoch, offset: Offset, record_count: int, between_ns: tuple[int, int]
     ) -> None:
-        """Records the `apply` span of a batch, on the active controller and on standbys; times in ns."""
         if self._telemetry.enabled and record_count:
             self._telemetry.span_from(
                 traceparent,
                 "apply",
-                start_ns=start_ns,
-                end_ns=end_ns,
+                start_ns=between_ns[0],
+                end_ns=between_ns[1],
                 attributes={
                     "kraft.node.id": self._node_id,
                     "kraft.epoch": epoch,
@@ -81,14 +95,8 @@ class WriteTracer:
     def replayed(self, first: Message, header: BatchHeader, *, start_ns: int) -> None:
         """Records the `apply` span of a batch that a standby has just replayed; none for a batch without a trace."""
         if self._telemetry.enabled:
-            self.applied(
-                trace_of(first),
-                epoch=header.epoch,
-                offset=header.base_offset,
-                record_count=header.count,
-                start_ns=start_ns,
-                end_ns=self._clock.wall_ns(),
-            )
+            between_ns = start_ns, self._clock.wall_ns()
+            self._apply(trace_of(first), header.epoch, header.base_offset, header.count, between_ns)
 
     def committed(self, traceparent: bytes | None, api: str, answer: Answer, *, start_ns: int) -> None:
         """Records the `commit` span, from the end of the write (`start_ns`, ns since 1970) until the answer is sent."""

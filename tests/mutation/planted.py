@@ -201,8 +201,8 @@ BUGS: Final = (
         number="G13",
         what="a decision in steps is applied to another state than it was made on",
         file="libs/quorate/controller/engine/engine.py",
-        right="                    if self._stamp() != begun:\n",
-        wrong="                    if False:\n",
+        right="                while self._stamp() == begun:\n",
+        wrong="                while True:\n",
         test="tests/controller/test_steps.py::"
         "test_a_write_that_slips_in_is_not_overwritten_by_what_was_decided_before_it",
     ),

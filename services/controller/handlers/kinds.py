@@ -28,8 +28,8 @@ class Row(NamedTuple):
 def written(command: Callable[[Apis, Call], Command[Any]]) -> Handler:
     """Makes a handler that writes what `command` decides, for APIs that need no other service first."""
 
-    async def handle(apis: Apis, call: Call) -> Answer:
-        return await apis.write(call, command(apis, call))
+    def handle(apis: Apis, call: Call) -> Awaitable[Answer]:
+        return apis.write(call, command(apis, call))
 
     return handle
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 
@@ -32,14 +33,14 @@ from services.controller.handlers.kinds import Row, read, read_without_leader, w
 __all__ = ["TOPICS"]
 
 
-async def _create_topics(apis: Apis, call: Call) -> Answer:
+def _create_topics(apis: Apis, call: Call) -> Awaitable[Answer]:
     wanted = partial(wanted_placements, request=call.asked, settings=apis.settings)
     command = partial(create_topics, new_topic_id=random_uuid, settings=apis.settings)
-    return await apis.place_and_write(call, wanted, command)
+    return apis.place_and_write(call, wanted, command)
 
 
-async def _create_partitions(apis: Apis, call: Call) -> Answer:
-    return await apis.place_and_write(call, partial(wanted_more, request=call.asked), create_partitions)
+def _create_partitions(apis: Apis, call: Call) -> Awaitable[Answer]:
+    return apis.place_and_write(call, partial(wanted_more, request=call.asked), create_partitions)
 
 
 TOPICS: Final = (

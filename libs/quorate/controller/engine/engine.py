@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -267,15 +266,14 @@ class Engine:
         epoch = self.epoch
         while True:
             begun, steps = self._stamp(), self._prepare(asked)
-            is_over, prepared = at_once(steps)
-            with closing(steps):
-                while not is_over:
+            try:
+                while self._stamp() == begun:
+                    _, prepared = at_once(steps)
+                    if prepared is not None:
+                        return prepared
                     yield
-                    if self._stamp() != begun:
-                        break
-                    is_over, prepared = at_once(steps)
-            if prepared is not None:
-                return prepared
+            finally:
+                steps.close()
             self._check_still_leads(epoch)
 
     def _check_still_leads(self, epoch: Epoch | None) -> None:
