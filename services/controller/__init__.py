@@ -16,7 +16,7 @@ driver, decision_queue, pending, activating the event loop around the engine
 quorum_link, quorum_node                    the clients of the quorum node
 snapshots, snapshot_loading                 snapshots to the quorum node, and from it
 registration, periodic_tasks                what the controller does unasked
-metrics, isr_updates, performance, tracing  what it tells of itself
+metrics, performance, tracing               what it tells of itself
 failing                                     failpoints for tests
 config, settings                            the settings, by Kafka's names, and what is built from them
 """

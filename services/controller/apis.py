@@ -29,8 +29,8 @@ from quorate.tls.node_ids import NodeIds
 from services.controller.authorizing import Authorizing
 from services.controller.call import Call
 from services.controller.driver import ControllerDriver
-from services.controller.isr_updates import IsrUpdates
 from services.controller.logins import logins_of
+from services.controller.metrics import IsrUpdates
 from services.controller.pending import OFFSET
 from services.controller.placement_requests import Placing
 from services.controller.quorum_node import QuorumNode

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from quorate.controller.engine.engine import Engine
 from quorate.runtime.metric_rows import Row, declare, one
 from quorate.runtime.metrics import histogram
-from services.controller.isr_updates import IsrUpdates
 
 CONTROLLER: Final = "kafka.controller:type=KafkaController,name="
 REPLICAS: Final = "kafka.server:type=ReplicaManager,name="
@@ -23,6 +23,15 @@ class Watched(Protocol):
     @property
     def is_active(self) -> bool:
         """Whether this controller is the active one."""
+
+
+@dataclass(slots=True)
+class IsrUpdates:
+    """Counts of partitions since this process started: ISRs that grew, ISRs that shrank, updates with an error."""
+
+    expands: int = 0
+    shrinks: int = 0
+    failed: int = 0
 
 
 ROWS: Final = (

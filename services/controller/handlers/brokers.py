@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from kraft.api import broker_registration_pb2
+from kraft import Uuid
+from kraft.api import alter_partition_pb2, broker_registration_pb2
 from kraft.api.allocate_producer_ids_pb2 import AllocateProducerIdsRequest
-from kraft.api.alter_partition_pb2 import AlterPartitionRequest
+from kraft.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from kraft.api.assign_replicas_to_dirs_pb2 import AssignReplicasToDirsRequest
 from kraft.api.broker_registration import BrokerRegistrationRequest
 from kraft.api.unregister_broker_pb2 import UnregisterBrokerRequest
@@ -25,7 +27,7 @@ from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call
 from services.controller.handlers.kinds import Row, written
-from services.controller.isr_updates import Noted
+from services.controller.metrics import IsrUpdates
 from services.controller.outliving import to_the_end
 
 __all__ = ["BROKERS"]
@@ -107,11 +109,37 @@ async def _unregister_broker(apis: Apis, call: Call) -> Answer:
 
 
 async def _alter_partition(apis: Apis, call: Call) -> Answer:
-    noted = Noted(call.asked, alter_partition(call.asked, settings=apis.settings))
-    answer = await apis.write(call, noted)
+    sizes: dict[tuple[Uuid, int], int] = {}
+    answer = await apis.write(call, _noting(sizes, call.asked, alter_partition(call.asked, settings=apis.settings)))
     if not call.validate_only:
-        apis.isr_updates.count(noted, answer.response)
+        _count(apis.isr_updates, sizes, answer.response)
     return answer
+
+
+def _noting(
+    sizes: dict[tuple[Uuid, int], int], asked: AlterPartitionRequest, command: Command[AlterPartitionResponse]
+) -> Command[AlterPartitionResponse]:
+    """Wraps an AlterPartition command: it notes each partition's ISR size before the decision, 0 if it is unknown."""
+
+    def decide(state: ClusterState, moment: Moment) -> Decision[AlterPartitionResponse]:
+        for topic in asked.topics:
+            for each in topic.partitions:
+                partition = state.topics.partition(topic.topic_id, each.partition_index)
+                sizes[topic.topic_id, each.partition_index] = 0 if partition is None else len(partition.isr)
+        return command(state, moment)
+
+    return decide
+
+
+def _count(updates: IsrUpdates, sizes: Mapping[tuple[Uuid, int], int], response: AlterPartitionResponse) -> None:
+    """Counts the partitions of an AlterPartition answer; one from deduplication, for which nothing was noted, none."""
+    for topic in response.topics:
+        for partition in topic.partitions:
+            before = sizes.get((topic.topic_id, partition.partition_index))
+            if before is not None:
+                updates.failed += partition.error_code != 0
+                updates.expands += partition.error_code == 0 and len(partition.isr) > before
+                updates.shrinks += partition.error_code == 0 and len(partition.isr) < before
 
 
 BROKERS: Final = (
@@ -127,7 +155,7 @@ BROKERS: Final = (
     Row(
         Api(
             name="AlterPartition",
-            request=AlterPartitionRequest,
+            request=alter_partition_pb2.AlterPartitionRequest,
             right=AclOperation.CLUSTER_ACTION,
             lane=QueueLimit.CLUSTER,
         ),

@@ -188,7 +188,7 @@ class Engine:
         """
         if self.epoch is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not active")
-        if len(self._pending) + waiting >= lane.value:
+        if len(self._pending) + waiting >= lane:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{lane.value} requests wait already, the limit; try again")
 
     def took(self, end_offset: Offset) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,7 +15,7 @@ from quorate.nouns import Epoch, Offset
 __all__ = ["InFlight", "Pending", "QueueLimit"]
 
 
-class QueueLimit(Enum):
+class QueueLimit(IntEnum):
     """The classes of commands; the value limits how many may be pending before the next is refused (retriable error).
 
     The limit for the cluster's own requests is higher, so that a flood of admin requests does not block brokers.
@@ -27,7 +27,7 @@ class QueueLimit(Enum):
     """Requests of brokers and controllers, and the periodic tasks of this controller."""
 
 
-assert QueueLimit.ADMIN.value < QueueLimit.CLUSTER.value, "a flood of admin requests leaves room for brokers'"
+assert QueueLimit.ADMIN < QueueLimit.CLUSTER, "a flood of admin requests leaves room for brokers'"
 
 
 class InFlight(NamedTuple):
