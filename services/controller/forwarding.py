@@ -100,13 +100,13 @@ class Forwarding:
         leader; another one ends with NOT_CONTROLLER when the leader that has it is replaced.
         """
         assert api.is_forwarded, api.name
-        patience = None
+        begun_s, patience = self._loop.time(), None
         while True:
             changed = self._driver.changed
             try:
                 if self._driver.is_active:
                     return await here()
-                patience = patience or _Patience(self._loop, context.time_remaining(), timeout_ms)
+                patience = patience or _Patience(self._loop, begun_s, context.time_remaining(), timeout_ms)
                 if is_forwarded(context):
                     raise self._refusal(context, "the call was forwarded to this controller, which is not active")
                 if self.is_led_by_kafka and alone is None:
@@ -128,7 +128,7 @@ class Forwarding:
                     raise
             if alone is not None and self._stands_alone(api):
                 return await alone()
-            patience = patience or _Patience(self._loop, context.time_remaining(), timeout_ms)
+            patience = patience or _Patience(self._loop, begun_s, context.time_remaining(), timeout_ms)
             left_s = patience.left_s
             if left_s <= 0:
                 raise self._refusal(context, "no controller is active, or its endpoint is not known yet")
@@ -153,7 +153,7 @@ class Forwarding:
 
     @property
     def is_led_by_kafka(self) -> bool:
-        """Whether the active controller is a Kafka controller: it has no gRPC, so that nothing is forwarded to it."""
+        """Whether the active controller is one of Kafka's, to which nothing is forwarded, as it has no gRPC."""
         return is_of_kafka(self._driver, self._listener)
 
     async def close(self) -> None:
@@ -238,7 +238,7 @@ class Forwarding:
         return True
 
     def _caller(self, context: Any) -> tuple[tuple[str, str], ...]:
-        """Returns what the call says of its caller, and who has sent it: the receiver checks each hop.
+        """Returns the metadata that names who has made a call and who passed it on: the receiver checks each hop.
 
         What a sender claims that passes on nobody's call does not count; it is dropped here, where it would look like
         what this controller says.
@@ -273,13 +273,16 @@ class Forwarding:
 class _Patience:
     """How long one call may wait for an active controller, and until when it may take, by the loop's clock (s)."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, left_s: float | None, timeout_ms: int | None) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, begun_s: float, left_s: float | None, timeout_ms: int | None
+    ) -> None:
+        """`begun_s` is when the call came, from which its `timeout_ms` counts; it has `left_s` until its deadline."""
         self._now_s = loop.time
-        begun = loop.time()
-        most_s = DEADLINE_MS / 1000 if left_s is None else left_s
         own_s = HOLD_S if timeout_ms is None else max(0, timeout_ms) / 1000
-        self.ends = begun + (most_s if timeout_ms is None else min(most_s, own_s + TIMEOUT_MARGIN_S))
-        self._holds_until = min(begun + min(HOLD_S, own_s), self.ends - MARGIN_S)
+        self.ends = begun_s + DEADLINE_MS / 1000 if left_s is None else loop.time() + left_s
+        if timeout_ms is not None:
+            self.ends = min(self.ends, begun_s + own_s + TIMEOUT_MARGIN_S)
+        self._holds_until = min(begun_s + min(HOLD_S, own_s), self.ends - MARGIN_S)
 
     @property
     def left_s(self) -> float:
