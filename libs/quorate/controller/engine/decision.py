@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from kraft import Message
-from quorate.controller.engine.steps import Steps, finished
+from quorate.controller.engine.steps import Steps, finished, over
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Offset
@@ -91,12 +91,7 @@ class CommandInSteps(Generic[T]):
 
 def steps_of(command: Command[T], state: ClusterState, moment: Moment) -> Steps[Decision[T]]:
     """Returns the steps of any command; one that is not a CommandInSteps has a single one."""
-    return command.steps(state, moment) if isinstance(command, CommandInSteps) else _one_step(command, state, moment)
-
-
-def _one_step(command: Command[T], state: ClusterState, moment: Moment) -> Steps[Decision[T]]:
-    return command(state, moment)
-    yield
+    return command.steps(state, moment) if isinstance(command, CommandInSteps) else over(command(state, moment))
 
 
 def finishing(command: Command[T], finish: Callable[[T], T]) -> Command[T]:

@@ -25,7 +25,7 @@ from quorate.controller.engine.failures import Fault, Where, outcome, row_for
 from quorate.controller.engine.pending import InFlight, Pending, QueueLimit
 from quorate.controller.engine.preparation import Batch, Prepared, Undecided, preparation
 from quorate.controller.engine.ready import Answer, Append, EngineReady
-from quorate.controller.engine.steps import Steps, at_once, finished, over
+from quorate.controller.engine.steps import Steps, after_step, finished, over
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Epoch, Offset
@@ -268,8 +268,7 @@ class Engine:
             begun, steps = self._stamp(), self._prepare(asked)
             try:
                 while self._stamp() == begun:
-                    _, prepared = at_once(steps)
-                    if prepared is not None:
+                    if (prepared := after_step(steps)) is not None:
                         return prepared
                     yield
             finally:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from heapq import merge
 from itertools import islice
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
-__all__ = ["ITEMS_PER_STEP", "Steps", "at_once", "finished", "in_order", "over", "slices"]
+__all__ = ["ITEMS_PER_STEP", "Steps", "after_step", "finished", "in_order", "over", "slices"]
 
 T = TypeVar("T")
 
@@ -31,17 +31,18 @@ def finished(steps: Steps[T]) -> T:
             return result
 
 
-def at_once(steps: Steps[T]) -> tuple[Literal[True], T] | tuple[Literal[False], None]:
-    """Runs the first step, and returns whether it was the only one, and then the result.
+def after_step(steps: Steps[T]) -> T | None:
+    """Runs the next step, and returns the result if it was the last; None if others follow.
 
-    >>> at_once(over("done"))
-    (True, 'done')
+    >>> after_step(over("done"))
+    'done'
     """
     try:
         next(steps)
     except StopIteration as end:
-        return True, end.value
-    return False, None
+        result: T = end.value
+        return result
+    return None
 
 
 def over(result: T) -> Steps[T]:
