@@ -51,7 +51,7 @@ from services.broker.wire import Asking, Wire
 
 
 async def main(life: ServiceLife) -> None:
-    """Locks the log directories, and takes part in the cluster until asked to stop."""
+    """Runs a broker on its log directories, which it locks, from its registration until SIGTERM."""
     config = configured(BrokerConfig, others=FOR_FORMAT)
     security = security_of(config)
     to_brokers = Peers.of_brokers(config)

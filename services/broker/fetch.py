@@ -96,7 +96,7 @@ class Fetch:
 
     async def answer(self, request: FetchRequest, version: int, caller: Caller) -> FetchResponse:
         """Returns the answer, once there are `min_bytes`, something else to tell, or `max_wait_ms` are over (R48)."""
-        by = self._sender(request, caller)
+        by = _who(request, caller)
         try:
             context = await in_turns(
                 self._sessions.context(request, version, now_ms=self._replicas.now_ms, follower=self._follower(by))
@@ -110,14 +110,6 @@ class Fetch:
             if request.max_wait_ms > 0 and (parts or context.rest) and len(parts) <= WAITING_MAX and not is_due:
                 await self._wait(request, context, parts)
             return await in_turns(self._response(request, context, parts, by, _To(version, caller.listener)))
-
-    def _sender(self, request: FetchRequest, caller: Caller) -> _By:
-        sender = request.replica_state.replica_id if request.replica_id == CONSUMER else request.replica_id
-        isolation = Isolation.LOG_END
-        if sender == CONSUMER:
-            isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
-        may_replicate = sender != CONSUMER and caller.may_on_cluster(AclOperation.CLUSTER_ACTION)
-        return _By(sender, request.replica_state.replica_epoch, isolation, caller, may_replicate)
 
     def _follower(self, by: _By) -> NodeId | None:
         """Returns who fetches as a follower; None for a consumer, and for who may not, or is registered anew since.
@@ -274,6 +266,16 @@ class Fetch:
         named = {each.current_leader.leader_id for found in topics.values() for each in found}
         for broker in self._cluster.endpoints(named, listener):
             yield FetchResponse.NodeEndpoint(broker.node_id, broker.host, broker.port, broker.rack)
+
+
+def _who(request: FetchRequest, caller: Caller) -> _By:
+    """Returns who fetches; whether a follower may is looked at, and audited, once for all partitions."""
+    sender = request.replica_state.replica_id if request.replica_id == CONSUMER else request.replica_id
+    isolation = Isolation.LOG_END
+    if sender == CONSUMER:
+        isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+    may_replicate = sender != CONSUMER and caller.may_on_cluster(AclOperation.CLUSTER_ACTION)
+    return _By(sender, request.replica_state.replica_epoch, isolation, caller, may_replicate)
 
 
 def _of_topic(found: tuple[tuple[Uuid, str], list[_Data]]) -> FetchResponse.FetchableTopicResponse:

@@ -2,7 +2,8 @@
 
 A session has the partitions that its reader fetches, and what it was last told of each. Its epoch counts the requests,
 so that one which was lost, or comes twice, is noticed. Sessions and their partitions are bounded; a reader that gets no
-session has session id 0 in its answer, and says everything each time. In a follower's most partitions rest (`resting`).
+session has session id 0 in its answer, and says everything each time. In a follower's session most partitions rest
+(`resting`).
 """
 
 from __future__ import annotations

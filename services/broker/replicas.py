@@ -132,7 +132,7 @@ class Replicas:
         self.touch(hosted.key)
 
     def trimmed(self, hosted: Hosted) -> None:
-        """Does what follows a log's start that has moved by itself: followers are told of it, and a leader."""
+        """Does what follows a log start that retention or DeleteRecords has raised: other replicas are told of it."""
         self.touch(hosted.key)
         self.fetchers.look_again(hosted)
 

@@ -34,7 +34,7 @@ class Resting:
         """Notes that a partition rests there; in an earlier session of the same follower it does not any more."""
         rests = self._rests.setdefault(key, {})
         if (before := rests.get(rest.follower)) is not None:
-            before.wake(key)
+            before.wake(key)  # which takes the entry away if it was the last
         self._rests.setdefault(key, rests)[rest.follower] = rest
 
     def leave(self, key: Key, rest: Rest[Any]) -> None:

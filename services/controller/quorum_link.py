@@ -105,12 +105,12 @@ class Returning:
 
 
 class Coming:
-    """The appends that are announced and not queued yet; as a block, one of them. `none` is called after the last."""
+    """The count of appends that are announced and not queued yet; a `with` block is one. `none_left` is called then."""
 
-    __slots__ = ("_none", "count")
+    __slots__ = ("_none_left", "count")
 
-    def __init__(self, none: Callable[[], None]) -> None:
-        self._none = none
+    def __init__(self, none_left: Callable[[], None]) -> None:
+        self._none_left = none_left
         self.count = 0
 
     def __enter__(self) -> None:
@@ -119,7 +119,7 @@ class Coming:
     def __exit__(self, *_: object) -> None:
         self.count -= 1
         if not self.count:
-            self._none()
+            self._none_left()
 
 
 class QuorumLink:

@@ -94,7 +94,7 @@ def check_produced(records: bytes | bytearray | memoryview, limits: Limits, *, n
 
 
 def header_of(records: bytes | bytearray | memoryview) -> BatchHeader:
-    """Returns the header of a batch, of which nothing else is checked. Raises ApiError(CORRUPT_MESSAGE)."""
+    """Decodes the header of a producer's record batch; no checksum is computed. Raises ApiError(CORRUPT_MESSAGE)."""
     try:
         return read_header(records, count_min=CLEANED)
     except Corrupt as damage:

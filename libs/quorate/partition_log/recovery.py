@@ -52,7 +52,8 @@ def recover(
 ) -> Recovered:
     """Opens a partition's directory; one without segments begins at `log_start`. Raises Corrupt for damage."""
     _remove_leftovers(directory)
-    listed = EpochsFile(directory).read()
+    epochs_file = EpochsFile(directory)
+    listed = epochs_file.read()
     epochs = _Epochs(listed, log_start)
     found = Recovered(epochs=epochs.cache)
     bases = segment_bases(directory)
@@ -69,7 +70,7 @@ def recover(
         start, leo = max(log_start, found.segments[0].base_offset), found.segments[-1].next_offset
         _trim(found.epochs, start, leo)
         if any(start >= leo for _, start in listed):  # of records that are lost: those to come are of other epochs
-            EpochsFile(directory).write([each for each in found.epochs.entries if each[0] >= 0], leo=leo)
+            epochs_file.write([each for each in found.epochs.entries if each[0] >= 0], leo=leo)
     except BaseException:
         for segment in found.segments:
             segment.close()

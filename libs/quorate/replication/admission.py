@@ -134,7 +134,10 @@ def admit_follower(
 def hear_follower(
     partition: Partition, position: FetchPosition, sender: FollowerFetch, *, now_ms: int
 ) -> tuple[OffsetAndEpoch | None, list[Effect]]:
-    """As `admit_follower`, but of what the follower may have it returns only where its log diverges."""
+    """Records a follower's fetch, as `admit_follower`; returns where its log diverges, and the effects of its progress.
+
+    What it may have by the time of the answer is told by `regrant`. Raises ApiError.
+    """
     role = leader_of(partition, position.leader_epoch)
     _check_sender(role, position, sender)
     diverging = _place(role, position)

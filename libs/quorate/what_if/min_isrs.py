@@ -14,7 +14,7 @@ __all__ = ["MinIsrs"]
 
 
 class MinIsrs:
-    """The limits that the leaders of a state's partitions go by; its configs do not change meanwhile.
+    """The `min.insync.replicas` of each partition's leader, in a state whose configs do not change meanwhile.
 
     The controller goes by the topic's and that of all brokers, which it has for the ELR (KIP-966).
     """

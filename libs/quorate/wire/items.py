@@ -40,7 +40,7 @@ NO_LIMIT: Final = 1 << 62
 
 
 class TooManyItems(Exception):
-    """Raised if a large message has more items than it may."""
+    """Raised if a message has more items in its lists, and in lists inside of them, than its reader allows."""
 
 
 class Items:

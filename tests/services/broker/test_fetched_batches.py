@@ -39,6 +39,8 @@ async def test_what_a_log_cleaner_has_left_empty_is_followed(disks: list[Path], 
         async with following(leader, others_disks) as (scene, _):
             await ended(scene, 4)
 
+            assert [4] == [each.log.leo for each in scene.replicas.table]
+
 
 class Garbled:
     """A leader's fetches, of which some answers have a bit flipped in the byte `at`."""
@@ -65,7 +67,7 @@ async def test_a_batch_that_is_not_what_it_was_is_fetched_again(
 ) -> None:
     """Kafka's CorruptRecordException: the next copy may be whole."""
     async with leading(disks, 1) as leader:
-        leader.fetch = garbled = Garbled(leader.fetch, at, answers=3)  # type: ignore[assignment]
+        leader.fetch = garbled = Garbled(leader.fetch, at, answers=3)  # type: ignore[assignment]  # it stands in for one
         async with following(leader, others_disks) as (scene, _):
             (hosted,) = scene.replicas.table
             role = hosted.following

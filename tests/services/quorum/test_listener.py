@@ -88,7 +88,7 @@ async def test_a_claim_of_an_epoch_that_was_lost_in_the_meantime_is_taken_back_a
 async def follower(directory: Path) -> tuple[QuorumDriver, Wire]:
     """It has heard who leads."""
     driver, wire = driver_of(open_disk(directory, voters=2)), Wire()
-    driver.start(wire, fail)  # type: ignore[arg-type]
+    driver.start(wire, fail)  # type: ignore[arg-type]  # of PeerWire it has what a follower calls
     await driver.ask(lambda reply: raft.BeginQuorumEpochRequest(epoch=1, leader_id=LEADER, reply_to=reply))
     return driver, wire
 
