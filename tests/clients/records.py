@@ -64,9 +64,10 @@ class Pair:
         return f"{self.own[OURS].kafka_address},{self.fleet.bootstrap_servers}"
 
     async def create(self, topic: str, *replicas: NodeId) -> None:
-        """A topic of one partition, which the first of these leads."""
+        """A topic of one partition, which the first of these leads. It keeps its records, whose timestamps are of 2023."""
         asked = CreateTopicsRequest.CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1)
         asked.assignments.add(partition_index=0, broker_ids=replicas)
+        asked.configs.add(name="retention.ms", value="-1")
         stub = self.fleet.plane.controller_stub(1)
         answer = await call_with_retries(stub.CreateTopics, CreateTopicsRequest(topics=[asked], timeout_ms=TIMEOUT_MS))
         assert ErrorCode.NONE == answer.response.topics[0].error_code, answer.response
