@@ -64,7 +64,7 @@ class Pair:
         return f"{self.own[OURS].kafka_address},{self.fleet.bootstrap_servers}"
 
     async def create(self, topic: str, *replicas: NodeId) -> None:
-        """A topic of one partition, which the first of these leads. It keeps its records, whose timestamps are of 2023."""
+        """A topic of one partition, led by the first of these. It keeps records, as old as theirs are (2023)."""
         asked = CreateTopicsRequest.CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1)
         asked.assignments.add(partition_index=0, broker_ids=replicas)
         asked.configs.add(name="retention.ms", value="-1")
