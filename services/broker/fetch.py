@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -108,7 +109,7 @@ class Fetch:
             parts += self._woken(context, by)
             is_due = any(each.refusal or each.is_due for each in parts)
             if request.max_wait_ms > 0 and (parts or context.rest) and len(parts) <= WAITING_MAX and not is_due:
-                await self._wait(request, context, parts)
+                await self._wait(request, context, parts, by.sender)
             return await in_turns(self._response(request, context, parts, by, _To(version, caller.listener)))
 
     def _follower(self, by: _By) -> NodeId | None:
@@ -163,33 +164,36 @@ class Fetch:
             return admit_consumer(hosted.partition, position).diverging is not None
         follower = FollowerFetch(replica_id=by.sender, broker_epoch=by.broker_epoch, log_start=asked.log_start_offset)
         diverging, effects = hear_follower(hosted.partition, position, follower, now_ms=self._replicas.now_ms)
+        self._replicas.awaited.heard(by.sender, hosted.key)
         if diverging is None:
             self._traces.fetched(hosted, by.sender, position.offset)
         if effects:
             self._replicas.carry_out(hosted, effects)
         return diverging is not None
 
-    async def _wait(self, request: FetchRequest, context: FetchContext, parts: list[_Part]) -> None:
+    async def _wait(self, request: FetchRequest, context: FetchContext, parts: list[_Part], sender: NodeId) -> None:
         """Waits until there are `min_bytes`, or something else than records to tell (R48)."""
-        wait_ms_max = WAIT_MS_MAX if len(parts) <= LARGE else LARGE_WAIT_MS_MAX
-        wait_ms = min(request.max_wait_ms, wait_ms_max)
+        wait_ms = min(request.max_wait_ms, WAIT_MS_MAX if len(parts) <= LARGE else LARGE_WAIT_MS_MAX)
+        short_ms = self._replicas.awaited.wait_ms_max(sender, now_ms=self._replicas.now_ms)
+        life = ExitStack()
 
         def wait_of(reply_to: object) -> FetchWait[Key]:
             wait = FetchWait(
                 positions={part.hosted.key: part.position for part in parts if part.hosted is not None},
                 min_bytes=request.min_bytes,
                 partition_max_bytes=max((part.of.partition.partition_max_bytes for part in parts), default=BYTES_MAX),
-                deadline_ms=self._replicas.now_ms + wait_ms,
+                deadline_ms=self._replicas.now_ms + (wait_ms if short_ms is None else min(wait_ms, short_ms)),
                 reply_to=reply_to,
                 may_grow=context.rest is not None,
             )
             context.join_what_wakes(partial(self._replicas.join, wait))
+            life.callback(context.join_what_wakes, None)
+            if sender != CONSUMER:
+                life.enter_context(self._replicas.awaited.waiting(sender, wait))
             return wait
 
-        try:
+        with life:
             await self._replicas.held(wait_of)
-        finally:
-            context.join_what_wakes(None)
 
     def _response(
         self, request: FetchRequest, context: FetchContext, parts: list[_Part], by: _By, to: _To

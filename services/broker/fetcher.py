@@ -193,15 +193,19 @@ class _Fetcher:
 
     async def _pause(self) -> None:
         """Waits until another partition comes, or the first of these has waited after a refusal."""
-        roles = [role for hosted in self._awake.values() if (role := hosted.following) is not None]
-        now_ms = self._replicas.now_ms
-        waits = [role.resume_at_ms - now_ms for role in roles if role.resume_at_ms > now_ms]
+        resumes_ms = self._resumes_ms()
         self._news.clear()
         try:
-            async with asyncio.timeout(min(waits) / 1000 if waits else None):
+            async with asyncio.timeout(None if resumes_ms is None else resumes_ms / 1000):
                 await self._news.wait()
         except TimeoutError:
             return
+
+    def _resumes_ms(self) -> int | None:
+        """Returns in how many ms the first of those that were refused is asked for again; None if there are none."""
+        now_ms = self._replicas.now_ms
+        roles = [role for hosted in self._awake.values() if (role := hosted.following) is not None]
+        return min((role.resume_at_ms - now_ms for role in roles if role.resume_at_ms > now_ms), default=None)
 
     async def _round(self, turns: Sequence[_Turn]) -> None:
         try:
@@ -283,7 +287,7 @@ class _Fetcher:
         about = FetchRequest(
             cluster_id=self._cluster_id,
             replica_state=FetchRequest.ReplicaState(self._replicas.broker_id, self._broker_epoch()),
-            max_wait_ms=WAIT_MS,
+            max_wait_ms=WAIT_MS if (resumes_ms := self._resumes_ms()) is None else min(WAIT_MS, resumes_ms),
             min_bytes=1,
             max_bytes=RESPONSE_BYTES_MAX,
         )

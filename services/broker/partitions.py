@@ -152,6 +152,7 @@ class Partitions:
             return
         name, partition = found
         hosted.log.settings = log_settings(state, name.topic)
+        led_before = hosted.leading
         effects = hosted.partition.apply(
             registration_of(partition),
             min_insync_replicas=min_insync_replicas(state, name.topic),
@@ -159,6 +160,8 @@ class Partitions:
         )
         self._replicas.carry_out(hosted, effects)
         self._replicas.touch(key)
+        if (leading := hosted.leading) is not None and leading is not led_before:
+            self._replicas.awaited.expect(key, leading.replicas, now_ms=self._replicas.now_ms)
         if partition.directory_of(self._replicas.broker_id) != hosted.directory.id:
             self._placed(hosted)
 

@@ -39,6 +39,7 @@ from quorate.replication.waits import Done
 from quorate.runtime.clock import Clock
 from quorate.runtime.logs import logger
 from quorate.wire.batch import Buffer
+from services.broker.awaited import Awaited
 from services.broker.resting import Resting
 from services.broker.table import Hosted, Key, Table
 from services.broker.traffic import Traffic
@@ -83,6 +84,8 @@ class Replicas:
         self.traffic = Traffic()
         self.resting = Resting()
         """The partitions that fetches of followers need not look at; each change of one wakes it."""
+        self.awaited = Awaited(end=lambda wait: self._answer(self._waits.end(wait)))
+        """The followers that have to fetch what this broker has begun to lead."""
         self.fetchers: Fetchers
         self.fail = fail
         self._clock = clock

@@ -8,6 +8,7 @@ from tests.mutation.planted import Planted
 
 TESTS: Final = "tests/services/broker/test_resting.py"
 TOLD: Final = "test_what_happens_to_one_that_rests_is_told_and_its_follower_was_caught_up_until_then"
+ROOM: Final = "test_a_fetch_that_waits_makes_room_for_one_of_what_is_led_now"
 
 PRODUCERS: Final = "tests/partition_log/test_producers.py"
 CLEANED: Final = "test_what_a_log_cleaner_has_left_empty_says_what_its_producer_has_sent"
@@ -242,5 +243,38 @@ REST_BUGS: Final = (
         right="        elif self._told.passes(hosted.key, role.failure, asyncio.get_running_loop().time()):\n",
         wrong="        else:\n",
         test=f"{FETCHED}::test_a_batch_that_is_not_what_it_was_is_fetched_again",
+    ),
+    Planted(
+        number="B156",
+        what="a follower's fetch waits on while another partition of it has a new leader here",
+        file="services/broker/awaited.py",
+        right="                self._end(wait)\n",
+        wrong="                pass\n",
+        test=f"{TESTS}::{ROOM}",
+    ),
+    Planted(
+        number="B157",
+        what="a follower that has fetched what is led now is awaited for ever",
+        file="services/broker/fetch.py",
+        right="        self._replicas.awaited.heard(by.sender, hosted.key)\n",
+        wrong="",
+        test=f"{TESTS}::{ROOM}",
+    ),
+    Planted(
+        number="B158",
+        what="a follower that has heard of an epoch before its leader waits as after any other refusal",
+        file="libs/quorate/replication/following.py",
+        right="        if error in EARLY:\n",
+        wrong="        if error in ():\n",
+        test="tests/replication/test_following.py::"
+        "test_a_leader_that_has_not_heard_of_its_epoch_is_asked_again_soon_and_then_less_often",
+    ),
+    Planted(
+        number="B159",
+        what="a fetch waits beyond the time at which a partition that was refused is to be asked for again",
+        file="services/broker/fetcher.py",
+        right="min(WAIT_MS, resumes_ms)",
+        wrong="WAIT_MS",
+        test=f"{TESTS}::test_a_fetch_waits_no_longer_than_until_one_that_was_refused_is_asked_for_again",
     ),
 )

@@ -218,13 +218,7 @@ def test_out_of_a_range_that_holds_it_is_asked_again_later() -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.NETWORK_EXCEPTION,
-    ],
+    [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NETWORK_EXCEPTION],
 )
 def test_backs_off_when_the_leader_cannot_serve(error: ErrorCode) -> None:
     """R60."""
@@ -233,6 +227,27 @@ def test_backs_off_when_the_leader_cannot_serve(error: ErrorCode) -> None:
 
     assert scene.following.next_request(scene.now_ms + 999) is None
     assert isinstance(scene.following.next_request(scene.now_ms + 1_000), FetchAt)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ],
+)
+def test_a_leader_that_has_not_heard_of_its_epoch_is_asked_again_soon_and_then_less_often(error: ErrorCode) -> None:
+    """R60: up to the backoff of all other refusals, and from the shortest on again after an answer."""
+    scene = following()
+    waited = []
+    for answer in (*[Refused(error)] * 8, fetched(), Refused(error)):
+        scene.hear(answer)
+        before_ms, scene.now_ms = scene.now_ms, max(scene.now_ms, scene.following.resume_at_ms)
+        waited.append(scene.now_ms - before_ms)
+
+    assert [20, 40, 80, 160, 320, 640, 1_000, 1_000, 0, 20] == waited
 
 
 def test_a_fenced_follower_waits_for_the_log() -> None:

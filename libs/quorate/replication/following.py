@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch
@@ -83,6 +83,17 @@ FollowerRequest: TypeAlias = FetchAt | AskRange
 LeaderAnswer: TypeAlias = Fetched | Diverged | Range | Refused
 
 
+EARLY: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""What a leader answers that is behind in the metadata log: milliseconds as a rule, when both have just heard of it."""
+
+
 class Phase(Enum):
     """What the follower asks its leader for."""
 
@@ -109,6 +120,8 @@ class Following:
     """Whether that is no fault: the leader has heard of its epoch before this broker."""
     asked: FetchAt | None = None
     """The last fetch, which stays the same while the log does."""
+    early: int = 0
+    """How often in a row the leader had not heard of the partition or of its epoch yet."""
     lag: Offset = 0
     """How far its log end was behind the leader's high watermark, as the last answer had it (R68)."""
 
@@ -149,6 +162,8 @@ class Following:
         if request is not expected and request != expected:
             return []
         self.failure = ""
+        if not isinstance(answer, Refused):
+            self.early = 0
         match answer:
             case Fetched():
                 return self._take_batches(answer)
@@ -271,7 +286,15 @@ class Following:
             self.phase = Phase.FINDING_RANGE
             return []
         self._back_off(reason, now_ms)
+        if error in EARLY:
+            self.resume_at_ms = now_ms + self._early_backoff_ms()
         return []
+
+    def _early_backoff_ms(self) -> int:
+        """Returns how long to wait for a leader that is behind in the metadata log. Kafka's follower waits as ever."""
+        backoff_ms = min(self.settings.first_fetch_backoff_ms << self.early, self.settings.fetch_backoff_ms)
+        self.early += 1
+        return backoff_ms
 
     def _back_off(self, why: str, now_ms: int) -> None:
         self.failure, self.resume_at_ms = why, now_ms + self.settings.fetch_backoff_ms

@@ -13,6 +13,8 @@ class ReplicationSettings:
     """`replica.lag.time.max.ms`: a member of the ISR that was not at the leader's end for so long is removed (R31)."""
     fetch_backoff_ms: int = 1_000
     """`replica.fetch.backoff.ms`: how long a follower waits after its leader has refused a fetch (R60)."""
+    first_fetch_backoff_ms: int = 20
+    """And after the first refusal of a leader that has not heard of its epoch yet; then twice as long each time."""
     alter_partition_backoff_ms: int = 50
     """How long the broker waits before it repeats an AlterPartition that failed as a whole; not a setting in Kafka."""
 

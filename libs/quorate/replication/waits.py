@@ -162,6 +162,13 @@ class Waits(Generic[P]):
         if (number := self._numbers.get(id(wait))) is not None:
             self._drop(number)
 
+    def end(self, wait: FetchWait[P]) -> list[Done[P]]:
+        """Returns the answer to a fetch before there is enough for it; nothing if it is held no more."""
+        if (number := self._numbers.get(id(wait))) is None:
+            return []
+        self._drop(number)
+        return [FetchDone(wait)]
+
     def join(self, wait: FetchWait[P], key: P, position: FetchPosition) -> None:
         """Adds a partition to a fetch that may grow, if it is still held; it is looked at with its next `touch`."""
         assert wait.may_grow, wait

@@ -24,6 +24,7 @@ from quorate.partition_log.offset_checkpoints import TopicPartition
 from quorate.records import BrokerRegistrationChangeRecord, PartitionChangeRecord
 from quorate.replication import Progress
 from quorate.runtime.telemetry import OFF
+from services.broker.awaited import Awaited
 from services.broker.callers import Caller
 from services.broker.cluster import Cluster
 from services.broker.deletion import Deletion
@@ -31,7 +32,7 @@ from services.broker.fetch import Fetch
 from services.broker.fetcher import LeaderFetchers
 from services.broker.peers import Peers
 from services.broker.produce import Produce
-from services.broker.table import Hosted
+from services.broker.table import Hosted, Key
 from services.broker.tracing import ProduceTraces
 from services.broker.transaction_coordinators import TransactionCoordinators
 from services.broker.verification import Verifier
@@ -58,6 +59,7 @@ disks = test_partitions.disks
 MANY = 300
 VERSION = 17
 WAIT_MS = 50
+KEY = Key(TOPIC, 0)
 Asked = FetchRequest.FetchTopic.FetchPartition
 
 
@@ -263,6 +265,34 @@ async def test_a_replica_outside_the_isr_does_not_rest(disks: list[Path]) -> Non
         assert leading_role.proposal is not None
 
 
+async def test_a_fetch_that_waits_makes_room_for_one_of_what_is_led_now(disks: list[Path]) -> None:
+    """And while the follower has not heard of it, its fetches are short: as of no other follower."""
+    async with leading(disks, 1) as leader:
+        await leader.at_rest()
+        waiting = asyncio.ensure_future(leader.go_on(wait_ms=60_000))
+        await asyncio.sleep(0.01)
+        leader.scene.log.append(partition(1))
+
+        assert {} == await waiting
+        assert {} == await leader.go_on(wait_ms=60_000), "it has not heard of the other one yet"
+        assert [1] == [*(await leader.go_on((1, 0)))]
+        waiting = asyncio.ensure_future(leader.go_on(wait_ms=60_000))
+        await asyncio.sleep(0.1)
+        assert not waiting.done(), "it has"
+        await leader.append(1)
+        assert [1] == [*(await waiting)]
+
+
+async def test_a_follower_that_does_not_come_fetches_as_ever_after_a_while() -> None:
+    awaited = Awaited(end=lambda _: None)
+    awaited.expect(KEY, [ME, OTHER], now_ms=1_000)
+    awaited.expect(Key(TOPIC, 1), [OTHER], now_ms=1_500)
+
+    assert [20, 20] == [awaited.wait_ms_max(each, now_ms=2_999) for each in (ME, OTHER)]
+    assert [None, 20] == [awaited.wait_ms_max(each, now_ms=3_000) for each in (ME, OTHER)]
+    assert [None, None] == [awaited.wait_ms_max(each, now_ms=3_500) for each in (ME, OTHER)]
+
+
 class Direct:
     """A connection to a leader in this process. It counts the partitions that requests and answers have."""
 
@@ -271,11 +301,13 @@ class Direct:
         self.is_open = True
         self.fetches = 0
         self.asked = 0
+        self.waits_ms: list[int] = []
 
     async def ask_for(self, _: type[Message], request: FetchRequest) -> FetchResponse:
         if not self.is_open:
             raise ConnectionResetError("closed")
         self.fetches += 1
+        self.waits_ms.append(request.max_wait_ms)
         self.asked += sum(len(topic.partitions) for topic in request.topics)
         state = FetchRequest.ReplicaState(OTHER, 5)
         return await self._leader.fetch.answer(
@@ -342,6 +374,36 @@ async def test_a_partition_that_goes_while_its_leader_is_sought_is_not_asked_for
 
         await eventually(fetches, lambda count: count > 4)
         assert 1 == connections[-1].asked
+
+
+async def test_a_fetch_waits_no_longer_than_until_one_that_was_refused_is_asked_for_again(
+    disks: list[Path], others_disks: list[Path]
+) -> None:
+    """Its leader has not heard of it yet: the follower looks again soon, and has its record."""
+    async with leading(disks, 1) as leader, following(leader, others_disks) as (scene, connections):
+
+        async def fetches() -> int:
+            return connections[-1].fetches if connections else 0
+
+        await eventually(fetches, lambda count: count > 3)
+        connections[-1].waits_ms.clear()
+        scene.log.append(partition(1, leader=OTHER))
+        await scene.applied(lambda: len(scene.names) == 2)
+
+        async def waits_ms() -> list[int]:
+            return connections[-1].waits_ms
+
+        await eventually(waits_ms, lambda waits: 20 >= min(waits, default=500))
+        leader.scene.log.append(partition(1))
+        await leader.scene.applied(lambda: len(leader.scene.names) == 2)
+        await leader.append(1)
+
+        async def end() -> int:
+            hosted = scene.replicas.table.named(TopicPartition("orders", 1))
+            assert hosted is not None
+            return hosted.log.leo
+
+        await eventually(end, lambda leo: leo == 1)
 
 
 async def test_a_follower_has_what_its_leader_has_whatever_rests(disks: list[Path], others_disks: list[Path]) -> None:

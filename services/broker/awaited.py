@@ -1,0 +1,76 @@
+"""Followers that have not fetched yet what this broker has begun to lead: their fetches do not wait long until then.
+
+A follower names all that it follows in one fetch at a time, and one that was sent before may wait for half a second, as
+may the next one of a follower that hears of the partition later than its leader. Meanwhile acks=all has to wait, too.
+So the fetch that waits is answered, and those after it are short. Kafka's leader lets them wait.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, TypeAlias
+
+from quorate.nouns import NodeId
+from quorate.replication import FetchWait
+from services.broker.table import Key
+
+__all__ = ["Awaited"]
+
+SHORT_MS: Final = 20
+EXPECTED_MS: Final = 2_000
+"""So long for each partition; a follower that does not fetch it by then has a reason of its own."""
+
+_Wait: TypeAlias = FetchWait[Key]
+
+
+class Awaited:
+    """By follower: what it is to fetch, and its fetches that wait."""
+
+    def __init__(self, *, end: Callable[[_Wait], None]) -> None:
+        """`end` has a fetch answered with what there is."""
+        self._end = end
+        self._until_ms: dict[NodeId, OrderedDict[Key, int]] = {}
+        """Until when, the earliest first."""
+        self._waits: dict[NodeId, dict[int, _Wait]] = {}
+        """By the `id` of the wait."""
+
+    def expect(self, key: Key, followers: Iterable[NodeId], *, now_ms: int) -> None:
+        """Notes that these are to fetch a partition from now on; what they wait for now is answered."""
+        for follower in followers:
+            self._forget_late(follower, now_ms)
+            until_ms = self._until_ms.setdefault(follower, OrderedDict())
+            until_ms.pop(key, None)  # to the end of the order
+            until_ms[key] = now_ms + EXPECTED_MS
+            for wait in tuple(self._waits.get(follower, {}).values()):
+                self._end(wait)
+
+    def heard(self, follower: NodeId, key: Key) -> None:
+        """Notes that a follower has fetched a partition."""
+        if (until_ms := self._until_ms.get(follower)) is not None:
+            until_ms.pop(key, None)
+            if not until_ms:
+                del self._until_ms[follower]
+
+    def wait_ms_max(self, follower: NodeId, *, now_ms: int) -> int | None:
+        """Returns how long a fetch of this follower may wait; None if no other limit is known here."""
+        self._forget_late(follower, now_ms)
+        return SHORT_MS if follower in self._until_ms else None
+
+    @contextmanager
+    def waiting(self, follower: NodeId, wait: _Wait) -> Iterator[None]:
+        """Meanwhile a fetch of this follower waits."""
+        waits = self._waits.setdefault(follower, {})
+        waits[id(wait)] = wait
+        try:
+            yield
+        finally:
+            del waits[id(wait)]
+            if not waits:
+                del self._waits[follower]
+
+    def _forget_late(self, follower: NodeId, now_ms: int) -> None:
+        until_ms = self._until_ms.get(follower)
+        while until_ms and until_ms[key := next(iter(until_ms))] <= now_ms:
+            self.heard(follower, key)
