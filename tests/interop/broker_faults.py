@@ -14,11 +14,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shutil
 import signal
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -40,7 +41,6 @@ VOTERS: Final = 3
 SETTINGS: Final[Settings] = {"controller.quorum.fetch.timeout.ms": 2_000, "broker.session.timeout.ms": 9_000}
 """Kafka's own defaults."""
 OF_BROKERS: Final = {
-    "min.insync.replicas": 2,
     "transaction.state.log.num.partitions": 1,
     "transaction.state.log.replication.factor": 3,
     "transaction.state.log.min.isr": 2,
@@ -203,6 +203,18 @@ def _listed(counts: Counter[str]) -> str:
     return ", ".join(f"{what} {count}" for what, count in sorted(counts.items()))
 
 
+@contextmanager
+def kept_if_wrong() -> Iterator[Path]:
+    """A directory that is removed at the end, unless something was raised: what is on the disks tells the most."""
+    directory = Path(tempfile.mkdtemp(prefix="quorate-faults-"))
+    try:
+        yield directory
+    except BaseException:
+        print(f"what there was is in {directory}", flush=True)
+        raise
+    shutil.rmtree(directory)
+
+
 def main() -> None:
     """Both sides, one after the other, with the same faults."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -220,8 +232,8 @@ def main() -> None:
     )
     for on_ours in (True, False):
         if arguments.side in (None, "ours" if on_ours else "kafka"):
-            with tempfile.TemporaryDirectory() as directory:
-                print(run_loop(run(Path(directory), on_ours=on_ours, faults=faults)), flush=True)
+            with kept_if_wrong() as directory:
+                print(run_loop(run(directory, on_ours=on_ours, faults=faults)), flush=True)
 
 
 if __name__ == "__main__":

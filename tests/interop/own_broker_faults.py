@@ -14,7 +14,6 @@ import argparse
 import asyncio
 import os
 import signal
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -30,7 +29,18 @@ from confluent_kafka.admin import AdminClient
 from quorate.nouns import NodeId
 from tests.e2e.calls import eventually
 from tests.e2e.own_brokers import OwnBrokers
-from tests.interop.broker_faults import BROKER, BROKERS, HOW, PAUSE, PAUSE_S, VOTERS, Fault, Faults, strike_kafka
+from tests.interop.broker_faults import (
+    BROKER,
+    BROKERS,
+    HOW,
+    PAUSE,
+    PAUSE_S,
+    VOTERS,
+    Fault,
+    Faults,
+    kept_if_wrong,
+    strike_kafka,
+)
 from tests.interop.busy_brokers import ASK_S, PARTITIONS, WITHIN_S, Brokers, Writer, at_work
 from tests.interop.mixed_quorum import MixedQuorum, ours_first
 from tests.run_loop import run_loop
@@ -50,7 +60,7 @@ class BrokersWithOurs(Brokers):
     """`ours` are brokers of our own, the others of BROKERS are Kafka's."""
 
     def __init__(self, quorum: MixedQuorum, ours: Sequence[NodeId]) -> None:
-        settings = {"min.insync.replicas": 2, "broker.heartbeat.interval.ms": BEAT_MS}
+        settings = {"broker.heartbeat.interval.ms": BEAT_MS}
         super().__init__(quorum, [each for each in BROKERS if each not in ours], quorum.ours, settings)
         gateways = ",".join(each.kafka_address for each in quorum.plan.gateways)
         self.own = OwnBrokers(quorum, ours, settings={"gateway.endpoints": gateways})
@@ -191,8 +201,8 @@ def main() -> None:
     faults = Faults(arguments.faults, arguments.seed, where=(BROKER,), how=how)
     for side, ours in (("ours", OURS), ("kafka", ())):
         if arguments.side in (None, side):
-            with tempfile.TemporaryDirectory() as directory:
-                print(run_loop(run(Path(directory), ours=ours, faults=faults)), flush=True)
+            with kept_if_wrong() as directory:
+                print(run_loop(run(directory, ours=ours, faults=faults)), flush=True)
 
 
 if __name__ == "__main__":
