@@ -17,13 +17,13 @@ from quorate.errors import ApiError
 from quorate.metadata.features import supported_features
 from quorate.nouns import NodeId, uuid_text
 from quorate.random_uuid import random_uuid
-from quorate.runtime.client import Client, open_channel
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.log_reader import LogReader
-from quorate.runtime.replica import Replica
-from quorate.runtime.statuses import is_retriable
-from quorate.runtime.telemetry import OFF
-from quorate.runtime.transport import PLAIN, Transport
+from quorate.runtime.clients.client import Client, open_channel
+from quorate.runtime.connections.transport import PLAIN, Transport
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.following.log_reader import LogReader
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.requests.statuses import is_retriable
+from quorate.runtime.telemetry.tracing import OFF
 
 HEARTBEAT_INTERVAL_S: Final = 0.5
 STARTING_INTERVAL_S: Final = 0.02

@@ -17,8 +17,8 @@ from kraft.service.observer_pb2_grpc import ObserverStub
 from quorate.cli.trace import span_of
 from quorate.errors import refusal_of
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC
-from quorate.runtime.client import Client
-from quorate.runtime.telemetry import Telemetry
+from quorate.runtime.clients.client import Client
+from quorate.runtime.telemetry.tracing import Telemetry
 from quorate.traces import SpanData
 
 DEADLINE_MS: Final = 10_000

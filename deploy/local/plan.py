@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from deploy.local.ports import HOST, free_ports
 from quorate.nouns import uuid_text
 from quorate.random_uuid import random_uuid
-from quorate.runtime.transport import PLAIN, Transport
+from quorate.runtime.connections.transport import PLAIN, Transport
 
 RELEASE: Final = "4.3-IV0"
 """The newest metadata.version whose release is published, so that Kafka's tools can read the log."""

@@ -21,8 +21,8 @@ from quorate.cli import formatting
 from quorate.cli.failures import Failed
 from quorate.cli.node_config import read_node_config
 from quorate.errors import Corrupt
-from quorate.runtime import loop
-from quorate.runtime.health import READINESS, STARTUP
+from quorate.runtime.calls.health import READINESS, STARTUP
+from quorate.runtime.event_loop import loop
 
 READY_TIMEOUT_S: Final = 120.0
 """Time limit of a start: each process needs seconds of CPU time, and 61 s in all were measured on a busy machine."""

@@ -20,14 +20,14 @@ from quorate.metadata.features import supported_features
 from quorate.nouns import ReplicaKey
 from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
 from quorate.random_uuid import random_uuid
-from quorate.runtime.client import Client, open_channel
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.entry_guard import EntryGuard, authorizer_of
-from quorate.runtime.log_reader import LogReader
-from quorate.runtime.loop import ServiceLife, run
+from quorate.runtime.access.entry_guard import EntryGuard, authorizer_of
+from quorate.runtime.calls.server import Server, ServerLimits
+from quorate.runtime.clients.client import Client, open_channel
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.event_loop.loop import ServiceLife, run
+from quorate.runtime.following.log_reader import LogReader
+from quorate.runtime.following.replica import Replica
 from quorate.runtime.process import ServiceProcess, configured
-from quorate.runtime.replica import Replica
-from quorate.runtime.server import Server, ServerLimits
 from services.broker.callers import Callers
 from services.broker.cluster import Cluster
 from services.broker.config import FOR_FORMAT, BrokerConfig

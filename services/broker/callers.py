@@ -15,9 +15,9 @@ from quorate.metadata.state import ClusterState
 from quorate.network.listening import ConnectedClient
 from quorate.nouns import Principal
 from quorate.protocol import Request
-from quorate.runtime import audit
-from quorate.runtime.audit import named
-from quorate.runtime.statuses import shortened
+from quorate.runtime.access import audit
+from quorate.runtime.access.audit import named
+from quorate.runtime.requests.statuses import shortened
 
 __all__ = ["Caller", "Callers", "Connection"]
 

@@ -20,7 +20,7 @@ from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import Topic
 from quorate.nouns import NodeId, uuid_text
 from quorate.partition_log.offset_checkpoints import TopicPartition
-from quorate.runtime.statuses import shortened
+from quorate.runtime.requests.statuses import shortened
 from quorate.wire.items import Items, Steps, each_in_steps
 from services.broker.callers import Caller
 from services.broker.table import Hosted, Key, Table

@@ -9,8 +9,10 @@ from typing import Final
 
 from quorate.nouns import NodeId
 from quorate.replication import ReplicationSettings
-from quorate.runtime.config import setting
-from quorate.runtime.setting_types import (
+from quorate.runtime.calls.transport_settings import GRPC_PROTOCOLS, KEYSTORE, PLAINTEXT, SSL, TRUSTSTORE, mapping_rules
+from quorate.runtime.connections.transport import PLAIN, Transport
+from quorate.runtime.settings.config import setting
+from quorate.runtime.settings.setting_types import (
     ListenerAddress,
     choice,
     integer,
@@ -21,8 +23,6 @@ from quorate.runtime.setting_types import (
     path,
     text,
 )
-from quorate.runtime.transport import PLAIN, Transport
-from quorate.runtime.transport_settings import GRPC_PROTOCOLS, KEYSTORE, PLAINTEXT, SSL, TRUSTSTORE, mapping_rules
 from quorate.tls.ssl_principals import DEFAULT_RULES
 from services.broker.control_plane import ControlPlane
 

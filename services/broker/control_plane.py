@@ -14,8 +14,8 @@ from quorate.listeners.logins import SCRAM_MECHANISMS
 from quorate.listeners.settings import ListenerSettings
 from quorate.protocol.sasl.plain import PLAIN
 from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
-from quorate.runtime.config import PerListener, listener_prefix, of_each_listener, setting
-from quorate.runtime.setting_types import (
+from quorate.runtime.settings.config import PerListener, listener_prefix, of_each_listener, setting
+from quorate.runtime.settings.setting_types import (
     Endpoint,
     SettingType,
     choice,

@@ -11,10 +11,10 @@ from kraft import Message
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.client import Connection, Timeouts
 from quorate.protocol import ClientSettings
-from quorate.runtime.logs import logger
-from quorate.runtime.patience import Patience
-from quorate.runtime.repeats import ChangeFilter
-from quorate.runtime.setting_types import Endpoint
+from quorate.runtime.clients.patience import Patience
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.logging.repeats import ChangeFilter
+from quorate.runtime.settings.setting_types import Endpoint
 from services.broker.peers import Peers
 
 __all__ = ["ControllerConnection", "InTurn", "NoAnswer", "Whereabouts"]

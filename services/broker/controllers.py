@@ -14,9 +14,9 @@ from kraft.api.broker_registration import BrokerRegistrationRequest
 from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from quorate.errors import ApiError, ErrorCode, refusal_of
-from quorate.runtime.client import Client
-from quorate.runtime.patience import Patience
-from quorate.runtime.statuses import is_retriable
+from quorate.runtime.clients.client import Client
+from quorate.runtime.clients.patience import Patience
+from quorate.runtime.requests.statuses import is_retriable
 from quorate.wire.protobuf import to_protobuf, to_struct
 
 __all__ = ["Controllers", "OurControllers", "Retry", "refuse_error"]

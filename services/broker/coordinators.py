@@ -15,8 +15,8 @@ from kraft.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorRe
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import NodeId
-from quorate.runtime.replica import Replica
-from quorate.runtime.statuses import shortened
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.requests.statuses import shortened
 from quorate.wire.items import Steps
 from services.broker.callers import Caller
 from services.broker.cluster import Cluster, Endpoint

@@ -12,7 +12,7 @@ from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import Offset
 from quorate.replication import deleted_outcome
 from quorate.replication.admission import leader_of
-from quorate.runtime.turns import in_turns
+from quorate.runtime.event_loop.turns import in_turns
 from quorate.wire.items import ITEMS_PER_STEP, Items, Steps, each_in_steps
 from services.broker.callers import Caller
 from services.broker.cluster import NO_TOPIC_ID, Cluster

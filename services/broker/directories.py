@@ -13,7 +13,7 @@ from quorate.errors import Corrupt
 from quorate.nouns import NodeId, uuid_text
 from quorate.partition_log.clean_shutdown import UNKNOWN_EPOCH, leave_mark, read_mark, remove_mark
 from quorate.random_uuid import random_uuid
-from quorate.runtime.config import ConfigError
+from quorate.runtime.settings.config import ConfigError
 from quorate.storage.lock import DirectoryLock, Locked
 from quorate.storage.meta_properties import MetaProperties, check_owner, write_meta_properties
 

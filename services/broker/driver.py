@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from quorate.metadata.state import ClusterState
 from quorate.network.client import Connection, Timeouts
 from quorate.nouns import NodeId
-from quorate.runtime.replica import Replica
+from quorate.runtime.following.replica import Replica
 from services.broker.cluster import Cluster
 from services.broker.controllers import Controllers
 from services.broker.directories import LogDirectories

@@ -24,7 +24,7 @@ from quorate.replication import (
     is_stale,
     regrant,
 )
-from quorate.runtime.turns import in_turns
+from quorate.runtime.event_loop.turns import in_turns
 from quorate.wire.batch import CLEANED, fetched_batches
 from quorate.wire.items import Items, Steps, each_in_steps
 from services.broker.callers import Caller

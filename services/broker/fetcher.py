@@ -24,8 +24,8 @@ from quorate.replication import (
     Truncate,
 )
 from quorate.replication.following import FollowerRequest, LeaderAnswer
-from quorate.runtime.logs import logger
-from quorate.runtime.repeats import ChangeFilter
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.logging.repeats import ChangeFilter
 from quorate.wire.batch import CLEANED, fetched_batches
 from services.broker.fetching_session import Bounds, FetchingSession
 from services.broker.replicas import Replicas

@@ -15,10 +15,10 @@ from quorate.cli.failures import Failed, Misused
 from quorate.cli.formatting import FormatOptions, plan, write
 from quorate.cli.node_config import NodeConfig
 from quorate.errors import Corrupt
-from quorate.runtime.config import ConfigError, load, setting
-from quorate.runtime.logs import logger, start_logs
-from quorate.runtime.loop import ServiceLife, run
-from quorate.runtime.setting_types import text
+from quorate.runtime.event_loop.loop import ServiceLife, run
+from quorate.runtime.logging.logs import logger, start_logs
+from quorate.runtime.settings.config import ConfigError, load, setting
+from quorate.runtime.settings.setting_types import text
 from services.broker.config import FOR_FORMAT, BrokerConfig
 
 __all__ = ["BrokerFirstStartConfig", "format_new"]

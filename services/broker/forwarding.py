@@ -20,10 +20,10 @@ from quorate.protocol import ProtocolError, Request
 from quorate.protocol.api_versions import Versions
 from quorate.protocol.apis import all_apis
 from quorate.protocol.messages import decode_body, decode_response_header, encode_request
-from quorate.runtime.logs import logger
-from quorate.runtime.passing_on import FORWARDABLE
-from quorate.runtime.refusals import refused
-from quorate.runtime.turns import in_turns
+from quorate.runtime.access.passing_on import FORWARDABLE
+from quorate.runtime.event_loop.turns import in_turns
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.requests.refusals import refused
 from quorate.wire.codec import encode
 from quorate.wire.fitting import fitted_in_steps
 from services.broker.controller_connection import ControllerConnection, NoAnswer

@@ -21,8 +21,8 @@ from kraft.service.broker_pb2_grpc import BrokerServicer
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Principal
 from quorate.protocol.apis import api_of
-from quorate.runtime.peers import host_of
-from quorate.runtime.turns import in_turns
+from quorate.runtime.connections.peers import host_of
+from quorate.runtime.event_loop.turns import in_turns
 from quorate.wire.protobuf import to_protobuf_in_steps, to_struct_in_steps
 from services.broker.callers import Caller, Callers
 

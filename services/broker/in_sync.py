@@ -13,8 +13,8 @@ from typing import Final, Protocol
 from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import TopicPartition
 from quorate.nouns import NodeId
-from quorate.runtime.health import IN_SYNC
-from quorate.runtime.logs import logger
+from quorate.runtime.calls.health import IN_SYNC
+from quorate.runtime.logging.logs import logger
 from services.broker.table import Table
 
 __all__ = ["InSync"]

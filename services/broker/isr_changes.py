@@ -12,8 +12,8 @@ from quorate.errors import ApiError, ErrorCode, error_of
 from quorate.metadata.partitions import RECOVERED, RECOVERING
 from quorate.nouns import NodeId
 from quorate.replication import Altered, AlterRequest, Proposal
-from quorate.runtime.logs import logger
-from quorate.runtime.repeats import ChangeFilter
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.logging.repeats import ChangeFilter
 from services.broker.controllers import Controllers
 from services.broker.replicas import Replicas
 from services.broker.table import Key

@@ -18,8 +18,8 @@ from kraft.api.broker_heartbeat import BrokerHeartbeatRequest
 from kraft.api.broker_registration import BrokerRegistrationRequest
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.client_config import Endpoint as Address
-from quorate.runtime.setting_types import Endpoint
-from quorate.runtime.statuses import is_retriable
+from quorate.runtime.requests.statuses import is_retriable
+from quorate.runtime.settings.setting_types import Endpoint
 from services.broker.controller_connection import ControllerConnection
 from services.broker.controllers import Retry, refuse_error
 from services.broker.peers import Peers

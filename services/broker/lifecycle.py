@@ -14,10 +14,10 @@ from kraft.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatRe
 from kraft.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Offset, uuid_text
-from quorate.runtime.logs import logger
-from quorate.runtime.repeats import ChangeFilter
-from quorate.runtime.statuses import is_retriable
-from quorate.runtime.unanswered import Unanswered
+from quorate.runtime.following.unanswered import Unanswered
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.logging.repeats import ChangeFilter
+from quorate.runtime.requests.statuses import is_retriable
 from services.broker.controllers import Controllers
 
 __all__ = ["Lifecycle"]

@@ -12,10 +12,11 @@ from quorate.listeners.logins import SCRAM_MECHANISMS
 from quorate.listeners.settings import ListenerSettings
 from quorate.protocol.sasl.plain import PLAIN
 from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
-from quorate.runtime.config import PerListener, of_each_listener, setting
-from quorate.runtime.entry_guard import everyone_setting
-from quorate.runtime.reaching import advertised, reached_at
-from quorate.runtime.setting_types import (
+from quorate.runtime.access.entry_guard import everyone_setting
+from quorate.runtime.calls.transport_settings import PLAINTEXT
+from quorate.runtime.clients.reaching import advertised, reached_at
+from quorate.runtime.settings.config import PerListener, of_each_listener, setting
+from quorate.runtime.settings.setting_types import (
     ListenerAddress,
     SettingType,
     choice,
@@ -25,7 +26,6 @@ from quorate.runtime.setting_types import (
     principals,
     text,
 )
-from quorate.runtime.transport_settings import PLAINTEXT
 
 __all__ = ["BrokerListenerSettings", "BrokerListeners"]
 

@@ -9,8 +9,8 @@ from quorate.listeners.scram_logins import ScramLogins
 from quorate.protocol.sasl.mechanism import Answered, SaslError
 from quorate.protocol.sasl.scram import ScramServer
 from quorate.protocol.sasl.scram_messages import ClientFirst
-from quorate.runtime.clock import Clock
-from quorate.runtime.replica import Replica
+from quorate.runtime.event_loop.clock import Clock
+from quorate.runtime.following.replica import Replica
 
 __all__ = ["BrokerLogins"]
 

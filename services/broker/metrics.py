@@ -12,7 +12,7 @@ from typing import Final
 from quorate.metadata.partitions import Partition as PartitionState
 from quorate.metadata.state import ClusterState
 from quorate.replication import Following, Leading, Phase, committed_of
-from quorate.runtime.metric_rows import Row, declare, one
+from quorate.runtime.telemetry.metric_rows import Row, declare, one
 from services.broker.replicas import Replicas
 
 __all__ = ["ABSENT", "ROWS", "Watched", "short", "watch"]

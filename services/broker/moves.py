@@ -16,7 +16,7 @@ from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.metadata.acls import AclOperation
 from quorate.partition_log.offset_checkpoints import TopicPartition
 from quorate.replication import invariants
-from quorate.runtime.logs import logger
+from quorate.runtime.logging.logs import logger
 from quorate.wire.items import Items, Steps
 from services.broker.callers import Caller
 from services.broker.cluster import NO_TOPIC_ID, Cluster

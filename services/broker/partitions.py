@@ -15,8 +15,8 @@ from quorate.metadata.partitions import Partition as PartitionState
 from quorate.metadata.state import ClusterState
 from quorate.partition_log.offset_checkpoints import TopicPartition
 from quorate.replication import BrokerStanding, Partition, PartitionRegistration
-from quorate.runtime.logs import logger
-from quorate.runtime.replica import Replica
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.logging.logs import logger
 from services.broker.news import News
 from services.broker.replicas import Replicas
 from services.broker.store import Opened, PartitionStore

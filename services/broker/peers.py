@@ -12,7 +12,7 @@ from quorate.listeners.tls import ListenerTls
 from quorate.network.client import DEFAULT_SETTINGS, Connection, Timeouts
 from quorate.network.client_config import ClientConfig, client_files, parse_client_config, read_client_properties
 from quorate.protocol import ClientSettings
-from quorate.runtime.config import ConfigError
+from quorate.runtime.settings.config import ConfigError
 from services.broker.control_plane import ControlPlane
 from services.broker.listener_config import BrokerListeners, BrokerListenerSettings
 

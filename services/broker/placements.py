@@ -11,8 +11,8 @@ from kraft import Uuid
 from kraft.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from quorate.errors import ApiError
 from quorate.nouns import NodeId
-from quorate.runtime.logs import logger
-from quorate.runtime.repeats import ChangeFilter
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.logging.repeats import ChangeFilter
 from services.broker.controllers import Controllers
 from services.broker.table import Hosted, Key
 

@@ -15,8 +15,8 @@ from quorate.network.listening import Unanswerable
 from quorate.nouns import Offset
 from quorate.partition_log.produced import is_transactional
 from quorate.replication import ACKS_ALL, admit_produce
-from quorate.runtime.telemetry import Span
-from quorate.runtime.turns import in_turns
+from quorate.runtime.event_loop.turns import in_turns
+from quorate.runtime.telemetry.tracing import Span
 from quorate.wire.batch import BatchHeader
 from quorate.wire.items import Items, Steps, each_in_steps
 from services.broker.callers import Caller, Connection

@@ -11,8 +11,8 @@ from kraft.api.init_producer_id import InitProducerIdRequest, InitProducerIdResp
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import NodeId
-from quorate.runtime.logs import logger
-from quorate.runtime.repeats import ChangeFilter
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.logging.repeats import ChangeFilter
 from services.broker.callers import Caller
 from services.broker.controllers import Controllers
 

@@ -29,11 +29,11 @@ from quorate.controller.engine.decision import Command, Moment, steps_of
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import EndpointType, NodeId
 from quorate.protocol import Request
-from quorate.runtime.caps import check_list
-from quorate.runtime.clock import Clock
-from quorate.runtime.refusals import refused
-from quorate.runtime.replica import Replica
-from quorate.runtime.turns import in_turns
+from quorate.runtime.event_loop.clock import Clock
+from quorate.runtime.event_loop.turns import in_turns
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.requests.caps import check_list
+from quorate.runtime.requests.refusals import refused
 from quorate.wire.fitting import fitted_in_steps
 from services.broker.access_reads import ABOUT_ACCESS, access_command
 from services.broker.callers import Caller

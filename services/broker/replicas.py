@@ -36,8 +36,8 @@ from quorate.replication import (
     invariants,
 )
 from quorate.replication.waits import Done
-from quorate.runtime.clock import Clock
-from quorate.runtime.logs import logger
+from quorate.runtime.event_loop.clock import Clock
+from quorate.runtime.logging.logs import logger
 from quorate.wire.batch import Buffer
 from services.broker.awaited import Awaited
 from services.broker.resting import Resting

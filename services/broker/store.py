@@ -24,7 +24,7 @@ from quorate.partition_log.offset_checkpoints import TopicPartition, read_offset
 from quorate.partition_log.open_files import OpenFiles
 from quorate.partition_log.settings import LogSettings
 from quorate.random_uuid import random_uuid
-from quorate.runtime.logs import logger
+from quorate.runtime.logging.logs import logger
 from quorate.storage.files import sync_directory, write_synced
 from quorate.storage.names import PARTITION_METADATA
 from services.broker.directories import LogDirectories, LogDirectory

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from quorate.nouns import NodeId, Offset
-from quorate.runtime.telemetry import Attributes, Span, SpanKind, Telemetry
+from quorate.runtime.telemetry.tracing import Attributes, Span, SpanKind, Telemetry
 from services.broker.table import Hosted, Key
 
 __all__ = ["ProduceTraces"]

@@ -16,8 +16,8 @@ from quorate.errors import ApiError, ErrorCode, error_of
 from quorate.network.client import Connection, Timeouts
 from quorate.nouns import NodeId
 from quorate.partition_log.offset_checkpoints import TopicPartition
-from quorate.runtime.logs import logger
-from quorate.runtime.repeats import ChangeFilter
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.logging.repeats import ChangeFilter
 from services.broker.cluster import Endpoint
 from services.broker.peers import Peers
 

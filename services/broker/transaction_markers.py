@@ -12,7 +12,7 @@ from quorate.nouns import Offset
 from quorate.partition_log import Marker, TransactionEnd
 from quorate.partition_log.offset_checkpoints import TopicPartition
 from quorate.replication import ACKS_ALL, admit_produce
-from quorate.runtime.turns import in_turns
+from quorate.runtime.event_loop.turns import in_turns
 from quorate.wire.items import Items, Steps, each_in_steps
 from services.broker.callers import Caller
 from services.broker.cluster import NO_TOPIC_ID, Cluster

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from quorate.nouns import Offset
 from quorate.partition_log.offset_checkpoints import TopicPartition, write_offsets
-from quorate.runtime.logs import logger
+from quorate.runtime.logging.logs import logger
 from services.broker.partitions import Partitions
 from services.broker.replicas import Replicas
 from services.broker.store import PartitionStore

@@ -15,7 +15,7 @@ from quorate.partition_log import Verification
 from quorate.partition_log.offset_checkpoints import TopicPartition
 from quorate.partition_log.produced import header_of, is_transactional
 from quorate.replication.admission import leader_of
-from quorate.runtime.turns import in_turns
+from quorate.runtime.event_loop.turns import in_turns
 from quorate.wire.batch import NONE
 from quorate.wire.items import Items, Steps
 from services.broker.callers import Caller

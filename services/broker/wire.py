@@ -31,8 +31,8 @@ from quorate.network.server import KafkaServer
 from quorate.protocol import Request
 from quorate.protocol.api_versions import Versions
 from quorate.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, all_apis, api_of
-from quorate.runtime.replica import Replica
-from quorate.runtime.turns import in_turns
+from quorate.runtime.event_loop.turns import in_turns
+from quorate.runtime.following.replica import Replica
 from services.broker.callers import Caller, Callers
 from services.broker.cluster import Cluster
 from services.broker.coordinators import Coordinators

@@ -18,18 +18,18 @@ from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.engine import Engine
 from quorate.metadata.features import supported_features
 from quorate.metadata.state import ClusterState
-from quorate.runtime import cluster_metrics
-from quorate.runtime.claims import node_ids_of, warn_of_any
-from quorate.runtime.client import Client, open_channel
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.entry_guard import authorizer_of
-from quorate.runtime.loop import ServiceLife, run
+from quorate.runtime.access.claims import node_ids_of, warn_of_any
+from quorate.runtime.access.entry_guard import authorizer_of
+from quorate.runtime.access.process_rights import process_rights_of
+from quorate.runtime.calls.server import Server
+from quorate.runtime.calls.transport_settings import transport_of
+from quorate.runtime.clients.client import Client, open_channel
+from quorate.runtime.connections.transport import Transport
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.event_loop.loop import ServiceLife, run
 from quorate.runtime.process import ServiceProcess, Work, configured
-from quorate.runtime.process_rights import process_rights_of
-from quorate.runtime.server import Server
-from quorate.runtime.telemetry import Telemetry
-from quorate.runtime.transport import Transport
-from quorate.runtime.transport_settings import transport_of
+from quorate.runtime.telemetry import cluster_metrics
+from quorate.runtime.telemetry.tracing import Telemetry
 from quorate.storage.bootstrap import read_bootstrap
 from quorate.storage.failpoints import set_from_environment
 from quorate.storage.meta_properties import check_owner

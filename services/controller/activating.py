@@ -10,7 +10,7 @@ from quorate.controller.engine.engine import Answer
 from quorate.controller.engine.steps import finished
 from quorate.errors import ApiError
 from quorate.metadata.state import ClusterState
-from quorate.runtime.logs import logger
+from quorate.runtime.logging.logs import logger
 
 log = logger(__name__)
 

@@ -28,13 +28,13 @@ from quorate.controller.secrets import redacted
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.versions import record_version
 from quorate.nouns import Offset
-from quorate.runtime.call_login import login_of_call
-from quorate.runtime.caps import check_items_in_steps
-from quorate.runtime.limit import Limit
-from quorate.runtime.statuses import is_retriable
-from quorate.runtime.stream_requests import RequestContext, StreamContext, StreamRequests
-from quorate.runtime.telemetry import Span, SpanKind, Telemetry
-from quorate.runtime.turns import in_turns, protobuf_of, struct_of
+from quorate.runtime.calls.call_login import login_of_call
+from quorate.runtime.calls.stream_requests import RequestContext, StreamContext, StreamRequests
+from quorate.runtime.event_loop.limit import Limit
+from quorate.runtime.event_loop.turns import in_turns, protobuf_of, struct_of
+from quorate.runtime.requests.caps import check_items_in_steps
+from quorate.runtime.requests.statuses import is_retriable
+from quorate.runtime.telemetry.tracing import Span, SpanKind, Telemetry
 from quorate.wire.items import STEP_BYTES
 from quorate.wire.protobuf import to_protobuf
 from quorate.wire.schema import layout, struct_class

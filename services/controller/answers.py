@@ -12,7 +12,7 @@ from msgspec.structs import astuple, replace
 
 from kraft import Message
 from quorate.controller.engine.steps import ITEMS_PER_STEP
-from quorate.runtime.turns import protobuf_of
+from quorate.runtime.event_loop.turns import protobuf_of
 from quorate.wire.items import has_many_items
 from quorate.wire.protobuf import to_protobuf
 from quorate.wire.schema import FieldType, layout_of

@@ -20,11 +20,11 @@ from quorate.controller.quotas.mutation_quotas import MutationQuotas, RequestTok
 from quorate.errors import ApiError
 from quorate.metadata.state import ClusterState
 from quorate.placement import PlacementSpec
-from quorate.runtime.call_login import caller_of
-from quorate.runtime.client import Client
-from quorate.runtime.clock import Clock, SystemClock
-from quorate.runtime.process_rights import ProcessRights
-from quorate.runtime.transport import PLAIN, Transport
+from quorate.runtime.access.process_rights import ProcessRights
+from quorate.runtime.calls.call_login import caller_of
+from quorate.runtime.clients.client import Client
+from quorate.runtime.connections.transport import PLAIN, Transport
+from quorate.runtime.event_loop.clock import Clock, SystemClock
 from quorate.tls.node_ids import NodeIds
 from services.controller.authorizing import Authorizing
 from services.controller.call import Call

@@ -28,13 +28,13 @@ from quorate.controller.engine.steps import Steps
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import ANONYMOUS, NodeId, Principal
-from quorate.runtime import audit, passing_on
-from quorate.runtime.call_login import login_of_call
-from quorate.runtime.claims import CLAIMS, check_claim
-from quorate.runtime.passing_on import CLIENT_ID, CLIENT_IS_TOKEN, FORWARDER_PRINCIPAL, GATEWAY_PRINCIPAL, HOP
-from quorate.runtime.peers import host_of
-from quorate.runtime.process_rights import CONTROLLER, PROCESS_RULES, ProcessRights
-from quorate.runtime.turns import in_turns
+from quorate.runtime.access import audit, passing_on
+from quorate.runtime.access.claims import CLAIMS, check_claim
+from quorate.runtime.access.passing_on import CLIENT_ID, CLIENT_IS_TOKEN, FORWARDER_PRINCIPAL, GATEWAY_PRINCIPAL, HOP
+from quorate.runtime.access.process_rights import CONTROLLER, PROCESS_RULES, ProcessRights
+from quorate.runtime.calls.call_login import login_of_call
+from quorate.runtime.connections.peers import host_of
+from quorate.runtime.event_loop.turns import in_turns
 from quorate.tls.node_ids import NodeIds
 from services.controller.api import Api
 from services.controller.call import Call

@@ -24,9 +24,9 @@ from quorate.listeners.scram_logins import ScramLogins
 from quorate.network.fair_turns import FairTurns
 from quorate.protocol.sasl.mechanism import Login
 from quorate.protocol.sasl.scram import scram_number
-from quorate.runtime.daemon_threads import DaemonThreads
-from quorate.runtime.logs import logger
-from quorate.runtime.peers import host_of
+from quorate.runtime.connections.peers import host_of
+from quorate.runtime.event_loop.daemon_threads import DaemonThreads
+from quorate.runtime.logging.logs import logger
 
 __all__ = ["AUTHORIZATION", "CallLogins"]
 

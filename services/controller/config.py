@@ -8,11 +8,12 @@ from pathlib import Path
 
 from quorate.metadata.scram import MECHANISMS
 from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
-from quorate.runtime.claims import NodeSettings, claim_problems
-from quorate.runtime.config import setting
-from quorate.runtime.entry_guard import everyone_setting
-from quorate.runtime.reaching import advertised, reached_at
-from quorate.runtime.setting_types import (
+from quorate.runtime.access.claims import NodeSettings, claim_problems
+from quorate.runtime.access.entry_guard import everyone_setting
+from quorate.runtime.calls.transport_settings import PLAINTEXT, SSL
+from quorate.runtime.clients.reaching import advertised, reached_at
+from quorate.runtime.settings.config import setting
+from quorate.runtime.settings.setting_types import (
     Endpoint,
     ListenerAddress,
     boolean,
@@ -28,7 +29,6 @@ from quorate.runtime.setting_types import (
     size,
     text,
 )
-from quorate.runtime.transport_settings import PLAINTEXT, SSL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

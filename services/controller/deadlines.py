@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.limit import Limit
+from quorate.runtime.event_loop.limit import Limit
 from services.controller.api import Api
 from services.controller.metrics import QUEUE_TIME
 

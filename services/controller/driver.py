@@ -21,10 +21,10 @@ from quorate.controller.engine.failures import Consequence, Fault, Where, row_fo
 from quorate.controller.engine.preparation import Undecided
 from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.nouns import NOBODY, Epoch, NodeId, Offset, Principal
-from quorate.runtime.clock import Clock
-from quorate.runtime.logs import logger
-from quorate.runtime.telemetry import Telemetry
-from quorate.runtime.turns import decoded, in_turns
+from quorate.runtime.event_loop.clock import Clock
+from quorate.runtime.event_loop.turns import decoded, in_turns
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.telemetry.tracing import Telemetry
 from quorate.wire.batch import batches, data_values
 from services.controller.activating import report_activation, unrefused
 from services.controller.decision_queue import DecisionQueue

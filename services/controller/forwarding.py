@@ -13,10 +13,8 @@ from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import ANONYMOUS, NOBODY, Epoch, NodeId
 from quorate.records import RegisterControllerRecord
-from quorate.runtime import passing_on
-from quorate.runtime.call_login import caller_of, login_of_call
-from quorate.runtime.client import Channels, call, open_channel
-from quorate.runtime.passing_on import (
+from quorate.runtime.access import passing_on
+from quorate.runtime.access.passing_on import (
     CLIENT_HOST,
     CLIENT_ID,
     CLIENT_IS_TOKEN,
@@ -25,11 +23,13 @@ from quorate.runtime.passing_on import (
     GATEWAY_PRINCIPAL,
     principal_text,
 )
-from quorate.runtime.peers import host_of
-from quorate.runtime.setting_types import Endpoint
-from quorate.runtime.statuses import BARE, GRPC_STATUS, UNTOUCHED, is_gone
-from quorate.runtime.telemetry import Telemetry
-from quorate.runtime.transport import PLAIN, Transport
+from quorate.runtime.calls.call_login import caller_of, login_of_call
+from quorate.runtime.clients.client import Channels, call, open_channel
+from quorate.runtime.connections.peers import host_of
+from quorate.runtime.connections.transport import PLAIN, Transport
+from quorate.runtime.requests.statuses import BARE, GRPC_STATUS, UNTOUCHED, is_gone
+from quorate.runtime.settings.setting_types import Endpoint
+from quorate.runtime.telemetry.tracing import Telemetry
 from services.controller.api import Api
 from services.controller.driver import ControllerDriver
 

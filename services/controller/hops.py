@@ -13,8 +13,8 @@ from typing import Final
 
 from quorate.authorizer import Requester
 from quorate.nouns import ANONYMOUS, NodeId, Principal
-from quorate.runtime.passing_on import FORWARDABLE
-from quorate.runtime.process_rights import ProcessRights
+from quorate.runtime.access.passing_on import FORWARDABLE
+from quorate.runtime.access.process_rights import ProcessRights
 from quorate.tls.node_ids import ANY_NODE, NodeIds
 
 __all__ = ["NOT_FORWARDABLE", "Hop", "PassingOn", "hops"]

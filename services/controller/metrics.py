@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from quorate.controller.engine.engine import Engine
-from quorate.runtime.metric_rows import Row, declare, one
-from quorate.runtime.metrics import histogram
+from quorate.runtime.telemetry.metric_rows import Row, declare, one
+from quorate.runtime.telemetry.metrics import histogram
 
 CONTROLLER: Final = "kafka.controller:type=KafkaController,name="
 REPLICAS: Final = "kafka.server:type=ReplicaManager,name="

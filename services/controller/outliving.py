@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 from quorate.errors import ApiError
-from quorate.runtime.logs import logger
+from quorate.runtime.logging.logs import logger
 
 __all__ = ["to_the_end"]
 

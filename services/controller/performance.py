@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from quorate.controller.engine.performance import Performance
-from quorate.runtime.logs import logger
+from quorate.runtime.logging.logs import logger
 from services.controller.metrics import DECISION_TIME
 
 log = logger(__name__)

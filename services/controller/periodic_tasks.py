@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.periodic import CHORES, PeriodicTask
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.logs import logger
+from quorate.runtime.logging.logs import logger
 from services.controller.driver import ControllerDriver
 
 log = logger(__name__)

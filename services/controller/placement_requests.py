@@ -11,10 +11,10 @@ from kraft.service.placer_pb2_grpc import PlacerStub
 from quorate.controller.partitions.new_partitions import Placements
 from quorate.errors import ApiError, ErrorCode, refusal_of
 from quorate.placement import PlacementSpec, Replicas, UsableBroker
-from quorate.runtime.client import Client
-from quorate.runtime.logs import logger
-from quorate.runtime.repeats import ChangeFilter
-from quorate.runtime.telemetry import current_traceparent
+from quorate.runtime.clients.client import Client
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.logging.repeats import ChangeFilter
+from quorate.runtime.telemetry.tracing import current_traceparent
 from services.controller.own_placement import placed_here
 from services.controller.placement_stream import DEADLINE_MS, PlacementStream, request_of
 

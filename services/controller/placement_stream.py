@@ -12,7 +12,7 @@ from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerStub
 from quorate.errors import ApiError, ErrorCode
 from quorate.placement import PlacementSpec, UsableBroker
-from quorate.runtime.client import Client
+from quorate.runtime.clients.client import Client
 
 __all__ = ["DEADLINE_MS", "PlacementStream", "request_of"]
 

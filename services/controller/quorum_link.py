@@ -22,7 +22,7 @@ from kraft.service.quorum_pb2_grpc import RaftClientStub
 from quorate.controller.engine.engine import Append
 from quorate.errors import ErrorCode, error_of
 from quorate.nouns import Offset
-from quorate.runtime.logs import logger
+from quorate.runtime.logging.logs import logger
 
 log = logger(__name__)
 

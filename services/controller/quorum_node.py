@@ -21,10 +21,10 @@ from kraft.service.quorum_pb2 import (
 from kraft.service.quorum_pb2_grpc import QuorumStub, RaftClientStub
 from quorate.errors import ApiError, ErrorCode, error_name, error_of, refusal_of
 from quorate.nouns import NOBODY, Epoch, NodeId
-from quorate.runtime.client import call
-from quorate.runtime.logs import logger
-from quorate.runtime.repeats import RepeatFilter
-from quorate.runtime.statuses import BARE, UNTOUCHED, error_from_call, is_gone
+from quorate.runtime.clients.client import call
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.logging.repeats import RepeatFilter
+from quorate.runtime.requests.statuses import BARE, UNTOUCHED, error_from_call, is_gone
 from services.controller.outliving import to_the_end
 
 log = logger(__name__)

@@ -12,8 +12,8 @@ from quorate.controller.engine.steps import Steps
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Offset
-from quorate.runtime.logs import logger
-from quorate.runtime.turns import in_turns
+from quorate.runtime.event_loop.turns import in_turns
+from quorate.runtime.logging.logs import logger
 from services.controller.driver import ControllerDriver
 from services.controller.pages import not_kept
 

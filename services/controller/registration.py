@@ -15,11 +15,11 @@ from quorate.metadata.features import supported_features
 from quorate.nouns import NodeId
 from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
 from quorate.random_uuid import random_uuid
-from quorate.runtime.client import Client
-from quorate.runtime.logs import logger
-from quorate.runtime.setting_types import ListenerAddress
-from quorate.runtime.telemetry import OFF
-from quorate.runtime.transport import PLAIN, Transport
+from quorate.runtime.clients.client import Client
+from quorate.runtime.connections.transport import PLAIN, Transport
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.settings.setting_types import ListenerAddress
+from quorate.runtime.telemetry.tracing import OFF
 from quorate.wire.protobuf import to_protobuf
 from services.controller.driver import ControllerDriver
 from services.controller.forwarding import active_address, is_of_kafka

@@ -38,11 +38,11 @@ from quorate.liveness import CONTROL_STATE_NUMBERS
 from quorate.metadata.configs import BROKER
 from quorate.nouns import parse_uuid
 from quorate.protocol.sasl.mechanism import SaslError
-from quorate.runtime.caps import check_items_in_steps
-from quorate.runtime.logs import logger
-from quorate.runtime.passing_on import LOGIN_REASON
-from quorate.runtime.statuses import is_retriable, status_code
-from quorate.runtime.turns import in_turns, struct_of
+from quorate.runtime.access.passing_on import LOGIN_REASON
+from quorate.runtime.event_loop.turns import in_turns, struct_of
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.requests.caps import check_items_in_steps
+from quorate.runtime.requests.statuses import is_retriable, status_code
 from quorate.wire.items import STEP_BYTES
 from quorate.wire.protobuf import to_protobuf, to_struct
 from quorate.wire.schema import layout

@@ -7,7 +7,7 @@ import asyncio
 from kraft.service.controller_pb2 import ClaimSessionsRequest, ClaimSessionsResponse
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import Claimant, SessionClaim
-from quorate.runtime.logs import logger
+from quorate.runtime.logging.logs import logger
 from services.controller.apis import Apis
 
 __all__ = ["SessionClaims"]

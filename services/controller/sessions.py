@@ -8,8 +8,8 @@ from kraft.service.heartbeat_pb2 import DescribeSessionsRequest
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from quorate.errors import ApiError
 from quorate.nouns import Epoch, NodeId
-from quorate.runtime.client import Client
-from quorate.runtime.logs import logger
+from quorate.runtime.clients.client import Client
+from quorate.runtime.logging.logs import logger
 
 log = logger(__name__)
 

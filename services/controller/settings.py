@@ -12,7 +12,7 @@ from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.quotas.mutation_quotas import QuotaWindows
 from quorate.controller.secrets import is_secret
 from quorate.metadata.configs import BROKER
-from quorate.runtime.config import ConfigError, describe, given_texts
+from quorate.runtime.settings.config import ConfigError, describe, given_texts
 from services.controller.config import ControllerConfig
 from services.controller.performance import PerformanceLog
 

@@ -12,7 +12,7 @@ from kraft.service.quorum_pb2 import ListenResponse
 from quorate.controller.engine.engine import Engine
 from quorate.errors import Corrupt
 from quorate.records import decode_record
-from quorate.runtime.turns import RECORDS_PER_TURN
+from quorate.runtime.event_loop.turns import RECORDS_PER_TURN
 from quorate.wire.batch import HEADER_BYTES, data_values, peek_header
 
 

@@ -19,8 +19,8 @@ from quorate.controller.engine.engine import Engine
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Epoch, Offset, OffsetAndEpoch
 from quorate.records import encode_record
-from quorate.runtime.clock import Clock
-from quorate.runtime.logs import logger
+from quorate.runtime.event_loop.clock import Clock
+from quorate.runtime.logging.logs import logger
 
 log = logger(__name__)
 

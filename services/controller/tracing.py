@@ -13,8 +13,8 @@ from quorate.liveness import ControlState
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Epoch, NodeId, Offset, Principal
 from quorate.records import trace_of
-from quorate.runtime.clock import Clock
-from quorate.runtime.telemetry import Span, Telemetry, current_traceparent
+from quorate.runtime.event_loop.clock import Clock
+from quorate.runtime.telemetry.tracing import Span, Telemetry, current_traceparent
 from quorate.wire.batch import BatchHeader
 from services.controller.pending import PendingWrite
 

@@ -12,18 +12,18 @@ from quorate.listeners.opening import drain, listening_of, opened
 from quorate.listeners.security import ListenerSecurity, security_of
 from quorate.listeners.tls import watch_files
 from quorate.nouns import Epoch, Offset
-from quorate.runtime.claims import node_ids_of, warn_of_any
-from quorate.runtime.client import open_channel
-from quorate.runtime.log_reader import LogReader
-from quorate.runtime.logs import logger
-from quorate.runtime.loop import ServiceLife, run
-from quorate.runtime.multiplexed_channel import MultiplexedChannel
+from quorate.runtime.access.claims import node_ids_of, warn_of_any
+from quorate.runtime.calls.server import Server
+from quorate.runtime.calls.transport_settings import PLAINTEXT
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.clients.multiplexed_channel import MultiplexedChannel
+from quorate.runtime.connections.transport import PLAIN, Transport
+from quorate.runtime.event_loop.loop import ServiceLife, run
+from quorate.runtime.following.log_reader import LogReader
+from quorate.runtime.logging.logs import logger
 from quorate.runtime.process import ServiceProcess, configured
-from quorate.runtime.server import Server
-from quorate.runtime.setting_types import Endpoint
-from quorate.runtime.telemetry import Telemetry
-from quorate.runtime.transport import PLAIN, Transport
-from quorate.runtime.transport_settings import PLAINTEXT
+from quorate.runtime.settings.setting_types import Endpoint
+from quorate.runtime.telemetry.tracing import Telemetry
 from services.gateway.apis import SERVED, Backend
 from services.gateway.config import GatewayConfig
 from services.gateway.guard import ClusterActionGuard

@@ -11,7 +11,7 @@ from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.protocol.api_versions import Versions
 from quorate.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, all_apis
-from quorate.runtime import passing_on
+from quorate.runtime.access import passing_on
 
 __all__ = ["ENVELOPE", "FORWARDABLE", "READS", "ROUTES", "SERVED", "Backend"]
 

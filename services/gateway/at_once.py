@@ -15,7 +15,7 @@ from kraft.api.broker_heartbeat import BrokerHeartbeatRequest
 from kraft.api.fetch import FetchRequest
 from quorate.network.listening import ConnectedClient, Reply
 from quorate.protocol import Request
-from quorate.runtime.claims import CLAIMS
+from quorate.runtime.access.claims import CLAIMS
 from quorate.tls.node_ids import NodeIds
 from quorate.wire.codec import encode
 from services.gateway.guard import ClusterActionGuard

@@ -10,10 +10,11 @@ from typing import Final
 from quorate.authorizer import STANDARD_AUTHORIZER
 from quorate.listeners.config import ListenersConfig, request_bytes_max
 from quorate.nouns import NodeId
-from quorate.runtime.claims import CLAIM_RULES, CLAIM_RULES_HELP, claim_problems, node_rules
-from quorate.runtime.config import setting
-from quorate.runtime.named_endpoints import NamedVoter, named_voter
-from quorate.runtime.setting_types import (
+from quorate.runtime.access.claims import CLAIM_RULES, CLAIM_RULES_HELP, claim_problems, node_rules
+from quorate.runtime.calls.transport_settings import GRPC_PROTOCOLS, KEYSTORE, PLAINTEXT, SSL, TRUSTSTORE
+from quorate.runtime.settings.config import setting
+from quorate.runtime.settings.named_endpoints import NamedVoter, named_voter
+from quorate.runtime.settings.setting_types import (
     Endpoint,
     ListenerAddress,
     choice,
@@ -25,7 +26,6 @@ from quorate.runtime.setting_types import (
     path,
     principals,
 )
-from quorate.runtime.transport_settings import GRPC_PROTOCOLS, KEYSTORE, PLAINTEXT, SSL, TRUSTSTORE
 
 REQUEST_BYTES_MAX: Final = 4 << 20
 """What the services take in one gRPC message; Kafka takes 100 MiB."""

@@ -13,8 +13,8 @@ from kraft.api.describe_quorum import DescribeQuorumResponse
 from kraft.api.fetch import FetchResponse
 from kraft.api.update_raft_voter import UpdateRaftVoterResponse
 from quorate.nouns import NOBODY, EndpointType, NodeId
-from quorate.runtime.passing_on import LISTENER
-from quorate.runtime.setting_types import Endpoint
+from quorate.runtime.access.passing_on import LISTENER
+from quorate.runtime.settings.setting_types import Endpoint
 
 __all__ = ["Endpoints"]
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from quorate.errors import ApiError
 from quorate.protocol.api_versions import Versions
-from quorate.runtime.logs import logger
-from quorate.runtime.unanswered import Unanswered
+from quorate.runtime.following.unanswered import Unanswered
+from quorate.runtime.logging.logs import logger
 
 __all__ = ["ApiVersionsCache"]
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kraft.service.controller_pb2 import AuthorizeRequest
 from quorate.nouns import Principal
-from quorate.runtime.client import call
+from quorate.runtime.clients.client import call
 
 __all__ = ["ClusterActionGuard"]
 

@@ -20,10 +20,8 @@ from quorate.listeners.order import Order
 from quorate.network.listening import ConnectedClient, Unanswerable
 from quorate.nouns import ANONYMOUS, EndpointType, NodeId, Principal
 from quorate.protocol import ApiMessageType, Request
-from quorate.runtime.claims import CLAIMS, check_claim
-from quorate.runtime.client import call
-from quorate.runtime.logs import logger
-from quorate.runtime.passing_on import (
+from quorate.runtime.access.claims import CLAIMS, check_claim
+from quorate.runtime.access.passing_on import (
     CLIENT_HOST,
     CLIENT_ID,
     CLIENT_PRINCIPAL,
@@ -33,11 +31,13 @@ from quorate.runtime.passing_on import (
     client_id_text,
     principal_text,
 )
-from quorate.runtime.refusals import refused, shorten_messages
-from quorate.runtime.setting_types import Endpoint
-from quorate.runtime.statuses import is_gone
-from quorate.runtime.telemetry import OFF, Attributes, SpanKind, Telemetry
-from quorate.runtime.turns import in_turns, protobuf_of, struct_of
+from quorate.runtime.clients.client import call
+from quorate.runtime.event_loop.turns import in_turns, protobuf_of, struct_of
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.requests.refusals import refused, shorten_messages
+from quorate.runtime.requests.statuses import is_gone
+from quorate.runtime.settings.setting_types import Endpoint
+from quorate.runtime.telemetry.tracing import OFF, Attributes, SpanKind, Telemetry
 from quorate.tls.node_ids import NodeIds
 from services.gateway.apis import ENVELOPE, READS, ROUTES, SERVED, Backend
 from services.gateway.at_once import AtOnce

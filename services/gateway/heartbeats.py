@@ -10,7 +10,7 @@ from typing import Any, Final
 import grpc
 
 from quorate.errors import ErrorCode
-from quorate.runtime.statuses import error_from_call
+from quorate.runtime.requests.statuses import error_from_call
 
 __all__ = ["HeartbeatServices"]
 

@@ -10,8 +10,8 @@ from quorate.network.listening import Unanswerable
 from quorate.nouns import Principal
 from quorate.protocol.sasl.mechanism import Answered, Login, SaslError
 from quorate.protocol.sasl.scram_messages import ClientFirst
-from quorate.runtime.client import call
-from quorate.runtime.passing_on import LOGIN_REASON
+from quorate.runtime.access.passing_on import LOGIN_REASON
+from quorate.runtime.clients.client import call
 
 __all__ = ["ScramAtController"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from quorate.runtime.metric_rows import Row, declare
-from quorate.runtime.metrics import counter, histogram
+from quorate.runtime.telemetry.metric_rows import Row, declare
+from quorate.runtime.telemetry.metrics import counter, histogram
 
 REQUEST: Final = "kafka.network:type=RequestMetrics,name="
 

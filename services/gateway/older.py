@@ -11,7 +11,7 @@ from kraft import Message
 from kraft.api.end_quorum_epoch import EndQuorumEpochRequest
 from kraft.api.fetch import FetchRequest
 from kraft.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from quorate.runtime.refusals import RepeatedError
+from quorate.runtime.requests.refusals import RepeatedError
 from quorate.wire.fitting import fitted, fitted_in_steps
 from quorate.wire.items import Items, Steps, each_in_steps, has_many_items
 

@@ -21,8 +21,8 @@ from typing import Final, Protocol
 from kraft.api.fetch import FetchRequest, FetchResponse
 from quorate.errors import Corrupt
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC_ID, NOBODY, Epoch, NodeId, Offset
-from quorate.runtime.log_reader import CommittedBatch, LogReader
-from quorate.runtime.logs import logger
+from quorate.runtime.following.log_reader import CommittedBatch, LogReader
+from quorate.runtime.logging.logs import logger
 from quorate.wire.batch import peek_header
 from services.gateway.fetch_form import FetchForm, Served
 from services.gateway.log_tail import LogTail

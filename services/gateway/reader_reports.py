@@ -8,8 +8,8 @@ from typing import Any, Final
 from kraft.service.quorum_pb2 import ReportReadersRequest
 from quorate.errors import ApiError
 from quorate.nouns import Epoch, NodeId, Offset, uuid_text
-from quorate.runtime.client import call
-from quorate.runtime.logs import logger
+from quorate.runtime.clients.client import call
+from quorate.runtime.logging.logs import logger
 from services.gateway.reader_fetches import Report
 
 __all__ = ["reporting_to"]

@@ -9,10 +9,10 @@ import grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
-from quorate.runtime.client import open_channel
-from quorate.runtime.health import READINESS
-from quorate.runtime.server import Server
-from quorate.runtime.transport import Transport
+from quorate.runtime.calls.health import READINESS
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.connections.transport import Transport
 
 LOOK_AGAIN_S: Final = 0.5
 DEADLINE_S: Final = 1.0

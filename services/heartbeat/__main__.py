@@ -10,16 +10,16 @@ from kraft.service.heartbeat_pb2_grpc import add_HeartbeatServicer_to_server
 from quorate.liveness import Claimant, Sessions
 from quorate.nouns import uuid_text
 from quorate.random_uuid import random_uuid
-from quorate.runtime.claims import claims_of, warn_of_any
-from quorate.runtime.client import Client, open_channel
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.entry_guard import entry_guard_of
-from quorate.runtime.log_reader import LogReader
-from quorate.runtime.loop import ServiceLife, run
+from quorate.runtime.access.claims import claims_of, warn_of_any
+from quorate.runtime.access.entry_guard import entry_guard_of
+from quorate.runtime.calls.transport_settings import transport_of
+from quorate.runtime.clients.client import Client, open_channel
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.event_loop.loop import ServiceLife, run
+from quorate.runtime.following.log_reader import LogReader
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.following.replica_readiness import ReplicaReadiness
 from quorate.runtime.process import ServiceProcess, configured
-from quorate.runtime.replica import Replica
-from quorate.runtime.replica_readiness import ReplicaReadiness
-from quorate.runtime.transport_settings import transport_of
 from services.heartbeat.config import HeartbeatConfig
 from services.heartbeat.driver import HeartbeatDriver
 from services.heartbeat.metrics import watch

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from quorate.liveness import SESSION_TIMEOUT_MS
-from quorate.runtime.claims import NodeSettings, claim_problems
-from quorate.runtime.config import setting
-from quorate.runtime.entry_guard import everyone_setting
-from quorate.runtime.setting_types import (
+from quorate.runtime.access.claims import NodeSettings, claim_problems
+from quorate.runtime.access.entry_guard import everyone_setting
+from quorate.runtime.settings.config import setting
+from quorate.runtime.settings.setting_types import (
     Endpoint,
     endpoint,
     integer,

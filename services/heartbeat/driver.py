@@ -26,10 +26,10 @@ from quorate.metadata.brokers import Broker
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import CORDONED_DIRECTORIES, DIRECTORIES
 from quorate.nouns import NodeId, uuid_text
-from quorate.runtime.client import Client
-from quorate.runtime.clock import Clock
-from quorate.runtime.logs import logger
-from quorate.runtime.replica import Replica
+from quorate.runtime.clients.client import Client
+from quorate.runtime.event_loop.clock import Clock
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.logging.logs import logger
 from services.heartbeat.listening import Listening
 from services.heartbeat.standing import Standing
 

@@ -7,9 +7,9 @@ from typing import Final
 
 from quorate.liveness import Attendance, Hush, Sessions
 from quorate.nouns import NodeId
-from quorate.runtime.clock import Clock
-from quorate.runtime.logs import logger
-from quorate.runtime.repeats import ChangeFilter
+from quorate.runtime.event_loop.clock import Clock
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.logging.repeats import ChangeFilter
 
 __all__ = ["Listening"]
 

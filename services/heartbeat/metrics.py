@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from quorate.runtime.metric_rows import Row, declare, one
-from quorate.runtime.metrics import Value
+from quorate.runtime.telemetry.metric_rows import Row, declare, one
+from quorate.runtime.telemetry.metrics import Value
 from services.heartbeat.driver import HeartbeatDriver
 
 CONTROLLER: Final = "kafka.controller:type=KafkaController,name="

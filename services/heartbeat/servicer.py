@@ -20,8 +20,8 @@ from kraft.service.heartbeat_pb2_grpc import HeartbeatServicer
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness.sessions import UNKNOWN_OFFSET
 from quorate.metadata.brokers import Broker
-from quorate.runtime.caps import check_items, check_list
-from quorate.runtime.stream_room import Hold, hold_of_message
+from quorate.runtime.requests.caps import check_items, check_list
+from quorate.runtime.requests.stream_room import Hold, hold_of_message
 from quorate.wire.protobuf import to_protobuf, to_struct
 from services.heartbeat.driver import HeartbeatDriver
 from services.heartbeat.reading_ahead import read_ahead

@@ -13,9 +13,9 @@ from kraft.service.controller_pb2 import ClaimSessionsRequest, ClaimSessionsResp
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import CLAIM_EVERY_MS, CLAIM_LAPSES_MS, SESSION_LEAST_MS, SESSION_TIMEOUT_MS, Claimant
-from quorate.runtime.client import Client
-from quorate.runtime.logs import logger
-from quorate.runtime.repeats import AT_START_S
+from quorate.runtime.clients.client import Client
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.logging.repeats import AT_START_S
 
 __all__ = ["Standing"]
 

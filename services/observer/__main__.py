@@ -15,18 +15,18 @@ from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server
 from quorate.kafka_quorum.log import KafkaLog
 from quorate.metadata.acls import AclOperation
 from quorate.nouns import NOBODY, NodeId
-from quorate.runtime import cluster_metrics
-from quorate.runtime.client import Channels, open_channel
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.entry_guard import entry_guard_of
-from quorate.runtime.log_reader import LogReader
-from quorate.runtime.loop import ServiceLife, run
+from quorate.runtime.access.entry_guard import entry_guard_of
+from quorate.runtime.calls.server import Server, ServerLimits
+from quorate.runtime.calls.transport_settings import PLAINTEXT, transport_of
+from quorate.runtime.clients.client import Channels, open_channel
+from quorate.runtime.connections.transport import Transport
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.event_loop.loop import ServiceLife, run
+from quorate.runtime.following.log_reader import LogReader
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.following.replica_readiness import ReplicaReadiness
 from quorate.runtime.process import Close, ServiceProcess, Work, configured
-from quorate.runtime.replica import Replica
-from quorate.runtime.replica_readiness import ReplicaReadiness
-from quorate.runtime.server import Server, ServerLimits
-from quorate.runtime.transport import Transport
-from quorate.runtime.transport_settings import PLAINTEXT, transport_of
+from quorate.runtime.telemetry import cluster_metrics
 from services.observer.config import ObserverConfig
 from services.observer.database import open_store
 from services.observer.examinations import Restartable

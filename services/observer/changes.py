@@ -28,7 +28,7 @@ from kraft.service.observer_pb2 import (
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.versions import LATEST, record_version
 from quorate.nouns import Offset
-from quorate.runtime.daemon_threads import DaemonThreads
+from quorate.runtime.event_loop.daemon_threads import DaemonThreads
 from quorate.sql.kept_reads import Cursor, KeptPast, KeptReader, Page, TooMany, UnknownState
 from quorate.sql.subjects import Subject, subject_of
 from services.observer.change_messages import gap_message, in_parts, logged

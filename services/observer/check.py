@@ -31,11 +31,13 @@ from quorate.errors import ApiError, ErrorCode, refusal_of
 from quorate.metadata.features import supported_features
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, NodeId, uuid_text
 from quorate.random_uuid import random_uuid
-from quorate.runtime.client import Client, call
-from quorate.runtime.config import load, setting
-from quorate.runtime.logs import logger, start_logs
-from quorate.runtime.loop import ServiceLife, run
-from quorate.runtime.setting_types import (
+from quorate.runtime.calls.transport_settings import ClientSettings
+from quorate.runtime.clients.client import Client, call
+from quorate.runtime.connections.transport import Transport
+from quorate.runtime.event_loop.loop import ServiceLife, run
+from quorate.runtime.logging.logs import logger, start_logs
+from quorate.runtime.settings.config import load, setting
+from quorate.runtime.settings.setting_types import (
     Endpoint,
     boolean,
     endpoint,
@@ -44,9 +46,7 @@ from quorate.runtime.setting_types import (
     milliseconds,
     text,
 )
-from quorate.runtime.telemetry import Telemetry
-from quorate.runtime.transport import Transport
-from quorate.runtime.transport_settings import ClientSettings
+from quorate.runtime.telemetry.tracing import Telemetry
 
 __all__ = ["CheckConfig"]
 

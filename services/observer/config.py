@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from quorate.network.client_config import read_client_properties
-from quorate.runtime.config import setting
-from quorate.runtime.entry_guard import everyone_setting
-from quorate.runtime.guard import GuardedSettings
-from quorate.runtime.setting_types import (
+from quorate.runtime.access.entry_guard import everyone_setting
+from quorate.runtime.access.guard import GuardedSettings
+from quorate.runtime.settings.config import setting
+from quorate.runtime.settings.setting_types import (
     Endpoint,
     ListenerAddress,
     boolean,

@@ -7,9 +7,9 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from quorate.runtime.config import ConfigError
-from quorate.runtime.logs import logger, redact
-from quorate.runtime.setting_types import SettingType
+from quorate.runtime.logging.logs import logger, redact
+from quorate.runtime.settings.config import ConfigError
+from quorate.runtime.settings.setting_types import SettingType
 from services.observer.engines import is_away
 from services.observer.spans import SpanStore
 

@@ -25,7 +25,7 @@ from quorate.records import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
-from quorate.runtime.replica import Replica
+from quorate.runtime.following.replica import Replica
 from services.observer.examine_process import SIZE
 from services.observer.images import Images
 

@@ -13,7 +13,7 @@ from typing import Final
 from kraft.service.observer_pb2 import GetImageResponse, LogPlace
 from quorate.controller.secrets import redacted
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.replica import Replica
+from quorate.runtime.following.replica import Replica
 from services.observer.changes import Changes
 from services.observer.image_messages import image_parts
 

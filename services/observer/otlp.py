@@ -19,8 +19,8 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Status
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
-from quorate.runtime.statuses import shortened
-from quorate.runtime.turns import in_turns
+from quorate.runtime.event_loop.turns import in_turns
+from quorate.runtime.requests.statuses import shortened
 from quorate.traces import AttributeValue, SpanData
 from services.observer.spans import SpanStore
 

@@ -16,9 +16,9 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.network.client_config import parse_client_config
 from quorate.network.quorum_view import View, describe_quorum
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, Offset
-from quorate.runtime.client import Channels
-from quorate.runtime.log_reader import DEADLINE_S
-from quorate.runtime.setting_types import Endpoint
+from quorate.runtime.clients.client import Channels
+from quorate.runtime.following.log_reader import DEADLINE_S
+from quorate.runtime.settings.setting_types import Endpoint
 from quorate.what_if import Quorum, plan_voter_restarts, quorum_of
 from quorate.wire.protobuf import to_struct
 

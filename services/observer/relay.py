@@ -26,8 +26,8 @@ from kraft.service.quorum_pb2_grpc import QuorumServicer, QuorumStub
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import NodeId, uuid_text
 from quorate.random_uuid import random_uuid
-from quorate.runtime.client import Channels
-from quorate.runtime.log_reader import DEADLINE_S, SILENT_MS_MAX, LogReader
+from quorate.runtime.clients.client import Channels
+from quorate.runtime.following.log_reader import DEADLINE_S, SILENT_MS_MAX, LogReader
 
 __all__ = ["ObserverLogService"]
 
@@ -84,7 +84,7 @@ class ObserverLogService(QuorumServicer):
     def _own(
         self, replica: FetchRequest.ReplicaState | FetchSnapshotRequest, partitions: Iterable[Any], directory_id: str
     ) -> None:
-        """Puts this observer's id in place of a reader's, for which it cannot speak (`quorate.runtime.claims`).
+        """Puts this observer's id in place of a reader's, for which it cannot speak (`quorate.runtime.access.claims`).
 
         By the directory id a quorum node tells this observer's readers from each other, and holds a fetch of each.
         """

@@ -37,10 +37,10 @@ from quorate.controller.engine.decision import Command, Moment, steps_of
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation
 from quorate.nouns import EndpointType
-from quorate.runtime.caps import check_items
-from quorate.runtime.entry_guard import EntryGuard, rights_of
-from quorate.runtime.replica import Replica
-from quorate.runtime.turns import in_turns, protobuf_of, struct_of
+from quorate.runtime.access.entry_guard import EntryGuard, rights_of
+from quorate.runtime.event_loop.turns import in_turns, protobuf_of, struct_of
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.requests.caps import check_items
 from quorate.traces import SpanData
 from quorate.wire.protobuf import to_struct
 from services.observer.changes import Changes

@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.daemon_threads import DaemonThreads
-from quorate.runtime.logs import logger
+from quorate.runtime.event_loop.daemon_threads import DaemonThreads
+from quorate.runtime.logging.logs import logger
 from quorate.traces import SpanData
 from services.observer.engines import engine_of, is_away
 

@@ -16,9 +16,9 @@ import sqlalchemy as sa
 
 from quorate.kafka_quorum.log import KafkaLog
 from quorate.nouns import Offset
-from quorate.runtime.daemon_threads import DaemonThreads
-from quorate.runtime.log_reader import CommittedBatch, Event, LoadedSnapshot, LogReader
-from quorate.runtime.logs import logger
+from quorate.runtime.event_loop.daemon_threads import DaemonThreads
+from quorate.runtime.following.log_reader import CommittedBatch, Event, LoadedSnapshot, LogReader
+from quorate.runtime.logging.logs import logger
 from quorate.sql.following import Following
 from quorate.sql.kept import Applied, KeptDatabase, Superseded
 from services.observer.database import is_refused, reason_of, refusal

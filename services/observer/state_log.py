@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 from kraft import Message
 from quorate.metadata.state import ClusterState
 from quorate.records import SnapshotHeaderRecord, VotersRecord
-from quorate.runtime.log_reader import CommittedBatch, LoadedSnapshot
-from quorate.runtime.turns import decoded, in_turns
+from quorate.runtime.event_loop.turns import decoded, in_turns
+from quorate.runtime.following.log_reader import CommittedBatch, LoadedSnapshot
 from quorate.sql.following import Following, Place
 from quorate.sql.kept import Applied
 from quorate.wire.batch import BatchHeader, ControlType, batches, data_values, records

@@ -17,7 +17,7 @@ from pyspark.sql import functions as fn
 from quorate.pipeline.files import size_of
 from quorate.pipeline.log_files import find, is_being_written
 from quorate.pipeline.rows import CUT
-from quorate.runtime.clock import SystemClock
+from quorate.runtime.event_loop.clock import SystemClock
 from services.pipeline import bronze, gold, verify
 from services.pipeline.apart import Failing, Only, apart
 from services.pipeline.bronze.claims import withdraw_halves

@@ -6,10 +6,10 @@ from functools import partial
 from typing import Final
 
 from kraft.service.placer_pb2_grpc import add_PlacerServicer_to_server
-from quorate.runtime.guard import guard_of
-from quorate.runtime.loop import ServiceLife, run
+from quorate.runtime.access.guard import guard_of
+from quorate.runtime.calls.transport_settings import transport_of
+from quorate.runtime.event_loop.loop import ServiceLife, run
 from quorate.runtime.process import ServiceProcess, configured
-from quorate.runtime.transport_settings import transport_of
 from services.placer.config import PlacerConfig
 from services.placer.servicer import PlacerService
 

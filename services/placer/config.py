@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from quorate.runtime.config import setting
-from quorate.runtime.guard import GuardedSettings
-from quorate.runtime.setting_types import integer
+from quorate.runtime.access.guard import GuardedSettings
+from quorate.runtime.settings.config import setting
+from quorate.runtime.settings.setting_types import integer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

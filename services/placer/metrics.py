@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from quorate.runtime.metrics import counter
+from quorate.runtime.telemetry.metrics import counter
 
 PLACED: Final = counter("kraft.placer.partitions", "{partition}", "Partitions that were given replicas.")
 REFUSED: Final = counter("kraft.placer.refused", "{topic}", "Topics that could not be placed.")

@@ -17,16 +17,16 @@ from quorate.raft.core import Raft
 from quorate.raft.log import LogView
 from quorate.raft.voters import ListenerEndpoint as RaftEndpoint
 from quorate.raft.voters import VoterSet
-from quorate.runtime.claims import claims_of, warn_of_any
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.config import ConfigError
-from quorate.runtime.guard import guard_of
-from quorate.runtime.logs import logger
-from quorate.runtime.loop import ServiceLife, run
+from quorate.runtime.access.claims import claims_of, warn_of_any
+from quorate.runtime.access.guard import guard_of
+from quorate.runtime.calls.server import Server, ServerLimits
+from quorate.runtime.calls.transport_settings import transport_of
+from quorate.runtime.connections.transport import Transport
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.event_loop.loop import ServiceLife, run
+from quorate.runtime.logging.logs import logger
 from quorate.runtime.process import ServiceProcess, configured
-from quorate.runtime.server import Server, ServerLimits
-from quorate.runtime.transport import Transport
-from quorate.runtime.transport_settings import transport_of
+from quorate.runtime.settings.config import ConfigError
 from quorate.storage.failpoints import set_from_environment
 from quorate.storage.lock import DirectoryLock, Locked
 from quorate.storage.meta_properties import MetaProperties, check_owner

@@ -18,9 +18,9 @@ from quorate.nouns import NOBODY, NodeId, Offset, ReplicaKey, uuid_text
 from quorate.raft.roles import known_leader
 from quorate.raft.target_voters import Add, Step, steps_between
 from quorate.raft.voters import VoterSet
-from quorate.runtime.client import Channels, call, open_channel
-from quorate.runtime.statuses import is_retriable
-from quorate.runtime.transport import PLAIN, Transport
+from quorate.runtime.clients.client import Channels, call, open_channel
+from quorate.runtime.connections.transport import PLAIN, Transport
+from quorate.runtime.requests.statuses import is_retriable
 from services.quorum import translate
 from services.quorum.describe import announced_voters
 from services.quorum.driver import QuorumDriver

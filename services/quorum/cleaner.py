@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from quorate.nouns import OffsetAndEpoch
-from quorate.runtime.logs import logger
+from quorate.runtime.logging.logs import logger
 from services.quorum.checkpoints import Retired
 from services.quorum.driver import QuorumDriver
 

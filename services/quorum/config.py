@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from quorate.raft.settings import RaftSettings
-from quorate.runtime.claims import NodeSettings, claim_problems
-from quorate.runtime.config import setting
-from quorate.runtime.named_endpoints import NamedEndpoint, NamedVoter, named_endpoint, named_voter
-from quorate.runtime.reaching import advertised, reached_at
-from quorate.runtime.setting_types import (
+from quorate.runtime.access.claims import NodeSettings, claim_problems
+from quorate.runtime.clients.reaching import advertised, reached_at
+from quorate.runtime.settings.config import setting
+from quorate.runtime.settings.named_endpoints import NamedEndpoint, NamedVoter, named_endpoint, named_voter
+from quorate.runtime.settings.setting_types import (
     ListenerAddress,
     boolean,
     integer,

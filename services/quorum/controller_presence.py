@@ -8,9 +8,9 @@ A controller is present if it listens and has sent a heartbeat within `controlle
 come from its event loop, every 250 ms (`services/controller/quorum_link.py`), so a stopped controller, or one whose
 loop is blocked, sends none. A controller that is only busy does not count as hung, because:
 
-* A request may have 10,000 items in a list at most (`quorate.runtime.caps`), and is worked on in turns. The longest
-  turn of the worst requests that are known takes 62 ms of CPU (`tests/bench/README.md`, `loop_holds`): an eightieth
-  of the timeout's default of 5,000 ms.
+* A request may have 10,000 items in a list at most (`quorate.runtime.requests.caps`), and is worked on in turns. The
+  longest turn of the worst requests that are known takes 62 ms of CPU (`tests/bench/README.md`, `loop_holds`): an
+  eightieth of the timeout's default of 5,000 ms.
 * A heartbeat is a call of its own: it waits neither for appends, which are not read while the disk is behind, nor
   for events. Twenty in a row must be missing.
 * If this node's own event loop was late, as on an overloaded machine, that time is not counted as silence.
@@ -28,7 +28,7 @@ from typing import Final
 
 from quorate.nouns import Epoch
 from quorate.raft import Presence
-from quorate.runtime.logs import logger
+from quorate.runtime.logging.logs import logger
 from services.quorum.controller_events import ControllerEvents
 from services.quorum.driver import QuorumDriver
 

@@ -23,8 +23,8 @@ from quorate.raft.core import Raft
 from quorate.raft.log import BatchInfo, Entry
 from quorate.raft.ready import Leadership, Ready, Refusal, Upgrade
 from quorate.raft.roles import Leader
-from quorate.runtime.clock import Clock
-from quorate.runtime.logs import logger
+from quorate.runtime.event_loop.clock import Clock
+from quorate.runtime.logging.logs import logger
 from quorate.storage.disk_log import Flush
 from quorate.storage.files import NoSpace
 from services.quorum.answers import Answer, Answers

@@ -8,9 +8,9 @@ from typing import Final
 from quorate.nouns import NodeId, ReplicaKey
 from quorate.raft.history import History
 from quorate.raft.voters import ListenerEndpoint, Voter, VoterSet
-from quorate.runtime.named_endpoints import NamedEndpoint, NamedVoter
-from quorate.runtime.setting_types import ConfiguredVoter as ConfiguredVoter
-from quorate.runtime.setting_types import Endpoint as ConfiguredEndpoint
+from quorate.runtime.settings.named_endpoints import NamedEndpoint, NamedVoter
+from quorate.runtime.settings.setting_types import ConfiguredVoter as ConfiguredVoter
+from quorate.runtime.settings.setting_types import Endpoint as ConfiguredEndpoint
 from services.quorum.listeners import GRPC, ListenerProtocols, PeerAddress
 from services.quorum.translate import Address
 

@@ -15,7 +15,7 @@ from quorate.errors import Corrupt
 from quorate.metadata.features import unfamiliar
 from quorate.metadata.versions import METADATA_VERSION
 from quorate.records import FeatureLevelRecord, decode_record, encode_record
-from quorate.runtime.logs import logger
+from quorate.runtime.logging.logs import logger
 from quorate.wire.batch import BatchHeader, data_values, read_header
 
 __all__ = ["UNFAMILIAR", "FeatureLevels"]

@@ -24,12 +24,12 @@ from quorate.cli.failures import Failed, Misused
 from quorate.cli.formatting import FormatOptions, plan, write
 from quorate.cli.node_config import NodeConfig
 from quorate.errors import ApiError, Corrupt
-from quorate.runtime.client import call, open_channel
-from quorate.runtime.config import ConfigError, load, setting
-from quorate.runtime.logs import logger, start_logs
-from quorate.runtime.loop import ServiceLife, run
-from quorate.runtime.setting_types import optional, text
-from quorate.runtime.transport_settings import transport_of
+from quorate.runtime.calls.transport_settings import transport_of
+from quorate.runtime.clients.client import call, open_channel
+from quorate.runtime.event_loop.loop import ServiceLife, run
+from quorate.runtime.logging.logs import logger, start_logs
+from quorate.runtime.settings.config import ConfigError, load, setting
+from quorate.runtime.settings.setting_types import optional, text
 from quorate.storage.meta_properties import check_owner, read_meta_properties
 from services.quorum.config import QuorumConfig
 

@@ -16,8 +16,8 @@ from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId
 from quorate.raft.messages import TransferLeadershipRequest
 from quorate.raft.roles import Leader, Progress, Resigned
-from quorate.runtime.logs import logger
-from quorate.runtime.stop_settings import STOP_TIMEOUT
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.settings.stop_settings import STOP_TIMEOUT
 from services.quorum.driver import QuorumDriver
 
 log = logger(__name__)

@@ -16,7 +16,7 @@ from kraft.api.fetch_pb2 import FetchRequest, FetchResponse
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.client import Connection, Disconnected, Timeouts
 from quorate.network.client_config import ClientConfig
-from quorate.runtime.logs import logger
+from quorate.runtime.logging.logs import logger
 from quorate.wire.protobuf import to_protobuf, to_struct
 from services.quorum.peer_wire import Fetching, Unreached
 from services.quorum.translate import Address

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
-from quorate.runtime.setting_types import SettingType, named_choice
+from quorate.runtime.settings.setting_types import SettingType, named_choice
 from services.quorum.translate import Address
 
 __all__ = ["GRPC", "ListenerProtocols", "PeerAddress", "listener_protocol"]

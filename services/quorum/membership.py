@@ -19,7 +19,7 @@ from kraft.service.quorum_pb2 import (
     TransferLeadershipResponse,
 )
 from kraft.service.quorum_pb2_grpc import QuorumServicer
-from quorate.runtime.transport import PLAIN, Transport
+from quorate.runtime.connections.transport import PLAIN, Transport
 from services.quorum import translate
 from services.quorum.alter_quorum import Alteration, LeaderFinder
 from services.quorum.driver import QuorumDriver

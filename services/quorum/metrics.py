@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from quorate.runtime import metric_rows
-from quorate.runtime.metric_rows import Row, declare, one
-from quorate.runtime.metrics import histogram
+from quorate.runtime.telemetry import metric_rows
+from quorate.runtime.telemetry.metric_rows import Row, declare, one
+from quorate.runtime.telemetry.metrics import histogram
 from services.quorum import readings
 from services.quorum.readings import MeasuredNode
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Final
 
 from quorate.nouns import NodeId
-from quorate.runtime.config import ConfigError, setting
-from quorate.runtime.logs import logger
-from quorate.runtime.loop import ServiceLife, run
+from quorate.runtime.event_loop.loop import ServiceLife, run
+from quorate.runtime.logging.logs import logger
 from quorate.runtime.process import configured
-from quorate.runtime.setting_types import integer, milliseconds, text
+from quorate.runtime.settings.config import ConfigError, setting
+from quorate.runtime.settings.setting_types import integer, milliseconds, text
 
 __all__ = ["OwnCertificateConfig"]
 

@@ -10,9 +10,9 @@ from google.protobuf.message import Message as ProtobufMessage
 
 from kraft.api.fetch_pb2 import FetchRequest, FetchResponse
 from kraft.service.quorum_pb2_grpc import QuorumStub
-from quorate.runtime.client import Channels, open_channel
-from quorate.runtime.decoding import parsed
-from quorate.runtime.transport import PLAIN, Transport
+from quorate.runtime.clients.client import Channels, open_channel
+from quorate.runtime.connections.transport import PLAIN, Transport
+from quorate.runtime.requests.decoding import parsed
 from services.quorum.translate import Address
 
 __all__ = ["Fetching", "GrpcWire", "PeerWire", "Unreached", "rpc_of"]

@@ -22,8 +22,8 @@ from quorate.raft import fencing
 from quorate.raft import messages as raft
 from quorate.raft.ready import Send
 from quorate.raft.voters import ListenerEndpoint
-from quorate.runtime.logs import logger
-from quorate.runtime.transport import PLAIN, Transport
+from quorate.runtime.connections.transport import PLAIN, Transport
+from quorate.runtime.logging.logs import logger
 from services.quorum import translate
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.listeners import GRPC, PeerAddress

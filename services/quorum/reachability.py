@@ -12,8 +12,8 @@ from typing import Final
 
 from quorate.nouns import NodeId, ReplicaKey
 from quorate.raft.voters import ListenerEndpoint, VoterSet
-from quorate.runtime.logs import logger
-from quorate.runtime.repeats import AT_START_S, ChangeFilter
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.logging.repeats import AT_START_S, ChangeFilter
 from services.quorum.listeners import PeerAddress
 
 __all__ = ["NOT_REACHED", "REACHED", "STALE_ENTRY", "Reachability"]

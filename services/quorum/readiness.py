@@ -16,9 +16,9 @@ from typing import Final
 
 from quorate.raft.core import Raft
 from quorate.raft.roles import Follower, Leader
-from quorate.runtime.clock import Clock
-from quorate.runtime.logs import logger
-from quorate.runtime.server import Server
+from quorate.runtime.calls.server import Server
+from quorate.runtime.event_loop.clock import Clock
+from quorate.runtime.logging.logs import logger
 from services.quorum.room import Room
 
 log = logger(__name__)

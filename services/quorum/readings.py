@@ -11,8 +11,8 @@ from quorate.nouns import NOBODY, ZERO_UUID, NodeId, uuid_text
 from quorate.raft.core import Raft
 from quorate.raft.roles import Follower, Leader, Unattached, known_leader
 from quorate.raft.voters import VoterSet
-from quorate.runtime.clock import Clock
-from quorate.runtime.metrics import Value
+from quorate.runtime.event_loop.clock import Clock
+from quorate.runtime.telemetry.metrics import Value
 from services.quorum.disk import Disk
 
 STATES: Final = ("leader", "candidate", "prospective", "follower", "unattached", "resigned", "observer")

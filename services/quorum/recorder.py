@@ -10,9 +10,9 @@ from typing import Final
 from quorate.nouns import NodeId, Offset
 from quorate.raft.ready import Ready
 from quorate.raft.roles import Candidate, Follower, Leader, Prospective, Role
-from quorate.runtime.logs import logger
-from quorate.runtime.repeats import RepeatFilter
-from quorate.runtime.statuses import shortened
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.logging.repeats import RepeatFilter
+from quorate.runtime.requests.statuses import shortened
 from services.quorum.metrics import COMMIT, ELECTION, FLUSH, NS
 from services.quorum.readings import NodeCounters
 

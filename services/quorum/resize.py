@@ -20,11 +20,13 @@ from kraft.service.quorum_pb2 import AlterQuorumRequest, AlterQuorumResponse, Fi
 from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.errors import ApiError
 from quorate.nouns import NodeId
-from quorate.runtime.client import call, open_channel
-from quorate.runtime.config import load, setting
-from quorate.runtime.logs import logger, start_logs
-from quorate.runtime.loop import ServiceLife, run
-from quorate.runtime.setting_types import (
+from quorate.runtime.calls.transport_settings import ClientSettings
+from quorate.runtime.clients.client import call, open_channel
+from quorate.runtime.event_loop.loop import ServiceLife, run
+from quorate.runtime.logging.logs import logger, start_logs
+from quorate.runtime.requests.statuses import error_from_call, is_retriable
+from quorate.runtime.settings.config import load, setting
+from quorate.runtime.settings.setting_types import (
     Endpoint,
     endpoint,
     integer,
@@ -32,8 +34,6 @@ from quorate.runtime.setting_types import (
     milliseconds,
     text,
 )
-from quorate.runtime.statuses import error_from_call, is_retriable
-from quorate.runtime.transport_settings import ClientSettings
 
 __all__ = ["ResizeConfig", "target_of"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from quorate.runtime.clock import Clock
-from quorate.runtime.logs import logger
-from quorate.runtime.repeats import ChangeFilter
+from quorate.runtime.event_loop.clock import Clock
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.logging.repeats import ChangeFilter
 from services.quorum.disk import Disk
 
 __all__ = ["LITTLE_ROOM", "Room"]

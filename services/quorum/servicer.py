@@ -35,10 +35,10 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import NOBODY, Epoch, NodeId, Offset
 from quorate.raft import messages as raft
 from quorate.raft.roles import Leader
-from quorate.runtime.logs import logger
-from quorate.runtime.passing_on import listener_of
-from quorate.runtime.repeats import RepeatFilter
-from quorate.runtime.transport import PLAIN, Transport
+from quorate.runtime.access.passing_on import listener_of
+from quorate.runtime.connections.transport import PLAIN, Transport
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.logging.repeats import RepeatFilter
 from services.quorum import translate
 from services.quorum.answers import Answer
 from services.quorum.appends import joined

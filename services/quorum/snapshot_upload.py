@@ -14,7 +14,7 @@ from kraft.service.quorum_pb2 import CreateSnapshotRequest
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import OffsetAndEpoch
 from quorate.raft.log import LogView
-from quorate.runtime.logs import logger
+from quorate.runtime.logging.logs import logger
 from quorate.storage.files import NO_SPACE
 from quorate.storage.snapshots import SnapshotReader
 from services.quorum.appends import check_values

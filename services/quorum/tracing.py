@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from quorate.errors import Corrupt
 from quorate.records import UnknownRecord, decode_record, trace_of
-from quorate.runtime.telemetry import Telemetry
+from quorate.runtime.telemetry.tracing import Telemetry
 from quorate.wire.batch import data_values, read_header
 
 

@@ -20,8 +20,8 @@ from kraft.api.delete_topics_pb2 import DeleteTopicsRequest
 from kraft.api.describe_configs_pb2 import DescribeConfigsRequest
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest
 from kraft.api.incremental_alter_configs_pb2 import IncrementalAlterConfigsRequest
-from quorate.runtime.caps import LIST_MAX
-from quorate.runtime.wrapped_server import ServerLimits
+from quorate.runtime.calls.wrapped_server import ServerLimits
+from quorate.runtime.requests.caps import LIST_MAX
 from services.quorum.__main__ import RECEIVE_BYTES_MAX as QUORUM_BYTES_MAX
 from tests.bench.bad_neighbours import BAD, BROKER, USER, Ends, Kind
 from tests.fuzz.attacks import Door

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from quorate.runtime.wrapped_server import ServerLimits
+from quorate.runtime.calls.wrapped_server import ServerLimits
 from tests.bench.bad_neighbours import OPEN, Ends, Kind, doing, silent, slow_handshake
 from tests.fuzz.attacks import (
     DATA,

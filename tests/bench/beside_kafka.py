@@ -23,7 +23,7 @@ from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.errors import ApiError
 from quorate.network.client import Connection, connect
 from quorate.nouns import NodeId
-from quorate.runtime.client import open_channel
+from quorate.runtime.clients.client import open_channel
 from quorate.wire.protobuf import to_protobuf, to_struct
 from tests.bench.both_sides import Rounds, run_both
 from tests.bench.measure import Table, cpu_seconds, ratio_table

@@ -33,7 +33,7 @@ from quorate.protocol import Request
 from quorate.protocol.apis import api_of
 from quorate.protocol.frames import SIZE_BYTES, frame
 from quorate.protocol.messages import decode_body, decode_response_header, encode_request
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.telemetry.tracing import OFF
 from services.broker.cluster import Cluster
 from services.broker.fetch import Fetch
 from services.broker.peers import Peers

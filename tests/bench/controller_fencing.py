@@ -18,7 +18,7 @@ from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.engine import Engine
 from quorate.liveness import ControlState
 from quorate.nouns import NodeId
-from quorate.runtime.client import open_channel
+from quorate.runtime.clients.client import open_channel
 from tests.bench.controller_core import commit, standby, write_in_turns
 from tests.bench.controller_nodes import CHECKPOINT, WITHIN_S, Controllers, controllers
 from tests.bench.measure import Table, calibrate

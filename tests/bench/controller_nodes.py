@@ -20,7 +20,7 @@ from kraft.api.describe_quorum_pb2 import DescribeQuorumRequest, DescribeQuorumR
 from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, OffsetAndEpoch
 from quorate.records import SnapshotFooterRecord, SnapshotHeaderRecord
-from quorate.runtime.client import open_channel
+from quorate.runtime.clients.client import open_channel
 from quorate.storage.names import PARTITION_DIRECTORY, checkpoint_file
 from quorate.storage.snapshots import SnapshotWriter
 from quorate.wire.batch import ControlType

@@ -26,7 +26,7 @@ from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC_ID, Epoch, NodeId, 
 from quorate.protocol.apis import api_of
 from quorate.protocol.frames import frame
 from quorate.protocol.messages import decode_body, decode_response_header, encode_request
-from quorate.runtime.file_limit import raise_file_limit
+from quorate.runtime.event_loop.file_limit import raise_file_limit
 from quorate.wire.batch import batches
 from tests.bench.beside_kafka import AT_ONCE, IN_FLIGHT, Side, at_once, by_wire
 from tests.bench.both_sides import Rounds, run_both

@@ -17,11 +17,11 @@ from kraft.service.observer_pb2 import ExamineRequest
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.doctor import Facts, examine
 from quorate.metadata.state import ClusterState
-from quorate.runtime.client import open_channel
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.log_reader import LogReader
-from quorate.runtime.replica import Replica
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.following.log_reader import LogReader
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.telemetry.tracing import OFF
 from quorate.what_if import brokers_of_rack, lose, plan_restarts, take_away
 from services.observer.changes import Changes
 from services.observer.examinations import Examinations, Restartable
@@ -62,7 +62,7 @@ def _measure(partitions: int) -> Mapping[str, float]:
     state, end, settings = replica.state, 2 * partitions + 1_000, ControllerSettings()
     state.load(cluster(Shape(partitions=partitions)), end)
     replica.applied = end
-    gc.freeze()  # as services do with a large state: see `quorate.runtime.memory`
+    gc.freeze()  # as services do with a large state: see `quorate.runtime.event_loop.memory`
     took: dict[str, float] = {}
 
     def timed(name: str, asked: Callable[[], T]) -> T:

@@ -33,9 +33,9 @@ from quorate.errors import ApiError, error_of
 from quorate.network.client import Connection, Timeouts, connect
 from quorate.nouns import METADATA_TOPIC
 from quorate.protocol.sasl.scram import ScramClient
-from quorate.runtime.client import open_channel
-from quorate.runtime.statuses import error_from_call
-from quorate.runtime.transport import Transport
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.connections.transport import Transport
+from quorate.runtime.requests.statuses import error_from_call
 from quorate.wire.batch import data_batch
 from tests.bench.bad_neighbours_broker import AT_GRPC, AT_LOGINS, AT_WIRE
 from tests.bench.bad_neighbours_logins import SCRAM_NUMBER

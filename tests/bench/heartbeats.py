@@ -14,7 +14,7 @@ from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest, BrokerHeartbe
 from kraft.service.heartbeat_pb2 import BrokerHeartbeatsRequest
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from quorate.nouns import NodeId
-from quorate.runtime.client import open_channel
+from quorate.runtime.clients.client import open_channel
 from tests.bench.controller_nodes import CHECKPOINT, controllers
 from tests.bench.measure import REPEATS, Table, cpu_seconds
 from tests.bench.synthetic import Shape, broker_epoch

@@ -23,7 +23,7 @@ from typing import Final
 from deploy.local.plan import Process, ProcessHost
 from deploy.local.processes import Running
 from kraft.service.controller_pb2_grpc import ControllerStub
-from quorate.runtime.client import open_channel
+from quorate.runtime.clients.client import open_channel
 from tests.bench.measure import Missing, Table
 from tests.bench.quorum_nodes import QUIET, Writer, quorum, value
 from tests.bench.quorum_topics import active_controller, check, control_plane

@@ -23,7 +23,7 @@ from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.network.client import Connection, connect
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC_ID, Epoch, NodeId, Offset
-from quorate.runtime.client import open_channel
+from quorate.runtime.clients.client import open_channel
 from quorate.wire.batch import read_header
 from quorate.wire.protobuf import to_protobuf, to_struct
 from tests.bench.beside_kafka import TIMEOUT_MS

@@ -1,7 +1,7 @@
 """How long the worst requests that are not refused hold the event loop of each service, in processor time.
 
-Every service exports its longest hold since its start (`quorate.runtime.holds`), so each request gets processes of its
-own: the figure after it is its own, unless the start held the loop for longer.
+Every service exports its longest hold since its start (`quorate.runtime.event_loop.holds`), so each request gets
+processes of its own: the figure after it is its own, unless the start held the loop for longer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.authorizer import STANDARD_AUTHORIZER
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.nouns import ANONYMOUS, Principal
-from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_PRINCIPAL, PASSED_ON, principal_text
+from quorate.runtime.access.passing_on import CLIENT_HOST, CLIENT_PRINCIPAL, PASSED_ON, principal_text
 from tests.bench.controller_nodes import Controllers, controllers
 from tests.bench.measure import Table
 from tests.bench.synthetic import Shape, topic_name

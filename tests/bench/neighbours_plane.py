@@ -28,7 +28,7 @@ from quorate.authorizer import CLUSTER_NAME, STANDARD_AUTHORIZER
 from quorate.controller.access.scram_keys import ITERATIONS_MIN, salted_password
 from quorate.errors import ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
-from quorate.runtime.client import open_channel
+from quorate.runtime.clients.client import open_channel
 from tests.bench.bad_neighbours import BAD, BROKER, USER, Doors
 from tests.bench.bad_neighbours_broker import AT_GRPC, AT_LOGINS, AT_WIRE
 from tests.bench.bad_neighbours_logins import SCRAM_NUMBER, VICTIM

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import grpc
 
-from quorate.runtime.client import open_channel
+from quorate.runtime.clients.client import open_channel
 
 SYNCS: Final = 500
 ECHOES: Final = 2_000

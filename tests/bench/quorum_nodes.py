@@ -26,8 +26,8 @@ from kraft.service.quorum_pb2 import (
 )
 from kraft.service.quorum_pb2_grpc import QuorumStub, RaftClientStub
 from quorate.records import ConfigRecord, encode_record
-from quorate.runtime.client import open_channel
-from quorate.runtime.transport import PLAIN, Transport
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.connections.transport import PLAIN, Transport
 
 T = TypeVar("T")
 

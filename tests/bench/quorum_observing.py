@@ -22,12 +22,12 @@ import grpc
 
 from quorate.nouns import uuid_text
 from quorate.random_uuid import random_uuid
-from quorate.runtime.client import open_channel
-from quorate.runtime.leader_reports import LeaderReports
-from quorate.runtime.log_reader import FETCH_WAIT_MS as MAX_WAIT_MS
-from quorate.runtime.log_reader import PAUSE_S, RETRY_S
-from quorate.runtime.log_requests import LogPosition
-from quorate.runtime.log_servers import LogServers
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.following.leader_reports import LeaderReports
+from quorate.runtime.following.log_reader import FETCH_WAIT_MS as MAX_WAIT_MS
+from quorate.runtime.following.log_reader import PAUSE_S, RETRY_S
+from quorate.runtime.following.log_requests import LogPosition
+from quorate.runtime.following.log_servers import LogServers
 from quorate.wire.batch import batches
 
 SAMPLED: Final = 10

@@ -22,7 +22,7 @@ from deploy.local.processes import Running
 from kraft.api.create_topics_pb2 import CreateTopicsRequest, CreateTopicsResponse
 from kraft.service.admin_pb2 import AdminRequest, AdminRequests
 from kraft.service.controller_pb2_grpc import ControllerStub
-from quorate.runtime.client import open_channel
+from quorate.runtime.clients.client import open_channel
 from tests.bench.measure import Table, cpu_seconds, ms, percentile
 from tests.bench.quorum_nodes import QUIET
 from tests.run_loop import run_loop

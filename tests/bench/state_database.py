@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from quorate.runtime.log_reader import LoadedSnapshot
+from quorate.runtime.following.log_reader import LoadedSnapshot
 from quorate.sql.kept import KeptDatabase
 from quorate.storage.names import checkpoint_file
 from services.observer.engines import engine_of, reading_engine_of

@@ -18,7 +18,7 @@ from deploy.local.client import Admin
 from deploy.local.plan import CLIENTS, ClusterPlan, PlanTls, make_plan, secured
 from deploy.local.processes import Running
 from kraft.service.controller_pb2_grpc import ControllerStub
-from quorate.runtime.client import open_channel
+from quorate.runtime.clients.client import open_channel
 from tests.bench.measure import REPEATS, Table, cpu_seconds, ms, percentile
 from tests.bench.quorum_nodes import QUIET, Writer, quorum, value
 from tests.bench.quorum_topics import DEADLINE_S, check

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from kraft.service.controller_pb2_grpc import ControllerStub
-from quorate.runtime.client import open_channel
+from quorate.runtime.clients.client import open_channel
 from tests.bench import beside_kafka
 from tests.bench.beside_kafka import AT_ONCE, IN_FLIGHT, SERIAL, WARM_UP, Create, at_once, by_wire, figures_of
 from tests.bench.both_sides import VOTERS, Rounds

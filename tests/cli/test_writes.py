@@ -24,7 +24,7 @@ from quorate.controller.access import scram_keys
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import RESOURCE_TYPES
 from quorate.metadata.scram import MECHANISMS
-from quorate.runtime.statuses import UNTOUCHED, status_code, trailing_metadata
+from quorate.runtime.requests.statuses import UNTOUCHED, status_code, trailing_metadata
 from tests.cli.directories import Ran, run
 
 AT: Final = ("--controller", "h:1")

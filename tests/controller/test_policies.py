@@ -15,7 +15,7 @@ from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.policies import ConfigChange, NewTopic, PolicyViolation
 from quorate.errors import ErrorCode
 from quorate.metadata.configs import TOPIC, ConfigResource
-from quorate.runtime.setting_types import python_class
+from quorate.runtime.settings.setting_types import python_class
 from tests.controller.clusters import Assignment, Cluster, Config, Topic
 
 

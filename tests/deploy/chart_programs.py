@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from quorate.runtime.config import load
+from quorate.runtime.settings.config import load
 from services.broker.config import FOR_FORMAT, BrokerConfig
 from services.broker.first_start import BrokerFirstStartConfig
 from services.controller.config import ControllerConfig

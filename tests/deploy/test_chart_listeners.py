@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from quorate.runtime.config import ConfigError
+from quorate.runtime.settings.config import ConfigError
 from services.gateway.config import GatewayConfig
 from services.quorum.config import QuorumConfig
 from tests.deploy.chart import CERT_MANAGER, ROOT, Json, containers, named, of_kind, pod_specs, refusal, render, yaml

@@ -22,10 +22,10 @@ from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.cli.formatting import FormatOptions
 from quorate.cli.storage import format_node
 from quorate.nouns import NodeId, Principal
-from quorate.runtime.claims import node_ids_of
-from quorate.runtime.client import open_channel
-from quorate.runtime.loop import ExitCode
-from quorate.runtime.transport import Transport
+from quorate.runtime.access.claims import node_ids_of
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.connections.transport import Transport
+from quorate.runtime.event_loop.loop import ExitCode
 from quorate.tls.node_ids import ANY_NODE
 from tests.deploy.chart import Json, containers, named, pod_specs, refusal, render
 from tests.deploy.chart_programs import loaded

@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 
 from quorate.nouns import Principal
-from quorate.runtime.config import ConfigError
-from quorate.runtime.loop import STOP_TIMEOUT_S
-from quorate.runtime.process_rights import process_rights_of
+from quorate.runtime.access.process_rights import process_rights_of
+from quorate.runtime.event_loop.loop import STOP_TIMEOUT_S
+from quorate.runtime.settings.config import ConfigError
 from quorate.tls.ssl_principals import parse_rules
 from services.pipeline.__main__ import parser
 from services.pipeline.node_options import node_options

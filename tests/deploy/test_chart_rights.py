@@ -10,8 +10,8 @@ import pytest
 
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Principal
-from quorate.runtime.guard import Guard
-from quorate.runtime.process_rights import CALLS, process_rights_of
+from quorate.runtime.access.guard import Guard
+from quorate.runtime.access.process_rights import CALLS, process_rights_of
 from tests.deploy.chart import Json, pod_specs, render
 from tests.deploy.chart_programs import loaded
 from tests.services.rpcs import services

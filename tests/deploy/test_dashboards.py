@@ -18,7 +18,7 @@ ADDED: Final = {"namespace", "pod", "container", "job", "instance", "le"}
 """Labels that a scrape by PodMonitor or a histogram adds."""
 EXPORT_ALL: Final = """
 import importlib, pathlib
-from quorate.runtime import metrics
+from quorate.runtime.telemetry import metrics
 
 made = {"counter": [], "histogram": [metrics.HOLDS], "observed": [metrics.LONGEST_HOLD]}
 
@@ -30,7 +30,7 @@ def kept(kind, declare):
 
 for kind in made:
     setattr(metrics, kind, kept(kind, getattr(metrics, kind)))
-importlib.import_module("quorate.runtime.cluster_metrics")
+importlib.import_module("quorate.runtime.telemetry.cluster_metrics")
 for file in sorted(pathlib.Path("services").glob("*/metrics.py")):
     importlib.import_module(".".join(file.with_suffix("").parts))
 running = metrics.start_metrics(service="all", instance="1")
@@ -55,7 +55,7 @@ def exported() -> frozenset[str]:
 
 def labels() -> set[str]:
     """Those that the services put on their series, off the sources of what they read and record."""
-    sources = [*ROOT.glob("services/*/*.py"), *ROOT.glob("libs/quorate/runtime/*.py")]
+    sources = [*ROOT.glob("services/*/*.py"), *ROOT.glob("libs/quorate/runtime/**/*.py")]
     found = {each for file in sources for each in re.findall(r'"(kraft\.[a-z_.]+)":', file.read_text())}
     return {each.replace(".", "_") for each in found}
 

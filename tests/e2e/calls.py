@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import grpc
 
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.statuses import error_from_call, is_retriable
+from quorate.runtime.requests.statuses import error_from_call, is_retriable
 
 T = TypeVar("T")
 

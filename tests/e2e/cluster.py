@@ -32,7 +32,7 @@ from kraft.service.quorum_pb2_grpc import QuorumStub, RaftClientStub
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, Epoch, NodeId
 from quorate.records import LeaderChangeMessage, NoOpRecord, RegisterControllerRecord, TopicRecord, decode_record
-from quorate.runtime.client import open_channel
+from quorate.runtime.clients.client import open_channel
 from quorate.storage.failpoints import ENVIRONMENT as FAILPOINTS
 from quorate.storage.names import PARTITION_DIRECTORY
 from quorate.wire.batch import ControlType, batches, check_batch, data_values, records

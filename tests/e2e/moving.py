@@ -19,7 +19,7 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.network.client import Connection, connect
 from quorate.nouns import NodeId
 from quorate.records import RegisterControllerRecord, VotersRecord
-from quorate.runtime.statuses import is_retriable
+from quorate.runtime.requests.statuses import is_retriable
 from quorate.wire.batch import ControlType, batches, records
 from quorate.wire.codec import decode
 from tests.e2e.calls import DEADLINE_MS, WITHIN_S, eventually

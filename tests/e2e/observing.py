@@ -21,7 +21,7 @@ from kraft.api.describe_cluster_pb2 import DescribeClusterRequest, DescribeClust
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from kraft.service.observer_pb2_grpc import ObserverStub
 from quorate.nouns import Offset
-from quorate.runtime.health import READINESS
+from quorate.runtime.calls.health import READINESS
 from tests.e2e.calls import WITHIN_S, call_with_retries, eventually
 
 LOADED = re.compile(r'event="loaded a snapshot" end_offset=(\d+)')

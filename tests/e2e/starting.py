@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.local.processes import ROOT
-from quorate.runtime.loop import ExitCode
+from quorate.runtime.event_loop.loop import ExitCode
 from tests.e2e.calls import WITHIN_S
 
 IGNORED = {".lock"}

@@ -13,7 +13,7 @@ import pytest_asyncio
 from kraft.api.update_raft_voter_pb2 import UpdateRaftVoterRequest
 from kraft.service.quorum_pb2 import AlterQuorumRequest, AlterQuorumResponse, SetTargetVotersResponse
 from quorate.errors import ErrorCode
-from quorate.runtime.client import error_from_call
+from quorate.runtime.clients.client import error_from_call
 from tests.e2e.calls import WITHIN_S, call_once, call_with_retries, eventually
 from tests.e2e.voters import Nodes, description, named_steps, planned, three
 

@@ -30,7 +30,7 @@ from quorate.records import (
     UnknownRecord,
     encode_record,
 )
-from quorate.runtime.server import Server
+from quorate.runtime.calls.server import Server
 from tests.e2e.calls import WITHIN_S, call_with_retries, eventually
 from tests.e2e.cluster import VOTERS, Cluster
 

@@ -15,7 +15,7 @@ import pytest_asyncio
 from deploy.local.plan import CLIENTS, ClusterPlan, PlanTls
 from deploy.local.processes import ROOT
 from kraft.api.describe_cluster_pb2 import DescribeClusterRequest
-from quorate.runtime.loop import ExitCode
+from quorate.runtime.event_loop.loop import ExitCode
 from tests.e2e.calls import call_with_retries, eventually
 from tests.e2e.cluster import PATIENT, Cluster, control_plane
 from tests.e2e.test_first_start import ended, says

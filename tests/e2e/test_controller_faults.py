@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.statuses import is_retriable
+from quorate.runtime.requests.statuses import is_retriable
 from tests.e2e.cluster import Cluster, others
 from tests.e2e.writer import Writer, caught_up, check, writing
 

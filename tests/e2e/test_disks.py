@@ -16,7 +16,7 @@ from kraft.service.quorum_pb2_grpc import RaftClientStub
 from quorate.cli.offline import load
 from quorate.nouns import NodeId, OffsetAndEpoch
 from quorate.records import encode_record
-from quorate.runtime.loop import ExitCode
+from quorate.runtime.event_loop.loop import ExitCode
 from quorate.storage.names import (
     DAMAGED,
     DURABLE_MARK,

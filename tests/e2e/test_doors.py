@@ -35,9 +35,9 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.network.client import connect
 from quorate.nouns import NodeId
-from quorate.runtime.claims import CLAIMS
-from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_PRINCIPAL, PASSED_ON
-from quorate.runtime.process_rights import CALLS
+from quorate.runtime.access.claims import CLAIMS
+from quorate.runtime.access.passing_on import CLIENT_HOST, CLIENT_PRINCIPAL, PASSED_ON
+from quorate.runtime.access.process_rights import CALLS
 from services.controller.forwarding import FORWARDED
 from tests.e2e.calls import DEADLINE_MS, WITHIN_S, call_with_retries, eventually
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane, topics_request

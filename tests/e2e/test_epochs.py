@@ -18,7 +18,7 @@ from kraft import Uuid
 from quorate.errors import ErrorCode
 from quorate.nouns import EPOCHS_END, OffsetAndEpoch, ReplicaKey
 from quorate.raft import messages as raft
-from quorate.runtime.loop import ExitCode
+from quorate.runtime.event_loop.loop import ExitCode
 from quorate.storage.election_file import ElectionFile, StoredElection
 from quorate.storage.names import PARTITION_DIRECTORY, QUORUM_STATE
 from services.quorum import translate

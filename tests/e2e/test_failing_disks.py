@@ -8,7 +8,7 @@ import pytest
 
 from kraft.service.quorum_pb2 import AppendRequest
 from quorate.records import ConfigRecord, encode_record
-from quorate.runtime.loop import ExitCode
+from quorate.runtime.event_loop.loop import ExitCode
 from quorate.storage.disk_log import MARK_INTERVAL_BYTES
 from quorate.storage.failpoints import ENVIRONMENT as FAILPOINTS
 from tests.e2e.calls import eventually

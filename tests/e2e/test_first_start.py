@@ -17,7 +17,7 @@ from deploy.local.plan import ClusterPlan
 from deploy.local.processes import ROOT
 from quorate.nouns import uuid_text
 from quorate.random_uuid import random_uuid
-from quorate.runtime.loop import ExitCode
+from quorate.runtime.event_loop.loop import ExitCode
 from tests.e2e.calls import WITHIN_S, eventually
 from tests.e2e.starting import content
 from tests.e2e.voters import Nodes, planned

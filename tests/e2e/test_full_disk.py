@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from deploy.local.plan import make_plan
-from quorate.runtime.loop import ExitCode
+from quorate.runtime.event_loop.loop import ExitCode
 from quorate.storage.disk_log import SPARE_BYTES
 from tests.e2e.calls import eventually
 from tests.e2e.cluster import Cluster, control_plane, others

@@ -28,7 +28,7 @@ from quorate.metadata.acls import AclOperation, AclPermission, PatternType, Reso
 from quorate.network.client import Connection, connect
 from quorate.nouns import METADATA_TOPIC, METADATA_TOPIC_ID, NodeId
 from quorate.protocol.sasl.plain import PLAIN
-from quorate.runtime.loop import ExitCode
+from quorate.runtime.event_loop.loop import ExitCode
 from tests.e2e.calls import eventually
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane, others
 from tests.e2e.kafka_listeners import KafkaListeners

@@ -14,7 +14,7 @@ from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.observer_pb2 import ListTracesRequest
 from kraft.service.observer_pb2_grpc import ObserverStub
 from quorate.metadata.configs import BROKER
-from quorate.runtime.client import open_channel
+from quorate.runtime.clients.client import open_channel
 from tests.e2e.calls import attempt, call_with_retries, eventually
 from tests.e2e.starting import said
 

@@ -12,7 +12,7 @@ from kraft.api.fetch import FetchResponse
 from kraft.metadata.no_op_record import NoOpRecord
 from quorate.errors import ErrorCode
 from quorate.records import encode_record
-from quorate.runtime.loop import ExitCode
+from quorate.runtime.event_loop.loop import ExitCode
 from quorate.wire.batch import data_batch
 from tests.e2e.calls import eventually
 from tests.e2e.observing import observing

@@ -23,8 +23,8 @@ from quorate.errors import ErrorCode
 from quorate.network.client import connect
 from quorate.partition_log.names import CLEAN_SHUTDOWN
 from quorate.records import RegisterBrokerRecord
-from quorate.runtime.client import call, open_channel
-from quorate.runtime.loop import ExitCode
+from quorate.runtime.clients.client import call, open_channel
+from quorate.runtime.event_loop.loop import ExitCode
 from quorate.storage.meta_properties import read_meta_properties
 from tests.e2e.calls import call_with_retries, eventually
 from tests.e2e.cluster import Cluster, stored_records

@@ -28,8 +28,8 @@ from quorate.errors import ErrorCode
 from quorate.network.client import Connection, Disconnected, connect
 from quorate.nouns import NodeId, uuid_text
 from quorate.records import PartitionChangeRecord
-from quorate.runtime.health import IN_SYNC
-from quorate.runtime.loop import ExitCode
+from quorate.runtime.calls.health import IN_SYNC
+from quorate.runtime.event_loop.loop import ExitCode
 from quorate.storage.meta_properties import read_meta_properties
 from quorate.wire.batch import batches
 from tests.e2e.calls import call_with_retries, eventually

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from deploy.local.processes import ROOT
-from quorate.runtime.loop import ExitCode
+from quorate.runtime.event_loop.loop import ExitCode
 from tests.e2e.calls import call_with_retries, eventually
 from tests.e2e.test_first_start import Pods, ended, says
 from tests.e2e.voters import FETCH_TIMEOUT_MS, description, planned

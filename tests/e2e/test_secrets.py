@@ -40,10 +40,10 @@ from quorate.metadata.configs import BROKER
 from quorate.metadata.features import supported_features
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Principal
-from quorate.runtime.client import Client, open_channel
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.logs import start_logs
-from quorate.runtime.telemetry import Telemetry
+from quorate.runtime.clients.client import Client, open_channel
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.logging.logs import start_logs
+from quorate.runtime.telemetry.tracing import Telemetry
 from quorate.storage.bootstrap import read_bootstrap
 from services.controller.apis import Apis
 from services.controller.call import Call

@@ -13,7 +13,7 @@ import pytest
 
 from deploy.local.plan import Process
 from deploy.local.ports import HOST, free_ports
-from quorate.runtime.loop import ExitCode
+from quorate.runtime.event_loop.loop import ExitCode
 from quorate.storage.lock import DirectoryLock
 from quorate.storage.names import META_PROPERTIES, PARTITION_METADATA
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster, stored_batches

@@ -23,7 +23,7 @@ from kraft.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from quorate.errors import ApiError, ErrorCode
 from quorate.network.client import connect
 from quorate.records import RegisterControllerRecord
-from quorate.runtime.statuses import is_retriable
+from quorate.runtime.requests.statuses import is_retriable
 from tests.e2e.calls import DEADLINE_MS, WITHIN_S, eventually
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane, stored_records
 from tests.e2e.secured import PATIENCE

@@ -25,7 +25,7 @@ from quorate.cli import formatting
 from quorate.cli.node_config import read_node_config
 from quorate.errors import ErrorCode
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, uuid_text
-from quorate.runtime.client import open_channel
+from quorate.runtime.clients.client import open_channel
 from quorate.storage.meta_properties import read_meta_properties
 from tests.e2e.calls import WITHIN_S, call_with_retries, eventually
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import NodeId
 from quorate.raft.roles import Leader
-from quorate.runtime.statuses import is_retriable
+from quorate.runtime.requests.statuses import is_retriable
 from tests.e2e.calls import eventually
 from tests.e2e.cluster import VOTERS, Cluster, stored_topics
 from tests.e2e.offline import scan

@@ -47,9 +47,17 @@ from quorate.records import (
     decode_record,
     encode_record,
 )
-from quorate.runtime.decoded_cost import check_cost, cost_limit
-from quorate.runtime.decoding import parser
-from quorate.runtime.setting_types import SettingType, integer, list_of, listener, milliseconds, principals, voter
+from quorate.runtime.requests.decoded_cost import check_cost, cost_limit
+from quorate.runtime.requests.decoding import parser
+from quorate.runtime.settings.setting_types import (
+    SettingType,
+    integer,
+    list_of,
+    listener,
+    milliseconds,
+    principals,
+    voter,
+)
 from quorate.storage.election_file import ElectionFile, StoredElection
 from quorate.storage.epochs_file import EpochsFile
 from quorate.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties

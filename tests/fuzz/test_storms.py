@@ -15,7 +15,7 @@ import pytest_asyncio
 from deploy.local.plan import Process
 from deploy.local.ports import HOST
 from deploy.local.processes import Running
-from quorate.runtime.server import Server
+from quorate.runtime.calls.server import Server
 from tests.fuzz.attacks import ATTACKS, PING, PREFACE, SETTINGS, Door, attack_alone, http2_frame
 from tests.fuzz.storms import CHILD, MIB_MAX, door_of, highest_mib, plan_of, worst_wait_s
 

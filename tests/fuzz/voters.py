@@ -11,7 +11,7 @@ from kraft.api.add_raft_voter_pb2 import AddRaftVoterRequest
 from kraft.service.quorum_pb2 import AlterQuorumRequest, FindQuorumResponse
 from quorate.nouns import Epoch, OffsetAndEpoch
 from quorate.raft.messages import VoteRequest
-from quorate.runtime.statuses import error_from_call, is_retriable
+from quorate.runtime.requests.statuses import error_from_call, is_retriable
 from services.quorum.translate import to_vote
 from services.quorum.translate.envelope import key_of
 from tests.e2e.calls import attempt, call_once, eventually

@@ -37,11 +37,11 @@ from quorate.protocol.api_versions import has_valid_software
 from quorate.protocol.apis import api_of
 from quorate.protocol.sasl.mechanism import SaslError
 from quorate.protocol.sasl.scram_messages import ClientFinal, ClientFirst, ServerFinal, ServerFirst
-from quorate.runtime.hidden import shown
-from quorate.runtime.logs import logger, start_logs
-from quorate.runtime.passing_on import CLIENT_PRINCIPAL, client_id_text, principal, principal_text
-from quorate.runtime.statuses import shortened, trailing_metadata
-from quorate.runtime.telemetry import parse_traceparent
+from quorate.runtime.access.passing_on import CLIENT_PRINCIPAL, client_id_text, principal, principal_text
+from quorate.runtime.logging.hidden import shown
+from quorate.runtime.logging.logs import logger, start_logs
+from quorate.runtime.requests.statuses import shortened, trailing_metadata
+from quorate.runtime.telemetry.tracing import parse_traceparent
 from quorate.wire.schema import STRING_MAX
 from services.broker.coordinators import SHARE_KEY
 from services.observer.page.calls import DEPTH_MAX
@@ -117,15 +117,19 @@ VALIDATORS: Final = tuple(
 )
 
 WORK: Final[Mapping[str, Work]] = {
-    "runtime/hidden.py: secrets in what is logged": lambda text: shown(text, len(text)),
-    "runtime/logs.py: a line": lambda text: logger("growth").info(text, reason=text),
-    "runtime/statuses.py: a refusal": lambda text: trailing_metadata(
+    "runtime/logging/hidden.py: secrets in what is logged": lambda text: shown(text, len(text)),
+    "runtime/logging/logs.py: a line": lambda text: logger("growth").info(text, reason=text),
+    "runtime/requests/statuses.py: a refusal": lambda text: trailing_metadata(
         ApiError(ErrorCode.INVALID_REQUEST, text, {"field": text})
     ),
-    "runtime/statuses.py: a message that is shortened": lambda text: shortened(repr(text)),
-    "runtime/passing_on.py: a client id": client_id_text,
-    "runtime/passing_on.py: a principal": forgiven(lambda text: principal_text(Principal("User", text)), ApiError),
-    "runtime/passing_on.py: a principal, read": forgiven(lambda text: principal([(CLIENT_PRINCIPAL, text)]), ApiError),
+    "runtime/requests/statuses.py: a message that is shortened": lambda text: shortened(repr(text)),
+    "runtime/access/passing_on.py: a client id": client_id_text,
+    "runtime/access/passing_on.py: a principal": forgiven(
+        lambda text: principal_text(Principal("User", text)), ApiError
+    ),
+    "runtime/access/passing_on.py: a principal, read": forgiven(
+        lambda text: principal([(CLIENT_PRINCIPAL, text)]), ApiError
+    ),
     "protocol/api_versions.py: a client's name": lambda text: has_valid_software(ApiVersionsRequest(text, text), 4),
     "protocol/sasl/server.py: a mechanism": handshake,
     "protocol/sasl/scram_messages.py: client first": forgiven(
@@ -153,7 +157,7 @@ WORK: Final[Mapping[str, Work]] = {
         lambda text: client_metrics.check({"match": text.replace("a", "client_id=a,")}), ApiError
     ),
     "nouns.py: an id": forgiven(parse_uuid, ValueError),
-    "runtime/telemetry.py: a traceparent": lambda text: parse_traceparent(text.encode()),
+    "runtime/telemetry/tracing.py: a traceparent": lambda text: parse_traceparent(text.encode()),
     "services/broker/coordinators.py: the key of a share partition": lambda text: SHARE_KEY.fullmatch(
         f"{text}:{'A' * 22}:{text}"
     ),

@@ -20,7 +20,7 @@ from typing import Final
 import grpc
 
 from deploy.local.ports import free_ports
-from quorate.runtime.client import open_channel
+from quorate.runtime.clients.client import open_channel
 
 VERSION: Final = "0.159.0"
 BUILD: Final = Path(__file__).parents[2] / "build" / f"otelcol-{VERSION}"

@@ -18,7 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
 
 from deploy.local.plan import make_plan
 from deploy.spark import HOW_TO_GET, environment, is_installed
-from quorate.runtime.server import Server
+from quorate.runtime.calls.server import Server
 from services.observer.otlp import TRACE_SERVICE, TraceServicer
 from services.observer.spans import SpanStore
 from tests.e2e.cluster import Cluster

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from quorate.runtime.config import settings_table
+from quorate.runtime.settings.config import settings_table
 from tests.interop.kafka.release import absent
 from tests.interop.test_configs import released
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from deploy.kafka.release import jars, version
-from quorate.runtime import cluster_metrics
+from quorate.runtime.telemetry import cluster_metrics
 from services.broker import metrics as broker_metrics
 from services.controller import metrics as controller_metrics
 from services.heartbeat import metrics as heartbeat_metrics

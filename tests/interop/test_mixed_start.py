@@ -20,7 +20,7 @@ from quorate.cli.offline import load
 from quorate.errors import Corrupt
 from quorate.metadata.canonical import canonical
 from quorate.nouns import NodeId
-from quorate.runtime.loop import ExitCode
+from quorate.runtime.event_loop.loop import ExitCode
 from quorate.storage.lock import DirectoryLock
 from quorate.storage.names import PARTITION_DIRECTORY
 from quorate.wire.batch import batches

@@ -28,7 +28,7 @@ from quorate.nouns import METADATA_TOPIC, NodeId, Offset
 from quorate.pipeline.kafka_nodes import KafkaNodes
 from quorate.pipeline.live import QuorumReader
 from quorate.records import decode_record
-from quorate.runtime.loop import ExitCode
+from quorate.runtime.event_loop.loop import ExitCode
 from quorate.storage.names import PARTITION_DIRECTORY
 from quorate.wire.batch import BatchHeader, batches, data_values
 from tests.e2e.calls import WITHIN_S, eventually

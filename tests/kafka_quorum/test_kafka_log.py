@@ -19,8 +19,8 @@ from quorate.network.listening import ConnectedClient
 from quorate.network.metadata_fetch import UNNAMED
 from quorate.nouns import Offset, ReplicaKey
 from quorate.protocol import Request, api_of
-from quorate.runtime.log_reader import Event, LoadedSnapshot
-from quorate.runtime.setting_types import Endpoint
+from quorate.runtime.following.log_reader import Event, LoadedSnapshot
+from quorate.runtime.settings.setting_types import Endpoint
 from quorate.tls.listener_tls import listener_tls
 from quorate.tls.ssl_principals import SslPrincipals, parse_rules
 from tests.network.certificates import authority

@@ -27,7 +27,7 @@ from kraft.service.controller_pb2_grpc import ControllerStub
 from kraft.service.observer_pb2_grpc import ObserverStub
 from kraft.service.quorum_pb2 import TransferLeadershipRequest
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.transport import Transport
+from quorate.runtime.connections.transport import Transport
 from tests.e2e.calls import call_once, call_with_retries
 
 KEY = "producer_byte_rate"

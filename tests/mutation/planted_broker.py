@@ -521,7 +521,7 @@ BROKER_BUGS: Final = (
     Planted(
         number="C176",
         what="a heartbeat service that says that it is late loses its connection, as a dead one does",
-        file="libs/quorate/runtime/statuses.py",
+        file="libs/quorate/runtime/requests/statuses.py",
         right="return BARE in error.metadata and error.metadata[GRPC_STATUS] == _S.DEADLINE_EXCEEDED.name",
         wrong="return error.code is _E.REQUEST_TIMED_OUT",
         test="tests/services/broker/test_our_controllers.py::"
@@ -530,7 +530,7 @@ BROKER_BUGS: Final = (
     Planted(
         number="C177",
         what="a controller or heartbeat service that is slow has one more handshake for each of its late answers",
-        file="libs/quorate/runtime/patience.py",
+        file="libs/quorate/runtime/clients/patience.py",
         right="min(2 * self._now_s, GROWS_TO * self._first_s)",
         wrong="self._first_s",
         test="tests/services/broker/test_our_controllers.py::"
@@ -539,7 +539,7 @@ BROKER_BUGS: Final = (
     Planted(
         number="C178",
         what="a heartbeat service that has answered in time may be silent for as long as one that has not",
-        file="libs/quorate/runtime/client.py",
+        file="libs/quorate/runtime/clients/client.py",
         right="            patience.answered()\n",
         wrong="            pass\n",
         test="tests/services/broker/test_our_controllers.py::"
@@ -557,7 +557,7 @@ BROKER_BUGS: Final = (
     Planted(
         number="C98",
         what="the fields of audit lines that are not written are made, which takes longer than the decisions",
-        file="libs/quorate/runtime/audit.py",
+        file="libs/quorate/runtime/access/audit.py",
         right="    if log.tells_debug or not ruling.allowed:",
         wrong="    if ruling:",
         test="tests/services/controller/test_audit.py::test_nothing_is_made_of_a_permission_that_nobody_reads",

@@ -25,7 +25,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C1",
         what="a word is looked through again from each of its letters",
-        file="libs/quorate/runtime/hidden.py",
+        file="libs/quorate/runtime/logging/hidden.py",
         right=r"(?<![\w.-])[\w.-]++(?:",
         wrong=r"[\w.-]+(?:",
         test=TEXT,
@@ -33,7 +33,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C2",
         what="the end of a word is looked for at each address in it",
-        file="libs/quorate/runtime/hidden.py",
+        file="libs/quorate/runtime/logging/hidden.py",
         right="if user.end() > word_end:",
         wrong="if True:",
         test=TEXT,
@@ -41,7 +41,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C3",
         what="a value is logged as long as a caller makes it",
-        file="libs/quorate/runtime/hidden.py",
+        file="libs/quorate/runtime/logging/hidden.py",
         right='return f"{hidden[:limit]} … {len(text)} characters"',
         wrong="return hidden",
         test="tests/runtime/test_logs.py::test_a_long_value_is_cut_and_no_part_of_a_secret_is_left",
@@ -81,7 +81,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C32",
         what="a large request is converted at once for the service behind",
-        file="libs/quorate/runtime/turns.py",
+        file="libs/quorate/runtime/event_loop/turns.py",
         right="    if has_many_items(message):",
         wrong="    if False:",
         test=f"{TURNS}::test_a_large_request_is_refused_in_turns",
@@ -89,7 +89,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C33",
         what="a service's large answer is converted at once",
-        file="libs/quorate/runtime/turns.py",
+        file="libs/quorate/runtime/event_loop/turns.py",
         right="    if message.ByteSize() >= STEP_BYTES:",
         wrong="    if False:",
         test=f"{TURNS}::test_a_large_answer_is_given_in_turns",
@@ -129,7 +129,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C38",
         what="the long list of one item is encoded at once",
-        file="libs/quorate/runtime/turns.py",
+        file="libs/quorate/runtime/event_loop/turns.py",
         right="        return await in_turns(to_protobuf_in_steps(message))",
         wrong="        return to_protobuf(message)",
         test=f"{LONG}::test_others_have_the_loop_also_within_the_list_of_one_item",
@@ -137,7 +137,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C39",
         what="the messages of streams take no room in memory",
-        file="libs/quorate/runtime/stream_room.py",
+        file="libs/quorate/runtime/requests/stream_room.py",
         right="if self._room is not None and size > LARGE_BYTES:",
         wrong="if False:",
         test=STREAMS,
@@ -145,7 +145,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C40",
         what="a message gives its room back as soon as the next one is read",
-        file="libs/quorate/runtime/stream_requests.py",
+        file="libs/quorate/runtime/calls/stream_requests.py",
         right="                hold.keep()",
         wrong="                continue",
         test=STREAMS,
@@ -186,7 +186,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C10",
         what="a request is decoded before anybody is asked for the right",
-        file="libs/quorate/runtime/door.py",
+        file="libs/quorate/runtime/calls/door.py",
         right="return rpc_method_handler(made, None, encode)",
         wrong="return rpc_method_handler(made, lambda data: handler.request_deserializer(data) and data, encode)",
         test=f"{DECODING}::test_the_request_of_a_caller_without_a_right_is_not_decoded",
@@ -194,7 +194,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C11",
         what="a request may take any memory once it is decoded",
-        file="libs/quorate/runtime/decoded_cost.py",
+        file="libs/quorate/runtime/requests/decoded_cost.py",
         right="if most > limit.bytes_max:",
         wrong="if False:",
         test=f"{DECODING}::test_a_request_that_would_take_too_much_memory_is_not_decoded",
@@ -211,7 +211,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C13",
         what="the refusal of a whole request has its message in each of 100,000 items",
-        file="libs/quorate/runtime/refusals.py",
+        file="libs/quorate/runtime/requests/refusals.py",
         right="if self._left >= 0 else",
         wrong="if True else",
         test="tests/services/gateway/test_sizes_of_refusals.py::test_a_refusal_is_hardly_larger_than_its_request",
@@ -235,7 +235,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C16",
         what="large requests of many callers are decoded at once",
-        file="libs/quorate/runtime/receiving.py",
+        file="libs/quorate/runtime/requests/receiving.py",
         right="return SMALL if room is None else room.held(host, limit.most(len(data)))",
         wrong="return SMALL",
         test="tests/runtime/test_room.py::"
@@ -244,7 +244,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C17",
         what="a request that was to have room and has gone keeps it",
-        file="libs/quorate/runtime/room.py",
+        file="libs/quorate/runtime/requests/room.py",
         right="self._give_back(0 if waiting.turn.cancelled() else size)",
         wrong="self._give_back(0)",
         test="tests/runtime/test_room.py::test_turns_go_by_address_and_all_room_is_given_back",
@@ -277,7 +277,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C21",
         what="who reads nothing of a watch keeps it for ever",
-        file="libs/quorate/runtime/call_bounds.py",
+        file="libs/quorate/runtime/calls/call_bounds.py",
         right="        async with asyncio.timeout(within_s):\n",
         wrong="        async with asyncio.timeout(None):\n",
         test=f"{CHANGES}::test_a_watch_that_is_not_read_costs_one_part_and_is_let_go_with_the_reason",
@@ -317,7 +317,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C25",
         what="what was freed between what is in use stays with the process",
-        file="libs/quorate/runtime/memory.py",
+        file="libs/quorate/runtime/event_loop/memory.py",
         right="        self._trim(0)\n",
         wrong="",
         test="tests/runtime/test_memory.py::test_what_was_freed_between_what_is_in_use_goes_back_to_the_system",
@@ -342,7 +342,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C50",
         what="a stream that stands still keeps its messages' room",
-        file="libs/quorate/runtime/stream_room.py",
+        file="libs/quorate/runtime/requests/stream_room.py",
         right="self._oldest.reschedule(next(iter(self._taken.values()), None))",
         wrong="self._oldest.reschedule(None)",
         test="tests/runtime/test_room.py::test_a_message_holds_its_room_no_longer_than_a_call_may_take",
@@ -350,7 +350,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C51",
         what="each of thousands of calls beyond a limit is refused as soon as it is seen",
-        file="libs/quorate/runtime/door.py",
+        file="libs/quorate/runtime/calls/door.py",
         right="                await late(request)\n",
         wrong="",
         test="tests/runtime/test_server.py::test_refusals_beyond_the_first_wait_and_others_are_served_meanwhile",
@@ -358,7 +358,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C52",
         what="a refused call keeps its request by the traceback of its error",
-        file="libs/quorate/runtime/call_endings.py",
+        file="libs/quorate/runtime/calls/call_endings.py",
         right="            raise aborted.with_traceback(None) from None",
         wrong="            raise",
         test="tests/runtime/test_refused_calls.py::test_a_refused_call_leaves_neither_its_request_nor_its_error",
@@ -375,7 +375,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C54",
         what="one address may have any number of streams, which the bench of bad neighbours counts",
-        file="libs/quorate/runtime/admission.py",
+        file="libs/quorate/runtime/calls/admission.py",
         right="if streams_of_ip >= limits.streams_per_ip:",
         wrong="if False:",
         test="tests/bench/test_neighbours.py::test_the_good_get_all_their_answers_beside_bad_callers",

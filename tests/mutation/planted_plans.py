@@ -127,7 +127,7 @@ PLAN_BUGS: Final = (
     Planted(
         number="C83",
         what="what is applied while an image is told is in it, in part",
-        file="libs/quorate/runtime/replica.py",
+        file="libs/quorate/runtime/following/replica.py",
         right="yield (state.at(offset) if state is self._replayed else state), offset",
         wrong="yield state, offset",
         test="tests/services/observer/test_images.py::test_what_is_applied_meanwhile_is_not_in_it",

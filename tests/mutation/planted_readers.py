@@ -61,7 +61,7 @@ READER_BUGS: Final = (
     Planted(
         number="F7",
         what="records are served that are not committed",
-        file="libs/quorate/runtime/log_reader.py",
+        file="libs/quorate/runtime/following/log_reader.py",
         right="while self._waiting and self._waiting[0][0].next_offset <= position.high_watermark:",
         wrong="while self._waiting:",
         test="tests/runtime/test_log_reader.py::test_what_is_not_committed_is_kept_back",

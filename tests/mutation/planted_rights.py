@@ -148,7 +148,7 @@ RIGHT_BUGS: Final = (
     Planted(
         number="C175",
         what="who has loaded a checkpoint, and none of what was committed after it, decides who may call",
-        file="libs/quorate/runtime/log_reader.py",
+        file="libs/quorate/runtime/following/log_reader.py",
         right="max(self.high_watermark, wanted.end_offset, partition.high_watermark)",
         wrong="max(self.high_watermark, wanted.end_offset)",
         test="tests/runtime/test_log_reader.py::test_what_is_not_in_the_log_any_more_comes_as_a_snapshot",

@@ -38,7 +38,7 @@ WRITE_BUGS: Final = (
     Planted(
         number="F13",
         what="who is cancelled while its time ends is told of the time only",
-        file="libs/quorate/runtime/limit.py",
+        file="libs/quorate/runtime/event_loop/limit.py",
         right="            if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:\n",
         wrong="            if task.uncancel() >= 0 and kind is asyncio.CancelledError:\n",
         test="tests/runtime/test_limit.py::test_a_cancellation_by_somebody_else_stays_one",
@@ -46,7 +46,7 @@ WRITE_BUGS: Final = (
     Planted(
         number="F14",
         what="a value of metadata may have bytes that gRPC would not carry",
-        file="libs/quorate/runtime/multiplexed_calls.py",
+        file="libs/quorate/runtime/calls/multiplexed_calls.py",
         right='    if not (value.isascii() and (text := value.decode("ascii")).isprintable()):\n',
         wrong='    if not (value.isascii() and (text := value.decode("ascii")) is not None):\n',
         test="tests/runtime/test_multiplexed.py::test_a_malformed_call_is_refused_and_the_next_is_answered",

@@ -13,7 +13,7 @@ from tests.mutation.mutations import Mutation, mutations
 from tests.mutation.reach import Reach, measured
 from tests.mutation.tree import ROOT, TIMED_OUT, Tree, copied
 
-MUTATED: Final = ("services/*/*.py", "services/controller/handlers/*.py", "libs/quorate/runtime/*.py")
+MUTATED: Final = ("services/*/*.py", "services/controller/handlers/*.py", "libs/quorate/runtime/**/*.py")
 NOT_MUTATED: Final = ("services/pipeline/", "/__init__.py", "/__main__.py")
 """Spark's, what is empty, and wiring, which only real processes run (tests/e2e)."""
 JUDGES: Final = ("tests/services/*/test_*.py", "tests/runtime/test_*.py")

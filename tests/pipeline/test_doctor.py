@@ -18,11 +18,11 @@ from deploy.spark import environment
 from kraft.service.observer_pb2 import ExamineResponse
 from quorate.cli.offline import load
 from quorate.doctor import HISTORY_CODES, Limits
-from quorate.runtime.client import open_channel
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.log_reader import LogReader
-from quorate.runtime.replica import Replica
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.following.log_reader import LogReader
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.telemetry.tracing import OFF
 from services.pipeline.exits import DONE
 from tests.cli.directories import run
 from tests.pipeline.conftest import FIXTURES

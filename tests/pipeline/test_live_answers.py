@@ -16,7 +16,7 @@ from quorate.nouns import OffsetAndEpoch
 from quorate.pipeline.grpc_nodes import GrpcNodes
 from quorate.pipeline.live import QuorumReader
 from quorate.pipeline.nodes import Unanswered
-from quorate.runtime.server import Server
+from quorate.runtime.calls.server import Server
 
 pytestmark = pytest.mark.timeout(1_800)
 

@@ -23,8 +23,8 @@ from quorate.pipeline.grpc_nodes import GrpcNodes
 from quorate.pipeline.live import AnotherCluster, QuorumReader
 from quorate.pipeline.log_files import find, fingerprint, parts
 from quorate.pipeline.nodes import Unanswered
-from quorate.runtime.client import open_channel
-from quorate.runtime.server import Server
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import open_channel
 from quorate.storage.names import LOG, PARTITION_DIRECTORY, checkpoint_file, segment_file
 from quorate.wire.batch import batches
 from tests.bench.quorum_nodes import QUIET, Writer, caught_up, quorum, value

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from quorate.runtime.loop import ExitCode
+from quorate.runtime.event_loop.loop import ExitCode
 from quorate.traces import SpanData
 from services.observer.spans import SpanStore
 from tests.pipeline.postgres import PASSWORD, absent, postgres

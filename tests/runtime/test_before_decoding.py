@@ -18,9 +18,9 @@ from kraft.service.multiplexed_pb2 import CallBatch, ResultBatch
 from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerServicer, add_PlacerServicer_to_server
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.client import open_channel
-from quorate.runtime.server import Server
-from quorate.runtime.statuses import error_from_call
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.requests.statuses import error_from_call
 from tests.services.scripted import listening
 
 PLACE: Final = "kraft.service.Placer/Place"

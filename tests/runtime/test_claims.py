@@ -16,11 +16,11 @@ from kraft.service.quorum_pb2 import ResignRequest, ResignResponse
 from kraft.service.quorum_pb2_grpc import RaftClientServicer, RaftClientStub, add_RaftClientServicer_to_server
 from quorate.errors import ErrorCode
 from quorate.nouns import Principal
-from quorate.runtime.claims import CLAIM_RULES, NodeClaims
-from quorate.runtime.client import open_channel
-from quorate.runtime.config import ConfigError, load
-from quorate.runtime.server import Server
-from quorate.runtime.statuses import error_from_call
+from quorate.runtime.access.claims import CLAIM_RULES, NodeClaims
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.requests.statuses import error_from_call
+from quorate.runtime.settings.config import ConfigError, load
 from quorate.tls.node_ids import NodeIds
 from services.heartbeat.config import HeartbeatConfig
 from services.quorum.config import QuorumConfig

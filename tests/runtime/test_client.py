@@ -14,9 +14,9 @@ import pytest
 from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerServicer, PlacerStub, add_PlacerServicer_to_server
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.client import Client, call, open_channel
-from quorate.runtime.server import Server
-from quorate.runtime.statuses import error_from_call, is_refused_stream, rich_status, status_code
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import Client, call, open_channel
+from quorate.runtime.requests.statuses import error_from_call, is_refused_stream, rich_status, status_code
 from tests.runtime.refusing import refusing_streams
 from tests.services.scripted import failed
 

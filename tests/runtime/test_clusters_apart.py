@@ -11,9 +11,9 @@ import pytest
 
 from deploy.local.ports import free_ports
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server
-from quorate.runtime.client import open_channel
-from quorate.runtime.log_reader import CommittedBatch, LogReader
-from quorate.runtime.server import Server
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.following.log_reader import CommittedBatch, LogReader
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.servicer import PeerServicer
 from tests.services.nodes import sole_leader, write

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.runtime.config import ConfigError, HelpAsked, describe, load, setting, settings_table
-from quorate.runtime.setting_types import (
+from quorate.runtime.settings.config import ConfigError, HelpAsked, describe, load, setting, settings_table
+from quorate.runtime.settings.setting_types import (
     ConfiguredVoter,
     Endpoint,
     ListenerAddress,

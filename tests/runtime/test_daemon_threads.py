@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from quorate.runtime.daemon_threads import DaemonThreads
+from quorate.runtime.event_loop.daemon_threads import DaemonThreads
 
 WITHIN_S = 120
 

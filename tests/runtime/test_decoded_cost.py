@@ -17,8 +17,8 @@ from kraft.service.multiplexed_pb2 import CallBatch
 from kraft.service.quorum_pb2 import AppendRequest
 from quorate.errors import ApiError, ErrorCode
 from quorate.protocol.settings import ServerSettings
-from quorate.runtime.decoded_cost import COST_BYTES_MAX_OF, check_cost, cost_limit
-from quorate.runtime.decoding import decoder
+from quorate.runtime.requests.decoded_cost import COST_BYTES_MAX_OF, check_cost, cost_limit
+from quorate.runtime.requests.decoding import decoder
 from tests.fuzz.rpcs import SERVED, rpcs_of
 
 LARGEST: Final = 4 << 20

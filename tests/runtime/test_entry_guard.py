@@ -17,14 +17,14 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.nouns import Principal
 from quorate.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
-from quorate.runtime.client import open_channel
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.entry_guard import EntryGuard
-from quorate.runtime.log_reader import LogReader
-from quorate.runtime.replica import Replica
-from quorate.runtime.server import Server
-from quorate.runtime.statuses import is_retriable
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.access.entry_guard import EntryGuard
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.following.log_reader import LogReader
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.requests.statuses import is_retriable
+from quorate.runtime.telemetry.tracing import OFF
 from tests.controller.clusters import uuid
 
 OPEN, ACTED, READ = "a.Service/Open", "a.Service/Act", "a.Service/Read"

@@ -7,8 +7,8 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from quorate.runtime.export import encode
-from quorate.runtime.telemetry import SpanKind, Telemetry
+from quorate.runtime.telemetry.export import encode
+from quorate.runtime.telemetry.tracing import SpanKind, Telemetry
 
 TRACEPARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -13,10 +13,10 @@ from kraft.api.fetch_pb2 import FetchRequest, FetchResponse
 from kraft.service.quorum_pb2 import FindQuorumRequest, FindQuorumResponse, RelayFetchResponse
 from kraft.service.quorum_pb2_grpc import QuorumServicer, add_QuorumServicer_to_server
 from quorate.errors import ErrorCode
-from quorate.runtime import leader_reports, log_reader
-from quorate.runtime.client import open_channel
-from quorate.runtime.log_reader import LogReader
-from quorate.runtime.server import Server
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.following import leader_reports, log_reader
+from quorate.runtime.following.log_reader import LogReader
 from quorate.wire.batch import data_batch
 from tests.services.scripted import WITHIN_S, listening
 

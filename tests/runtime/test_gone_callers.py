@@ -16,8 +16,8 @@ from kraft.service.placer_pb2_grpc import PlacerServicer, PlacerStub, add_Placer
 from kraft.service.quorum_pb2 import ListenRequest, ListenResponse
 from kraft.service.quorum_pb2_grpc import RaftClientServicer, RaftClientStub, add_RaftClientServicer_to_server
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.logs import start_logs
-from quorate.runtime.server import Server
+from quorate.runtime.calls.server import Server
+from quorate.runtime.logging.logs import start_logs
 from tests.e2e.calls import eventually
 
 GONE_AFTER_S = 0.1

@@ -11,8 +11,8 @@ from deploy.local.ports import free_ports
 
 PROCESS: Final = """
 import asyncio, time, urllib.request
-from quorate.runtime.loop import ServiceLife, run
-from quorate.runtime.metrics import Export, exported_metrics
+from quorate.runtime.event_loop.loop import ServiceLife, run
+from quorate.runtime.telemetry.metrics import Export, exported_metrics
 
 def compute(seconds):
     until = time.thread_time() + seconds

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from quorate.runtime.limit import Limit
+from quorate.runtime.event_loop.limit import Limit
 
 
 async def test_a_block_ends_with_its_time_and_the_task_goes_on() -> None:

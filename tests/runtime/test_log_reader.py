@@ -19,12 +19,12 @@ from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, Offset
 from quorate.raft.history import History
 from quorate.raft.voters import VoterSet
-from quorate.runtime.client import open_channel
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.log_reader import RETRY_S, CommittedBatch, Event, LogReader
-from quorate.runtime.replica import Replica
-from quorate.runtime.server import Server
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.following.log_reader import RETRY_S, CommittedBatch, Event, LogReader
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.telemetry.tracing import OFF
 from services.quorum.cleaner import Cleaner, RetentionLimits
 from services.quorum.driver import QuorumDriver
 from services.quorum.endpoints import NodeEndpoints

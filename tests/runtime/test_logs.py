@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from quorate.runtime.config import ConfigError
-from quorate.runtime.logs import TEXT_MAX, logger, redact, start_logs
-from quorate.runtime.telemetry import Telemetry
+from quorate.runtime.logging.logs import TEXT_MAX, logger, redact, start_logs
+from quorate.runtime.settings.config import ConfigError
+from quorate.runtime.telemetry.tracing import Telemetry
 
 pytestmark = pytest.mark.usefixtures("restored_logs")
 log = logger("quorate.raft")

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from quorate.runtime.loop import ExitCode
+from quorate.runtime.event_loop.loop import ExitCode
 
 PRELUDE = """
 import asyncio, sys
 from quorate.errors import Corrupt
-from quorate.runtime.config import ConfigError
-from quorate.runtime.loop import CannotListen, run
-from quorate.runtime.server import Server
+from quorate.runtime.settings.config import ConfigError
+from quorate.runtime.event_loop.loop import CannotListen, run
+from quorate.runtime.calls.server import Server
 """
 
 

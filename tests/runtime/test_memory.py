@@ -10,14 +10,14 @@ from typing import Final
 
 import pytest
 
-from quorate.runtime.memory import ARENAS, LOOKS
+from quorate.runtime.event_loop.memory import ARENAS, LOOKS
 
 THREADS: Final = 8
 ALLOCATING: Final = f"""
 import ctypes, sys, threading
 
 if sys.argv[1] == "tuned":
-    from quorate.runtime.memory import tune_memory
+    from quorate.runtime.event_loop.memory import tune_memory
     tune_memory()
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
@@ -41,7 +41,7 @@ libc.fflush(None)
 FREED: Final = """
 import ctypes, resource
 
-from quorate.runtime.memory import LOOKS, FreeMemory
+from quorate.runtime.event_loop.memory import LOOKS, FreeMemory
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p

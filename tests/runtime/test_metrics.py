@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from quorate.runtime.config import ConfigError
-from quorate.runtime.loop import CannotListen
-from quorate.runtime.metrics import (
+from quorate.runtime.event_loop.loop import CannotListen
+from quorate.runtime.settings.config import ConfigError
+from quorate.runtime.telemetry.metrics import (
     DECLARED,
     Export,
     Metrics,

@@ -19,11 +19,12 @@ from kraft.service.multiplexed_pb2_grpc import (
 from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerServicer, PlacerStub, add_PlacerServicer_to_server
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime import multiplexed_calls, multiplexed_channel
-from quorate.runtime.admission import CallLimits
-from quorate.runtime.client import call, open_channel
-from quorate.runtime.multiplexed_channel import MultiplexedChannel
-from quorate.runtime.server import Server, ServerLimits
+from quorate.runtime.calls import multiplexed_calls
+from quorate.runtime.calls.admission import CallLimits
+from quorate.runtime.calls.server import Server, ServerLimits
+from quorate.runtime.clients import multiplexed_channel
+from quorate.runtime.clients.client import call, open_channel
+from quorate.runtime.clients.multiplexed_channel import MultiplexedChannel
 
 PLACER = "kraft.service.Placer"
 PLACE = f"{PLACER}/Place"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from quorate.runtime.peers import address_of, host_of
+from quorate.runtime.connections.peers import address_of, host_of
 
 
 @pytest.mark.parametrize(

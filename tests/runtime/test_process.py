@@ -12,14 +12,14 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from quorate.errors import Corrupt
-from quorate.runtime.client import open_channel
-from quorate.runtime.config import load, setting
-from quorate.runtime.health import READINESS
-from quorate.runtime.loop import ServiceLife
+from quorate.runtime.calls.health import READINESS
+from quorate.runtime.calls.server import Server
+from quorate.runtime.calls.transport_settings import TransportSettings, transport_of
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.event_loop.loop import ServiceLife
 from quorate.runtime.process import ServiceProcess
-from quorate.runtime.server import Server
-from quorate.runtime.setting_types import integer
-from quorate.runtime.transport_settings import TransportSettings, transport_of
+from quorate.runtime.settings.config import load, setting
+from quorate.runtime.settings.setting_types import integer
 
 WITHIN_S = 60
 

@@ -18,8 +18,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
 
 import kraft.service
-from quorate.runtime.client import open_channel
-from quorate.runtime.server import Server
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import open_channel
 
 GRPCURL: Final = shutil.which("grpcurl", path=os.environ.get("PATH", ""))
 NOT_FOUND: Final = 5

@@ -19,8 +19,8 @@ from kraft.service.heartbeat_pb2_grpc import HeartbeatServicer, add_HeartbeatSer
 from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerServicer, add_PlacerServicer_to_server
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.client import open_channel
-from quorate.runtime.server import Server
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import open_channel
 
 PLACER: Final = "kraft.service.Placer"
 HEARTBEAT: Final = "kraft.service.Heartbeat"

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Sequence
 
 from quorate.nouns import Offset
 from quorate.records import FeatureLevelRecord, encode_record
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.log_reader import CommittedBatch
-from quorate.runtime.logs import start_logs
-from quorate.runtime.replica import Replica
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.following.log_reader import CommittedBatch
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.logging.logs import start_logs
+from quorate.runtime.telemetry.tracing import OFF
 from quorate.wire.batch import data_batch, read_header
 
 

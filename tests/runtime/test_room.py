@@ -13,14 +13,14 @@ import pytest
 from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerServicer, add_PlacerServicer_to_server
 from quorate.errors import ErrorCode
-from quorate.runtime.admission import CallLimits
-from quorate.runtime.client import open_channel
-from quorate.runtime.door import DEADLINE_CAP_MS
-from quorate.runtime.room import LARGE_BYTES, Room
-from quorate.runtime.server import Server
-from quorate.runtime.statuses import error_from_call
-from quorate.runtime.stream_requests import StreamRequests
-from quorate.runtime.wrapped_server import ServerLimits
+from quorate.runtime.calls.admission import CallLimits
+from quorate.runtime.calls.door import DEADLINE_CAP_MS
+from quorate.runtime.calls.server import Server
+from quorate.runtime.calls.stream_requests import StreamRequests
+from quorate.runtime.calls.wrapped_server import ServerLimits
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.requests.room import LARGE_BYTES, Room
+from quorate.runtime.requests.statuses import error_from_call
 from tests.services.scripted import listening
 
 PLACE: Final = "/kraft.service.Placer/Place"

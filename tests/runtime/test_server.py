@@ -28,13 +28,13 @@ from kraft.service.heartbeat_pb2_grpc import HeartbeatServicer, HeartbeatStub, a
 from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerServicer, PlacerStub, add_PlacerServicer_to_server
 from quorate.errors import ApiError, Corrupt, ErrorCode
-from quorate.runtime.admission import CallLimits
-from quorate.runtime.client import open_channel
-from quorate.runtime.health import IN_SYNC
-from quorate.runtime.logs import start_logs
-from quorate.runtime.loop import CannotListen
-from quorate.runtime.server import Server, ServerLimits
-from quorate.runtime.setting_types import Endpoint, ListenerAddress
+from quorate.runtime.calls.admission import CallLimits
+from quorate.runtime.calls.health import IN_SYNC
+from quorate.runtime.calls.server import Server, ServerLimits
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.event_loop.loop import CannotListen
+from quorate.runtime.logging.logs import start_logs
+from quorate.runtime.settings.setting_types import Endpoint, ListenerAddress
 
 PLACER = "kraft.service.Placer"
 HEARTBEAT = "kraft.service.Heartbeat"

@@ -17,10 +17,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerServicer, PlacerStub, add_PlacerServicer_to_server
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.client import call, open_channel
-from quorate.runtime.config import ConfigError
-from quorate.runtime.server import Server
-from quorate.runtime.telemetry import (
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import call, open_channel
+from quorate.runtime.settings.config import ConfigError
+from quorate.runtime.telemetry.tracing import (
     OFF,
     SpanKind,
     Telemetry,

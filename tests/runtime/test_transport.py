@@ -26,16 +26,16 @@ from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerServicer, PlacerStub, add_PlacerServicer_to_server
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Principal
-from quorate.runtime import transport
-from quorate.runtime.client import Client, call, open_channel
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.config import ConfigError
-from quorate.runtime.guard import Guard
-from quorate.runtime.logs import start_logs
-from quorate.runtime.multiplexed_channel import MultiplexedChannel
-from quorate.runtime.server import Server
-from quorate.runtime.telemetry import Telemetry
-from quorate.runtime.transport import PLAIN, Transport
+from quorate.runtime.access.guard import Guard
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import Client, call, open_channel
+from quorate.runtime.clients.multiplexed_channel import MultiplexedChannel
+from quorate.runtime.connections import transport
+from quorate.runtime.connections.transport import PLAIN, Transport
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.logging.logs import start_logs
+from quorate.runtime.settings.config import ConfigError
+from quorate.runtime.telemetry.tracing import Telemetry
 from quorate.tls import key_stores
 from tests.e2e.calls import eventually
 from tests.network.certificates import Authority, authority

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Generator
 from typing import Final
 
-from quorate.runtime.turns import in_turns
+from quorate.runtime.event_loop.turns import in_turns
 
 WORKS: Final = 10
 STEPS: Final = 20

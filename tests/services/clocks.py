@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quorate.runtime.clock import SystemClock
+from quorate.runtime.event_loop.clock import SystemClock
 
 
 class MovedClock(SystemClock):

@@ -17,10 +17,10 @@ from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.engine import Engine
 from quorate.metadata.state import ClusterState
 from quorate.nouns import NodeId
-from quorate.runtime.client import Client, open_channel
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.server import Server
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import Client, open_channel
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.telemetry.tracing import OFF
 from services.controller.admin import AdminDoor
 from services.controller.apis import Apis
 from services.controller.driver import ControllerDriver

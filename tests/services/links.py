@@ -12,8 +12,8 @@ from kraft.service.quorum_pb2_grpc import RaftClientServicer, add_RaftClientServ
 from quorate.controller.engine.engine import Append
 from quorate.errors import ErrorCode
 from quorate.nouns import Offset
-from quorate.runtime.client import open_channel
-from quorate.runtime.server import Server, ServerLimits
+from quorate.runtime.calls.server import Server, ServerLimits
+from quorate.runtime.clients.client import open_channel
 from services.controller.quorum_link import QuorumLink
 from services.quorum.__main__ import RECEIVE_BYTES_MAX
 

@@ -14,8 +14,8 @@ from quorate.nouns import Offset, ReplicaKey
 from quorate.raft.core import Raft
 from quorate.raft.voters import ListenerEndpoint, VoterSet
 from quorate.records import NoOpRecord, encode_record
-from quorate.runtime.clock import Clock, SystemClock
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.event_loop.clock import Clock, SystemClock
+from quorate.runtime.telemetry.tracing import OFF
 from quorate.storage.failpoints import set_failpoint
 from quorate.storage.names import PARTITION_DIRECTORY, checkpoint_ids
 from services.quorum.disk import Disk

@@ -27,7 +27,7 @@ from kraft.service.quorum_pb2_grpc import RaftClientServicer, add_RaftClientServ
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset
 from quorate.records import encode_record
-from quorate.runtime.server import Server
+from quorate.runtime.calls.server import Server
 from quorate.wire.batch import data_batch
 
 LOOPBACK = "127.0.0.1"

@@ -16,8 +16,8 @@ from kraft.service.heartbeat_pb2 import DescribeSessionsRequest
 from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from quorate.errors import ErrorCode
 from quorate.liveness import CLAIM_LAPSES_MS
-from quorate.runtime.client import open_channel
-from quorate.runtime.statuses import error_from_call
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.requests.statuses import error_from_call
 from tests.e2e.calls import eventually
 from tests.e2e.cluster import Cluster
 from tests.shows.scene import SESSION_S, Scene, under_load

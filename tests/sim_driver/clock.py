@@ -38,7 +38,7 @@ class HostClock:
 
 
 class NodeClock:
-    """What `quorate.runtime.clock` is to a node: its host's time from a zero of its own, and a time of day."""
+    """What a node has for `quorate.runtime.event_loop.clock`: its host's time from a zero of its own, a time of day."""
 
     def __init__(self, host: HostClock, *, zero_ms: int) -> None:
         self._host = host

@@ -26,7 +26,7 @@ from quorate.raft.settings import RaftSettings
 from quorate.raft.voters import ListenerEndpoint as RaftEndpoint
 from quorate.raft.voters import Voter as RaftVoter
 from quorate.raft.voters import VoterSet
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.telemetry.tracing import OFF
 from quorate.storage.meta_properties import MetaProperties, write_meta_properties
 from quorate.storage.names import BOOTSTRAP_ID, PARTITION_DIRECTORY
 from services.quorum.checkpoints import CheckpointVoters, StateSnapshot

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from quorate.nouns import NodeId
-from quorate.runtime.setting_types import ConfiguredVoter, Endpoint
+from quorate.runtime.settings.setting_types import ConfiguredVoter, Endpoint
 from tests.sim_driver.garbling import Liar
 from tests.sim_driver.world import IN_LOG, KIB, STATIC, UPGRADED, Plan, World
 

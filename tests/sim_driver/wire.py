@@ -20,7 +20,7 @@ from grpc import ChannelConnectivity
 from grpc.aio import EOF, AioRpcError, Metadata
 
 from quorate.errors import ApiError
-from quorate.runtime.statuses import status_code, trailing_metadata
+from quorate.runtime.requests.statuses import status_code, trailing_metadata
 from tests.sim_driver.context import SERVED, CallContext
 from tests.sim_driver.garbling import Garbler
 from tests.sim_driver.loop import LIFE, Killed, Life, Loop, context_of
@@ -103,7 +103,7 @@ class Network:
         self.servers[address] = server
 
     def open_channel(self, address: str, transport: object = None) -> Channel:
-        """Takes the place of `quorate.runtime.client.open_channel`."""
+        """Takes the place of `quorate.runtime.clients.client.open_channel`."""
         life = LIFE.get()
         assert life is not None, address
         return Channel(self, life, address)

@@ -15,7 +15,7 @@ import pytest
 
 from quorate.nouns import NodeId, Offset
 from quorate.raft.voters import VoterSet
-from quorate.runtime.setting_types import ConfiguredVoter, Endpoint
+from quorate.runtime.settings.setting_types import ConfiguredVoter, Endpoint
 from quorate.storage.failpoints import NAMES, set_failpoint
 from services.quorum import alter_quorum, peer_wire
 from services.quorum.cleaner import RetentionLimits

@@ -18,7 +18,7 @@ from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.controller.engine.deduplication import ID_BYTES
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Offset, parse_uuid
-from quorate.runtime.statuses import UNTOUCHED, error_from_call
+from quorate.runtime.requests.statuses import UNTOUCHED, error_from_call
 from services.controller.pending import OFFSET as REFUSED_AT
 from tests.sim_driver.checker import require
 from tests.sim_driver.loop import Life, context_of

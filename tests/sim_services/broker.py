@@ -15,7 +15,7 @@ from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from quorate.errors import ErrorCode
 from quorate.metadata.features import supported_features
 from quorate.nouns import uuid_text
-from quorate.runtime.statuses import error_from_call
+from quorate.runtime.requests.statuses import error_from_call
 from services.gateway.heartbeats import HeartbeatServices
 from tests.sim_driver.checker import require
 from tests.sim_driver.loop import Life, context_of

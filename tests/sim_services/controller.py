@@ -12,10 +12,10 @@ from quorate.controller.engine.engine import Engine
 from quorate.metadata.features import supported_features
 from quorate.metadata.state import ClusterState
 from quorate.nouns import Offset
-from quorate.runtime.client import Client
-from quorate.runtime.setting_types import Endpoint, ListenerAddress
-from quorate.runtime.telemetry import OFF
-from quorate.runtime.transport_settings import PLAINTEXT
+from quorate.runtime.calls.transport_settings import PLAINTEXT
+from quorate.runtime.clients.client import Client
+from quorate.runtime.settings.setting_types import Endpoint, ListenerAddress
+from quorate.runtime.telemetry.tracing import OFF
 from services.controller.admin import AdminDoor
 from services.controller.apis import Apis
 from services.controller.forwarding import Forwarding

@@ -10,10 +10,10 @@ from kraft.service.heartbeat_pb2_grpc import add_HeartbeatServicer_to_server
 from kraft.service.placer_pb2_grpc import add_PlacerServicer_to_server
 from quorate.liveness import Claimant, Sessions
 from quorate.nouns import Epoch, NodeId, Offset
-from quorate.runtime.client import Client
-from quorate.runtime.log_reader import LogReader
-from quorate.runtime.replica import Replica
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.clients.client import Client
+from quorate.runtime.following.log_reader import LogReader
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.telemetry.tracing import OFF
 from services.heartbeat.driver import HeartbeatDriver
 from services.heartbeat.servicer import HeartbeatService
 from services.placer.servicer import PlacerService

@@ -12,8 +12,8 @@ import pytest
 from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest
 from kraft.service.controller_pb2 import ClaimSessionsResponse
 from quorate.controller.configs.settings import ControllerSettings
-from quorate.runtime import client
-from quorate.runtime.statuses import UNTOUCHED, error_from_call
+from quorate.runtime.clients import client
+from quorate.runtime.requests.statuses import UNTOUCHED, error_from_call
 from services.controller import forwarding
 from services.controller.forwarding import FORWARDED
 from tests.sim_controller.invariants.states import Hashes

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from quorate.runtime.config import ConfigError
-from quorate.runtime.transport import Transport
+from quorate.runtime.connections.transport import Transport
+from quorate.runtime.settings.config import ConfigError
 from quorate.tls.revoked import fingerprint, read_revoked
 from tests.network.certificates import authority, openssl_says
 

@@ -11,7 +11,7 @@ import grpc
 from quorate.cli.failures import Failed, Unreached
 from quorate.cli.grpc_call import Servers
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.statuses import BARE, GRPC_STATUS, UNTOUCHED, error_from_call
+from quorate.runtime.requests.statuses import BARE, GRPC_STATUS, UNTOUCHED, error_from_call
 
 __all__ = ["ask_servers"]
 

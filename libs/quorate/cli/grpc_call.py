@@ -13,7 +13,7 @@ import grpc
 from quorate.cli.call_security import CallSecurity, channel_credentials, parse_call_security
 from quorate.cli.failures import Misused
 from quorate.network.client_config import parse_bootstrap, read_client_properties
-from quorate.runtime.transport import WITHOUT_PROXY
+from quorate.runtime.connections.transport import WITHOUT_PROXY
 
 __all__ = ["Servers"]
 

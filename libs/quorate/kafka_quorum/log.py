@@ -11,10 +11,10 @@ from quorate.network.client_config import client_files, parse_client_config
 from quorate.network.metadata_fetch import UNNAMED
 from quorate.network.observer import Checkpoint, FailedTry, FetchedBatch, Observer
 from quorate.nouns import NodeId, Offset, ReplicaKey
-from quorate.runtime.clock import Clock
-from quorate.runtime.log_reader import CommittedBatch, Event, LoadedSnapshot
-from quorate.runtime.logs import logger
-from quorate.runtime.setting_types import Endpoint
+from quorate.runtime.event_loop.clock import Clock
+from quorate.runtime.following.log_reader import CommittedBatch, Event, LoadedSnapshot
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.settings.setting_types import Endpoint
 from quorate.tls.watched_files import WatchedFiles
 
 __all__ = ["KafkaLog"]

@@ -11,8 +11,9 @@ from quorate.network.buffers import HELD_BYTES_MAX
 from quorate.network.connections import NO_LIMIT
 from quorate.protocol import ServerSettings
 from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
-from quorate.runtime.config import PerListener, of_each_listener, setting
-from quorate.runtime.setting_types import (
+from quorate.runtime.calls.transport_settings import PLAINTEXT
+from quorate.runtime.settings.config import PerListener, of_each_listener, setting
+from quorate.runtime.settings.setting_types import (
     ListenerAddress,
     integer,
     list_of,
@@ -21,8 +22,7 @@ from quorate.runtime.setting_types import (
     named_choice,
     size,
 )
-from quorate.runtime.stop_settings import StopSettings
-from quorate.runtime.transport_settings import PLAINTEXT
+from quorate.runtime.settings.stop_settings import StopSettings
 
 __all__ = ["ListenersConfig", "held_bytes_max", "request_bytes_max"]
 

@@ -17,11 +17,11 @@ from quorate.network.listening import ConnectedClient, Handle, Listening, Take
 from quorate.network.server import KafkaServer, serving
 from quorate.protocol.api_versions import Versions
 from quorate.protocol.server import DescribeVersions
-from quorate.runtime.logs import logger
-from quorate.runtime.loop import CannotListen
-from quorate.runtime.server import warn_of_cut
-from quorate.runtime.setting_types import Endpoint, ListenerAddress
-from quorate.runtime.turns import in_turns
+from quorate.runtime.calls.server import warn_of_cut
+from quorate.runtime.event_loop.loop import CannotListen
+from quorate.runtime.event_loop.turns import in_turns
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.settings.setting_types import Endpoint, ListenerAddress
 
 __all__ = ["drain", "listening_of", "opened"]
 

@@ -12,7 +12,7 @@ from quorate.listeners.settings import ListenerSettings
 from quorate.listeners.tls import ListenerTls
 from quorate.protocol.sasl.server import Mechanisms
 from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
-from quorate.runtime.config import ConfigError
+from quorate.runtime.settings.config import ConfigError
 from quorate.tls.listener_tls import listener_tls
 from quorate.tls.ssl_principals import SslPrincipals, parse_rules
 

@@ -16,8 +16,9 @@ from quorate.network.connections import NO_LIMIT
 from quorate.protocol import ServerSettings
 from quorate.protocol.sasl.plain import PLAIN
 from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
-from quorate.runtime.config import listener_prefix, setting
-from quorate.runtime.setting_types import (
+from quorate.runtime.calls.transport_settings import mapping_rules
+from quorate.runtime.settings.config import listener_prefix, setting
+from quorate.runtime.settings.setting_types import (
     SettingType,
     choice,
     integer,
@@ -28,7 +29,6 @@ from quorate.runtime.setting_types import (
     size,
     text,
 )
-from quorate.runtime.transport_settings import mapping_rules
 from quorate.tls.listener_tls import CLIENT_AUTH, TLS_VERSIONS
 from quorate.tls.ssl_principals import DEFAULT_RULES
 

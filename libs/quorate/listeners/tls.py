@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from quorate.runtime.logs import logger
+from quorate.runtime.logging.logs import logger
 from quorate.tls.watched_files import LOOK_AGAIN_S, WatchedFiles
 
 __all__ = ["ListenerTls", "watch_files"]

@@ -16,9 +16,9 @@ from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.errors import ApiError
 from quorate.pipeline.grpc_security import StoreFiles
 from quorate.pipeline.nodes import FetchAnswer, NodeUnavailable, Unanswered
-from quorate.runtime.client import RECEIVE_BYTES_MAX
-from quorate.runtime.log_reader import DEADLINE_S, SILENT_MS_MAX
-from quorate.runtime.transport import WITHOUT_PROXY
+from quorate.runtime.clients.client import RECEIVE_BYTES_MAX
+from quorate.runtime.connections.transport import WITHOUT_PROXY
+from quorate.runtime.following.log_reader import DEADLINE_S, SILENT_MS_MAX
 from quorate.tls.key_stores import read_stores
 from quorate.wire.protobuf import to_protobuf, to_struct
 

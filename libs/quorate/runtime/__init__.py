@@ -1,31 +1,19 @@
 """The runtime that every service shares: event loop, gRPC server and client, configuration, logs, metrics, traces.
 
-process, loop                            a service's process: what it consists of; from its start to its exit code
-daemon_threads, memory, clock, limit     its threads, its memory, its clocks, time limits
-file_limit      as many open files as the system allows
-config, setting_types, call_settings, stop_settings     configuration
-server, wrapped_server, door, call_endings, call_bounds, peers, guard, entry_guard, process_rights, audit, claims,
-  admission, late_refusals               a gRPC server, the wrapper of its handlers, who may call, limits
-receiving, room, stream_room, decoding,
-  decoded_cost, caps                               requests
-statuses, health, symbols                errors as statuses, health checks, reflection
-refusals                                 answers of Kafka's APIs that refuse a whole request
-client, patience, reaching, named_endpoints
-                                         a client that finds the leader; advertised listeners; nodes' named listeners
-stream_requests, multiplexed_calls, multiplexed_channel
-                                         many requests in one stream: of one API, and any unary calls
-transport, transport_settings, reloading_channel
-                                         TLS of servers and clients, with certificates that change
-call_login, passing_on                   who has logged in with a call; whose request one program passes on to another
-log_reader, log_servers, log_requests, leader_reports, unanswered
-                                         an observer of the log: its servers, its requests, its reports to the leader
-replica, replica_readiness, turns        the state that it builds, decoded in turns; whether calls should be sent to it
-logs, hidden, repeats, telemetry, export, otlp_settings
-                                         logs and traces
-metrics, metric_rows, cluster_metrics    metrics
-holds                                    how long single callbacks block the event loop
+process     what the processes of all services have, from start to stop
+access      who may call
+following   following the log of a quorum
+clients     a client of a service with a leader
+calls       a gRPC server
+requests    what comes in, before a handler has it
+telemetry   traces and metrics
+connections connections between processes
+event_loop  one event loop in a process
+logging     structured logs
+settings    a service's configuration
 
-In libs only this package imports OpenTelemetry, and only it and `pipeline` import gRPC and tenacity.
+Each knows only those below it. In libs only this package imports OpenTelemetry, and only it and `pipeline` import gRPC
+and tenacity.
 """
 
 import os

@@ -18,16 +18,16 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from quorate.nouns import NodeId
-from quorate.runtime.call_login import LogIn
-from quorate.runtime.config import describe, load
-from quorate.runtime.door import Claims, Guard, MaySend
-from quorate.runtime.logs import logger, start_logs
-from quorate.runtime.loop import ServiceLife
-from quorate.runtime.metrics import Export, exported_metrics
-from quorate.runtime.server import Server, ServerLimits
-from quorate.runtime.telemetry import Telemetry
-from quorate.runtime.transport import Transport
-from quorate.runtime.transport_settings import TransportSettings, tell
+from quorate.runtime.calls.call_login import LogIn
+from quorate.runtime.calls.door import Claims, Guard, MaySend
+from quorate.runtime.calls.server import Server, ServerLimits
+from quorate.runtime.calls.transport_settings import TransportSettings, tell
+from quorate.runtime.connections.transport import Transport
+from quorate.runtime.event_loop.loop import ServiceLife
+from quorate.runtime.logging.logs import logger, start_logs
+from quorate.runtime.settings.config import describe, load
+from quorate.runtime.telemetry.metrics import Export, exported_metrics
+from quorate.runtime.telemetry.tracing import Telemetry
 
 __all__ = ["Close", "ServiceProcess", "Work", "configured"]
 

@@ -18,8 +18,8 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc.status_pb2 import Status
 
 from kraft.service import observer_pb2
-from quorate.runtime.daemon_threads import DaemonThreads
-from quorate.runtime.server import Server
+from quorate.runtime.calls.server import Server
+from quorate.runtime.event_loop.daemon_threads import DaemonThreads
 from services.observer.page.connection import Connection, Gone
 from services.observer.page.http import HttpError
 

@@ -10,12 +10,12 @@ from typing import Final
 
 from quorate.network.connections import LISTEN_BACKLOG, NO_LIMIT, ConnectionCounts, Room
 from quorate.network.tls import TlsError
-from quorate.runtime.config import ConfigError
-from quorate.runtime.logs import logger
-from quorate.runtime.loop import CannotListen
-from quorate.runtime.server import Server
-from quorate.runtime.setting_types import ListenerAddress
-from quorate.runtime.transport import Transport
+from quorate.runtime.calls.server import Server
+from quorate.runtime.connections.transport import Transport
+from quorate.runtime.event_loop.loop import CannotListen
+from quorate.runtime.logging.logs import logger
+from quorate.runtime.settings.config import ConfigError
+from quorate.runtime.settings.setting_types import ListenerAddress
 from services.observer.page.calls import PageCalls
 from services.observer.page.connection import Connection, Gone
 from services.observer.page.exchange import Site

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
-from quorate.runtime.clock import Clock, SystemClock
+from quorate.runtime.event_loop.clock import Clock, SystemClock
 from services.pipeline.bronze.claims import SPAN_CLAIM, claimed, withdraw_read
 from services.pipeline.bronze.line_files import LineFile
 from services.pipeline.bronze.otlp_lines import read_lines

@@ -33,7 +33,7 @@ from quorate.pipeline.log_files import (
 )
 from quorate.pipeline.replicas import commitments, contradicted
 from quorate.pipeline.twins import twins
-from quorate.runtime.clock import Clock, SystemClock
+from quorate.runtime.event_loop.clock import Clock, SystemClock
 from services.pipeline.source.columns import NAME, Bundle, arrow_batch, check_columns, schema_of, spared
 from services.pipeline.source.commit_column import COMMIT
 from services.pipeline.source.conditions import narrowed

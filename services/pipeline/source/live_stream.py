@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
-from quorate.runtime.clock import Clock, SystemClock
+from quorate.runtime.event_loop.clock import Clock, SystemClock
 from services.pipeline.source.columns import check_columns
 from services.pipeline.source.live import Entry, LiveLog
 from services.pipeline.source.options import FOREVER, parse

@@ -22,7 +22,7 @@ from quorate.pipeline.planning import between
 from quorate.pipeline.replicas import commitments, contradicted
 from quorate.pipeline.tail import Cursor, Directory, TailSettings, advance, directories
 from quorate.pipeline.twins import TwoClusters, twins
-from quorate.runtime.clock import Clock, SystemClock
+from quorate.runtime.event_loop.clock import Clock, SystemClock
 from services.pipeline.source.columns import Bundle, arrow_batch, check_columns, spared
 from services.pipeline.source.commit_column import COMMIT
 from services.pipeline.source.loss import Stretch, lost, parts_of, read_or_lost

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from quorate.runtime.clock import Clock
+from quorate.runtime.event_loop.clock import Clock
 
 __all__ = ["DELAY_MS", "Waiting", "parse_delay"]
 

@@ -15,7 +15,7 @@ from kraft.service.heartbeat_pb2_grpc import HeartbeatStub
 from quorate.errors import ApiError
 from quorate.network.client import Connection, connect
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC, NodeId, Offset
-from quorate.runtime.client import open_channel
+from quorate.runtime.clients.client import open_channel
 from quorate.wire.protobuf import to_protobuf, to_struct
 from tests.e2e.calls import call_once
 from tests.e2e.cluster import Cluster

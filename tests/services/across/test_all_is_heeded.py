@@ -26,13 +26,13 @@ CODE: Final = ("services", "libs/quorate", "deploy/local")
 
 CONFIGS: Final = ("quorum", "controller", "heartbeat", "placer", "observer")
 BASES: Final = (
-    "libs/quorate/runtime/call_settings.py",
-    "libs/quorate/runtime/transport_settings.py",
-    "libs/quorate/runtime/entry_guard.py",
-    "libs/quorate/runtime/guard.py",
+    "libs/quorate/runtime/calls/call_settings.py",
+    "libs/quorate/runtime/calls/transport_settings.py",
+    "libs/quorate/runtime/access/entry_guard.py",
+    "libs/quorate/runtime/access/guard.py",
     "libs/quorate/runtime/process.py",
-    "libs/quorate/runtime/server.py",
-    "libs/quorate/runtime/stop_settings.py",
+    "libs/quorate/runtime/calls/server.py",
+    "libs/quorate/runtime/settings/stop_settings.py",
 )
 """Where the settings are that several services have, and what reads them."""
 KEPT_ELSEWHERE: Final = {

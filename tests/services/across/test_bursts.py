@@ -11,9 +11,9 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerServicer, PlacerStub, add_PlacerServicer_to_server
-from quorate.runtime.client import open_channel
-from quorate.runtime.server import Server, ServerLimits
-from quorate.runtime.setting_types import Endpoint, ListenerAddress
+from quorate.runtime.calls.server import Server, ServerLimits
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.settings.setting_types import Endpoint, ListenerAddress
 from services.quorum.__main__ import RECEIVE_BYTES_MAX
 from tests.services.scripted import WITHIN_S, listening
 

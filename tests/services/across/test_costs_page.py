@@ -11,14 +11,14 @@ from quorate.listeners.config import CONNECTIONS_MAX, CONNECTIONS_PER_IP_MAX
 from quorate.network.buffers import HELD_BYTES_MAX
 from quorate.partition_log.open_files import SEGMENTS_MAX
 from quorate.protocol.settings import ServerSettings
-from quorate.runtime.admission import DEFAULT_LIMITS
-from quorate.runtime.caps import ITEMS_MAX, LIST_MAX
-from quorate.runtime.decoded_cost import COST_BYTES_MAX, COST_BYTES_MAX_OF, cost_limit, decoded_cost
-from quorate.runtime.multiplexed_calls import UNDER_WAY_MAX as CALL_STREAM_MAX
-from quorate.runtime.refusals import ITEM_BYTES_MAX, MESSAGES_BYTES_MAX
-from quorate.runtime.room import LARGE_BYTES as EARLY_BYTES
-from quorate.runtime.room import ROOM_BYTES, WAIT_S
-from quorate.runtime.wrapped_server import ServerLimits
+from quorate.runtime.calls.admission import DEFAULT_LIMITS
+from quorate.runtime.calls.multiplexed_calls import UNDER_WAY_MAX as CALL_STREAM_MAX
+from quorate.runtime.calls.wrapped_server import ServerLimits
+from quorate.runtime.requests.caps import ITEMS_MAX, LIST_MAX
+from quorate.runtime.requests.decoded_cost import COST_BYTES_MAX, COST_BYTES_MAX_OF, cost_limit, decoded_cost
+from quorate.runtime.requests.refusals import ITEM_BYTES_MAX, MESSAGES_BYTES_MAX
+from quorate.runtime.requests.room import LARGE_BYTES as EARLY_BYTES
+from quorate.runtime.requests.room import ROOM_BYTES, WAIT_S
 from quorate.wire.items import ITEMS_PER_STEP
 from services.broker.__main__ import GRPC_BYTES_MAX
 from services.broker.fetch import LARGE, LARGE_WAIT_MS_MAX, WAITING_MAX

@@ -19,8 +19,8 @@ from quorate.controller.engine.engine import Engine
 from quorate.errors import ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.records import FeatureLevelRecord
-from quorate.runtime.server import Server
-from quorate.runtime.statuses import error_from_call
+from quorate.runtime.calls.server import Server
+from quorate.runtime.requests.statuses import error_from_call
 from services.controller import pages, snapshots
 from services.controller.snapshots import Snapshots, StateLost
 from services.quorum import driver as quorum_driver

@@ -16,8 +16,8 @@ from kraft.service.quorum_pb2_grpc import QuorumStub, add_QuorumServicer_to_serv
 from quorate.errors import ErrorCode
 from quorate.nouns import ReplicaKey
 from quorate.raft.voters import ListenerEndpoint
-from quorate.runtime.server import Server
-from quorate.runtime.statuses import error_from_call
+from quorate.runtime.calls.server import Server
+from quorate.runtime.requests.statuses import error_from_call
 from services.quorum.controller_presence import ControllerPresence
 from services.quorum.driver import QuorumDriver
 from services.quorum.endpoints import NodeEndpoints

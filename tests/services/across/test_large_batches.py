@@ -17,12 +17,12 @@ from quorate.metadata.state import ClusterState
 from quorate.raft.history import History
 from quorate.raft.voters import VoterSet
 from quorate.records import TopicRecord, encode_record
-from quorate.runtime.client import open_channel
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.log_reader import LogReader
-from quorate.runtime.replica import Replica
-from quorate.runtime.server import Server
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.following.log_reader import LogReader
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.telemetry.tracing import OFF
 from quorate.wire.batch import data_batch
 from services.controller.driver import ControllerDriver
 from services.quorum.endpoints import NodeEndpoints

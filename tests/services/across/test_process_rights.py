@@ -12,8 +12,8 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
 from quorate.nouns import Principal
 from quorate.protocol.apis import all_apis
-from quorate.runtime.config import ConfigError, load
-from quorate.runtime.process_rights import CALLS, ProcessRights
+from quorate.runtime.access.process_rights import CALLS, ProcessRights
+from quorate.runtime.settings.config import ConfigError, load
 from services.controller.handlers import APIS
 from services.gateway.apis import ROUTES, Backend
 from services.placer.config import PlacerConfig
@@ -22,7 +22,7 @@ from services.quorum.translate import asking, membership
 from tests.services.rpcs import services
 
 ROOT: Final = Path(__file__).parents[3]
-LOG_READER: Final = ("libs/quorate/runtime/log_reader.py", "libs/quorate/runtime/leader_reports.py")
+LOG_READER: Final = ("libs/quorate/runtime/following/log_reader.py", "libs/quorate/runtime/following/leader_reports.py")
 BY_OPERATORS: Final = ("services/quorum/resize.py", "services/observer/check.py")
 """Programs that run with an operator's certificate."""
 FILES: Final = {

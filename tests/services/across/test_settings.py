@@ -6,7 +6,7 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from quorate.runtime.config import settings_table
+from quorate.runtime.settings.config import settings_table
 from services.controller.config import ControllerConfig as ControllerConfig
 from services.quorum.config import QuorumConfig as QuorumConfig
 

@@ -19,10 +19,10 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from deploy.local.ports import free_ports
 from kraft.service.observer_pb2 import ListTracesRequest
 from kraft.service.observer_pb2_grpc import ObserverStub
-from quorate.runtime.client import open_channel
-from quorate.runtime.config import ConfigError, describe, load
-from quorate.runtime.health import STARTUP
-from quorate.runtime.loop import ExitCode
+from quorate.runtime.calls.health import STARTUP
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.event_loop.loop import ExitCode
+from quorate.runtime.settings.config import ConfigError, describe, load
 from services.observer.config import ObserverConfig
 from tests.services.scripted import WITHIN_S
 

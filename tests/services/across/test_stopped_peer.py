@@ -16,8 +16,8 @@ from deploy.local.processes import ROOT
 from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerStub, add_PlacerServicer_to_server
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.client import Client, call, open_channel
-from quorate.runtime.server import Server, ServerLimits
+from quorate.runtime.calls.server import Server, ServerLimits
+from quorate.runtime.clients.client import Client, call, open_channel
 from services.placer.servicer import PlacerService
 from tests.services.scripted import WITHIN_S, listening
 

@@ -27,12 +27,12 @@ from kraft.service.quorum_pb2_grpc import QuorumStub
 from quorate.cli.formatting import FormatOptions
 from quorate.cli.storage import format_node
 from quorate.network.client import Disconnected, connect
-from quorate.runtime.client import open_channel
-from quorate.runtime.config import load
-from quorate.runtime.loop import ExitCode, ServiceLife
+from quorate.runtime.calls.server import Server
+from quorate.runtime.calls.transport_settings import transport_of
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.event_loop.loop import ExitCode, ServiceLife
 from quorate.runtime.process import ServiceProcess
-from quorate.runtime.server import Server
-from quorate.runtime.transport_settings import transport_of
+from quorate.runtime.settings.config import load
 from services.placer.config import PlacerConfig
 from tests.services.across.test_starting import ALONE, ENVIRON
 from tests.services.scripted import LOOPBACK, WITHIN_S, ScriptedController, listening
@@ -153,7 +153,7 @@ async def test_a_process_tells_which_calls_it_cuts_and_gives_them_the_time_that_
 
     assert [True, True] == [isinstance(each, grpc.aio.AioRpcError) for each in ended]
     warnings = [each for each in caplog.records if each.levelno == logging.WARNING]
-    (cut,) = [record for record in warnings if record.name == "quorate.runtime.server"]
+    (cut,) = [record for record in warnings if record.name == "quorate.runtime.calls.server"]
     assert {
         "waited_s": 0.3, "calls": 2, "of": "Place:2", "setting": "shutdown.graceful.timeout.ms"
     } == vars(cut)["quorate_fields"]  # fmt: skip

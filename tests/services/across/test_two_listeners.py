@@ -22,13 +22,13 @@ from quorate.protocol.security_protocols import SECURITY_PROTOCOLS
 from quorate.raft.history import History
 from quorate.raft.messages import BeginQuorumEpochRequest
 from quorate.raft.voters import ListenerEndpoint, Voter, VoterSet
-from quorate.runtime.client import call, open_channel
-from quorate.runtime.config import ConfigError, load
-from quorate.runtime.guard import guard_of
-from quorate.runtime.passing_on import LISTENER
-from quorate.runtime.server import Server
-from quorate.runtime.transport import Transport
-from quorate.runtime.transport_settings import transport_of
+from quorate.runtime.access.guard import guard_of
+from quorate.runtime.access.passing_on import LISTENER
+from quorate.runtime.calls.server import Server
+from quorate.runtime.calls.transport_settings import transport_of
+from quorate.runtime.clients.client import call, open_channel
+from quorate.runtime.connections.transport import Transport
+from quorate.runtime.settings.config import ConfigError, load
 from services.controller.config import ControllerConfig
 from services.quorum.config import QuorumConfig
 from services.quorum.endpoints import NodeEndpoints

@@ -31,8 +31,8 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.placement import PlacementSpec, UsableBroker
 from quorate.raft.messages import BeginQuorumEpochRequest
 from quorate.raft.voters import ListenerEndpoint
-from quorate.runtime.client import Client, open_channel
-from quorate.runtime.server import Server
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import Client, open_channel
 from services.controller.placement_requests import Placing
 from services.controller.quorum_node import QuorumNode
 from services.quorum.alter_quorum import Alteration, LeaderFinder

@@ -27,7 +27,7 @@ from quorate.records import (
     DelegationTokenRecord,
     UserScramCredentialRecord,
 )
-from quorate.runtime.clock import SystemClock
+from quorate.runtime.event_loop.clock import SystemClock
 from services.broker.callers import Caller
 from services.broker.cluster import Cluster
 from services.broker.reads import NO_TOKENS, Reads

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from quorate.runtime.config import ConfigError, describe
+from quorate.runtime.settings.config import ConfigError, describe
 from services.broker.peers import properties_of_controllers
 from tests.services.broker.test_listeners import BROKER, HOST, config
 

@@ -10,7 +10,7 @@ from kraft import Uuid
 from quorate.errors import Corrupt
 from quorate.nouns import parse_uuid
 from quorate.partition_log.clean_shutdown import leave_mark
-from quorate.runtime.config import ConfigError
+from quorate.runtime.settings.config import ConfigError
 from quorate.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from services.broker.directories import LogDirectories
 

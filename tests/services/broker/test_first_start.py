@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from quorate.errors import Corrupt
-from quorate.runtime.config import load
+from quorate.runtime.settings.config import load
 from quorate.storage.meta_properties import read_meta_properties
 from services.broker.config import FOR_FORMAT
 from services.broker.directories import LogDirectories

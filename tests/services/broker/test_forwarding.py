@@ -16,7 +16,7 @@ from quorate.errors import ErrorCode
 from quorate.network.listening import ConnectedClient
 from quorate.protocol import Request
 from quorate.protocol.apis import api_of
-from quorate.runtime.setting_types import Endpoint
+from quorate.runtime.settings.setting_types import Endpoint
 from services.broker.controller_connection import ControllerConnection, InTurn
 from services.broker.forwarding import FORWARDED, Forwarding
 from services.broker.peers import Peers

@@ -29,9 +29,9 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, Acls, PatternType, ResourceType
 from quorate.nouns import ANONYMOUS, ZERO_UUID
 from quorate.records import AccessControlEntryRecord
-from quorate.runtime.client import call, open_channel
-from quorate.runtime.server import Server
-from quorate.runtime.turns import in_turns
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import call, open_channel
+from quorate.runtime.event_loop.turns import in_turns
 from quorate.timeline import SnapshotRegistry
 from quorate.wire.batch import batches, records
 from services.broker.callers import Caller, Callers

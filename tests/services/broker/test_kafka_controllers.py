@@ -23,7 +23,7 @@ from quorate.network.server import serving
 from quorate.protocol import Request
 from quorate.protocol.apis import api_of
 from quorate.protocol.messages import encode_response
-from quorate.runtime.setting_types import Endpoint
+from quorate.runtime.settings.setting_types import Endpoint
 from services.broker.controller_connection import ControllerConnection
 from services.broker.forwarding import Forwarding
 from services.broker.kafka_controllers import KafkaControllers, LedBy

@@ -28,8 +28,8 @@ from quorate.network.server import KafkaServer
 from quorate.protocol import Request
 from quorate.protocol.sasl.scram import ScramClient
 from quorate.records import DelegationTokenRecord, UserScramCredentialRecord
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.config import ConfigError, describe, load
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.settings.config import ConfigError, describe, load
 from services.broker.config import BrokerConfig
 from services.broker.logins import BrokerLogins
 from services.broker.peers import Peers

@@ -12,9 +12,9 @@ from quorate.errors import ErrorCode
 from quorate.partition_log.offset_checkpoints import TopicPartition
 from quorate.records import ConfigRecord, PartitionChangeRecord
 from quorate.replication import Altered, Batch, Fetched, Propose, Refused
-from quorate.runtime import cluster_metrics
-from quorate.runtime.metric_rows import Row, markdown
-from quorate.runtime.metrics import Value
+from quorate.runtime.telemetry import cluster_metrics
+from quorate.runtime.telemetry.metric_rows import Row, markdown
+from quorate.runtime.telemetry.metrics import Value
 from services.broker.metrics import ABSENT, ROWS, Watched, short
 from services.broker.table import Hosted
 from tests.partition_log.batches import placed, produced

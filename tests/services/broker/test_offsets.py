@@ -14,7 +14,7 @@ from quorate.partition_log import segment
 from quorate.partition_log.produced import LOG_APPEND_TIME, Limits
 from quorate.partition_log.settings import LogSettings
 from quorate.records import RemoveTopicRecord
-from quorate.runtime.turns import in_turns
+from quorate.runtime.event_loop.turns import in_turns
 from quorate.wire.inflation import PIECE_BYTES
 from quorate.wire.items import ITEMS_PER_STEP
 from quorate.wire.primitives import varint

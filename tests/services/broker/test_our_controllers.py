@@ -19,9 +19,9 @@ from kraft.api.broker_registration import BrokerRegistrationRequest, BrokerRegis
 from kraft.service.controller_pb2_grpc import ControllerServicer, ControllerStub, add_ControllerServicer_to_server
 from kraft.service.heartbeat_pb2_grpc import HeartbeatServicer, HeartbeatStub, add_HeartbeatServicer_to_server
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.client import Client
-from quorate.runtime.patience import Patience
-from quorate.runtime.server import Server
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import Client
+from quorate.runtime.clients.patience import Patience
 from quorate.wire.protobuf import to_protobuf, to_struct
 from services.broker.controllers import OurControllers
 from services.broker.lifecycle import Lifecycle

@@ -32,11 +32,11 @@ from quorate.records import (
     encode_record,
 )
 from quorate.replication import ReplicationSettings
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.health import IN_SYNC
-from quorate.runtime.log_reader import CommittedBatch
-from quorate.runtime.replica import Replica
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.calls.health import IN_SYNC
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.following.log_reader import CommittedBatch
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.telemetry.tracing import OFF
 from quorate.wire.batch import data_batch, read_header
 from services.broker.directories import LogDirectories
 from services.broker.driver import BrokerDriver

@@ -23,7 +23,7 @@ from quorate.nouns import NodeId
 from quorate.partition_log.offset_checkpoints import TopicPartition
 from quorate.records import BrokerRegistrationChangeRecord, PartitionChangeRecord
 from quorate.replication import Progress
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.telemetry.tracing import OFF
 from services.broker.awaited import Awaited
 from services.broker.callers import Caller
 from services.broker.cluster import Cluster

@@ -26,9 +26,9 @@ from quorate.authorizer import CLUSTER_NAME
 from quorate.controller.engine.steps import finished
 from quorate.errors import ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
-from quorate.runtime import audit
-from quorate.runtime.telemetry import OFF
-from quorate.runtime.turns import in_turns
+from quorate.runtime.access import audit
+from quorate.runtime.event_loop.turns import in_turns
+from quorate.runtime.telemetry.tracing import OFF
 from quorate.wire.codec import decode, encode
 from services.broker.callers import Caller
 from services.broker.cluster import NO_TOPIC_ID, Cluster

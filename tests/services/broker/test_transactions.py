@@ -15,8 +15,8 @@ from kraft.api.produce import ProduceRequest, ProduceResponse
 from kraft.api.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from quorate.errors import ErrorCode
 from quorate.partition_log.offset_checkpoints import TopicPartition
-from quorate.runtime.telemetry import OFF
-from quorate.runtime.turns import in_turns
+from quorate.runtime.event_loop.turns import in_turns
+from quorate.runtime.telemetry.tracing import OFF
 from services.broker.cluster import Cluster
 from services.broker.descriptions import describe_producers
 from services.broker.fetch import Fetch

@@ -35,9 +35,9 @@ from quorate.network.fair_turns import LARGE_AT_ONCE
 from quorate.network.listening import ConnectedClient
 from quorate.protocol import ClientSettings, Request, ServerSettings
 from quorate.protocol.apis import api_of
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.telemetry import OFF
-from quorate.runtime.turns import in_turns
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.event_loop.turns import in_turns
+from quorate.runtime.telemetry.tracing import OFF
 from quorate.timeline import SnapshotRegistry
 from quorate.wire.items import ITEMS_PER_STEP
 from services.broker.callers import Caller, Callers

@@ -21,10 +21,10 @@ from quorate.errors import ApiError
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.records import AccessControlEntryRecord
-from quorate.runtime import audit
-from quorate.runtime.audit import LOGGER
-from quorate.runtime.logs import start_logs
-from quorate.runtime.passing_on import CLIENT_HOST
+from quorate.runtime.access import audit
+from quorate.runtime.access.audit import LOGGER
+from quorate.runtime.access.passing_on import CLIENT_HOST
+from quorate.runtime.logging.logs import start_logs
 from services.controller.authorizing import Authorizing, Caller
 from services.controller.call import Call
 from services.controller.forwarding import FORWARDED

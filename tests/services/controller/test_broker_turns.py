@@ -36,10 +36,10 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.state import ClusterState
 from quorate.records import PartitionChangeRecord, UnregisterBrokerRecord
-from quorate.runtime.client import Client
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.stream_requests import StreamContext
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.calls.stream_requests import StreamContext
+from quorate.runtime.clients.client import Client
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.telemetry.tracing import OFF
 from services.controller import admin
 from services.controller.admin import AdminDoor, EnvelopeContext
 from services.controller.apis import Apis

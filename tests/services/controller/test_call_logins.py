@@ -19,7 +19,7 @@ from quorate.metadata.state import ClusterState
 from quorate.nouns import Principal
 from quorate.protocol.sasl.mechanism import Login
 from quorate.records import RemoveDelegationTokenRecord, RemoveUserScramCredentialRecord
-from quorate.runtime.config import ConfigError, load
+from quorate.runtime.settings.config import ConfigError, load
 from services.controller import call_logins
 from services.controller.call_logins import HASHED_AT_ONCE, CallLogins
 from services.controller.config import ControllerConfig

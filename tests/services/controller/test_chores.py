@@ -15,8 +15,8 @@ from quorate.controller.engine.engine import Engine
 from quorate.controller.periodic import CHORES
 from quorate.metadata.partitions import NO_LEADER
 from quorate.records import ConfigRecord, PartitionChangeRecord
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.telemetry.tracing import OFF
 from services.controller.driver import ControllerDriver
 from services.controller.periodic_tasks import PeriodicTasks
 from tests.controller.clusters import Cluster

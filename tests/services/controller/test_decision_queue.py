@@ -18,8 +18,8 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import TOPIC
 from quorate.metadata.state import ClusterState
 from quorate.records import ConfigRecord
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.telemetry.tracing import OFF
 from services.controller.decision_queue import DecisionQueue
 from services.controller.driver import ControllerDriver
 from services.controller.reads import read_in_steps

@@ -16,8 +16,8 @@ from quorate.errors import ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import METADATA_VERSION
 from quorate.records import BeginTransactionRecord, FeatureLevelRecord, NoOpRecord
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.telemetry.tracing import OFF
 from services.controller.driver import ControllerDriver
 from services.controller.quorum_link import EventsBehind
 

@@ -26,8 +26,8 @@ from quorate.records import (
     TopicRecord,
     encode_record,
 )
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.telemetry.tracing import OFF
 from quorate.wire.batch import data_batch
 from services.controller.driver import ControllerDriver
 from services.controller.quorum_link import EventsBehind

@@ -12,8 +12,8 @@ import pytest
 from kraft.api.add_raft_voter_pb2 import AddRaftVoterRequest
 from kraft.service.quorum_pb2 import AlterQuorumRequest
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.client import open_channel
-from quorate.runtime.statuses import UNTOUCHED, trailing_metadata
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.requests.statuses import UNTOUCHED, trailing_metadata
 from services.controller.quorum_node import QuorumNode
 
 _S: Final = grpc.StatusCode

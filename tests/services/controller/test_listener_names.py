@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server
-from quorate.runtime.client import open_channel
-from quorate.runtime.logs import start_logs
-from quorate.runtime.named_endpoints import NamedVoter
-from quorate.runtime.server import Server
-from quorate.runtime.setting_types import Endpoint
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.logging.logs import start_logs
+from quorate.runtime.settings.named_endpoints import NamedVoter
+from quorate.runtime.settings.setting_types import Endpoint
 from services.controller.quorum_node import SAME_NAME, QuorumNode
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.listeners import ListenerProtocols

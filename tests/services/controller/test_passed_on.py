@@ -16,8 +16,8 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.records import AccessControlEntryRecord, RegisterControllerRecord
-from quorate.runtime.claims import CLAIMS
-from quorate.runtime.passing_on import (
+from quorate.runtime.access.claims import CLAIMS
+from quorate.runtime.access.passing_on import (
     CLIENT_HOST,
     CLIENT_PRINCIPAL,
     FORWARDABLE,
@@ -27,7 +27,7 @@ from quorate.runtime.passing_on import (
     PASSED_ON,
     principal_text,
 )
-from quorate.runtime.process_rights import ProcessRights
+from quorate.runtime.access.process_rights import ProcessRights
 from quorate.tls.node_ids import NodeIds
 from services.controller.authorizing import Authorizing, Caller
 from services.controller.call import Call

@@ -17,8 +17,8 @@ from quorate.controller.engine.decision import Decision
 from quorate.controller.engine.engine import Engine
 from quorate.metadata.state import ClusterState
 from quorate.records import NoOpRecord
-from quorate.runtime.logs import start_logs
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.logging.logs import start_logs
+from quorate.runtime.telemetry.tracing import OFF
 from services.controller.driver import ControllerDriver
 from services.controller.performance import PerformanceLog
 

@@ -17,8 +17,8 @@ from quorate.controller.engine.engine import Answer, Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.records import NoOpRecord
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.telemetry.tracing import OFF
 from services.controller.driver import ControllerDriver
 
 EPOCH = 4

@@ -22,7 +22,7 @@ from quorate.metadata.configs import BROKER
 from quorate.metadata.state import ClusterState
 from quorate.nouns import NOBODY, EndpointType
 from quorate.records import RegisterControllerRecord
-from quorate.runtime.statuses import BARE, UNTOUCHED, error_from_call
+from quorate.runtime.requests.statuses import BARE, UNTOUCHED, error_from_call
 from tests.services.controllers import InProcess, controller
 from tests.services.scripted import WITHIN_S, ScriptedController, ScriptedQuorum, controller_at_work, quorum_at_work
 

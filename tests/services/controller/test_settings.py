@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from quorate.controller.periodic import CHORES
-from quorate.runtime.config import ConfigError, load
-from quorate.runtime.entry_guard import authorizer_of
+from quorate.runtime.access.entry_guard import authorizer_of
+from quorate.runtime.settings.config import ConfigError, load
 from services.controller.config import ControllerConfig
 from services.controller.settings import NAMES, intervals_of, settings_of, static_configs
 

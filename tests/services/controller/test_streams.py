@@ -7,7 +7,7 @@ import asyncio
 from quorate.controller.engine.decision import Decision
 from quorate.controller.engine.engine import Append
 from quorate.records import NoOpRecord
-from quorate.runtime.client import open_channel
+from quorate.runtime.clients.client import open_channel
 from services.controller.quorum_link import QuorumLink
 from tests.services.controllers import controller
 from tests.services.links import Told

@@ -16,8 +16,8 @@ from quorate.controller.engine.engine import Answer, Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.records import NoOpRecord
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.telemetry.tracing import OFF
 from services.controller.driver import TURNS_UNDER_WAY_MAX, ControllerDriver
 
 COUNT = 3 * TURNS_UNDER_WAY_MAX

@@ -37,7 +37,7 @@ from quorate.records import (
     NoOpRecord,
     RegisterControllerRecord,
 )
-from quorate.runtime.statuses import error_from_call
+from quorate.runtime.requests.statuses import error_from_call
 from services.controller.handlers import APIS
 from tests.controller.clusters import CLUSTER_ID, Cluster
 from tests.services.controllers import NOWHERE, InProcess, controller

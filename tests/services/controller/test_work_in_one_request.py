@@ -18,7 +18,7 @@ from kraft.service.admin_pb2 import AdminRequest, AdminRequests
 from quorate.authorizer import StandardAuthorizer
 from quorate.controller.engine.engine import Engine
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.statuses import error_from_call
+from quorate.runtime.requests.statuses import error_from_call
 from tests.controller.clusters import Cluster
 from tests.services.controllers import InProcess, controller
 from tests.services.scripted import WITHIN_S, quorum_at_work

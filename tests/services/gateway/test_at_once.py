@@ -21,7 +21,7 @@ from quorate.network.listening import Listening
 from quorate.network.server import serving
 from quorate.protocol import ClientSettings
 from quorate.protocol.sasl.plain import PlainClient, PlainServer
-from quorate.runtime.statuses import trailing_metadata
+from quorate.runtime.requests.statuses import trailing_metadata
 from quorate.tls.node_ids import NodeIds
 from quorate.wire.codec import encode
 from quorate.wire.fitting import fitted

@@ -25,8 +25,8 @@ from quorate.network.server import serving
 from quorate.nouns import ANONYMOUS, Principal
 from quorate.protocol import all_apis
 from quorate.protocol.sasl.plain import PlainClient, PlainServer
-from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_PRINCIPAL, PASSED_ON
-from quorate.runtime.statuses import trailing_metadata
+from quorate.runtime.access.passing_on import CLIENT_HOST, CLIENT_PRINCIPAL, PASSED_ON
+from quorate.runtime.requests.statuses import trailing_metadata
 from quorate.tls.node_ids import NodeIds
 from quorate.wire.protobuf import to_protobuf
 from services.controller.authorizing import AT_OTHER_SERVICES

@@ -36,10 +36,10 @@ from quorate.nouns import Principal
 from quorate.protocol import ClientSettings, all_apis
 from quorate.protocol.messages import decode_body, decode_response_header, encode_request
 from quorate.protocol.sasl.plain import PlainClient, PlainServer
-from quorate.runtime.passing_on import CLIENT_HOST, CLIENT_ID, CLIENT_PRINCIPAL, HOP, LISTENER
-from quorate.runtime.refusals import refused
-from quorate.runtime.setting_types import Endpoint
-from quorate.runtime.statuses import trailing_metadata
+from quorate.runtime.access.passing_on import CLIENT_HOST, CLIENT_ID, CLIENT_PRINCIPAL, HOP, LISTENER
+from quorate.runtime.requests.refusals import refused
+from quorate.runtime.requests.statuses import trailing_metadata
+from quorate.runtime.settings.setting_types import Endpoint
 from quorate.wire.codec import encode
 from quorate.wire.fitting import fitted
 from quorate.wire.protobuf import json_form, to_protobuf

@@ -10,7 +10,7 @@ from google.rpc.status_pb2 import Status
 
 from kraft.api.elect_leaders import ElectLeadersRequest
 from quorate.errors import ErrorCode
-from quorate.runtime.statuses import DOMAIN
+from quorate.runtime.requests.statuses import DOMAIN
 from tests.services.gateway.test_handler import Services, gateway
 
 

@@ -12,7 +12,7 @@ import pytest
 from kraft import Uuid
 from kraft.api.fetch import FetchRequest, FetchResponse
 from quorate.nouns import METADATA_TOPIC_ID, NOBODY
-from quorate.runtime.log_reader import CommittedBatch, LoadedSnapshot
+from quorate.runtime.following.log_reader import CommittedBatch, LoadedSnapshot
 from quorate.wire.batch import CONTROL, BatchHeader, data_batch
 from services.gateway import reader_fetches
 from services.gateway.reader_fetches import ReaderFetches

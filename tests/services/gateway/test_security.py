@@ -9,8 +9,8 @@ import pytest
 
 from quorate.listeners.security import ListenerSecurity
 from quorate.listeners.settings import ListenerSettings
-from quorate.runtime.config import ConfigError, describe, load, settings_table
-from quorate.runtime.setting_types import Endpoint
+from quorate.runtime.settings.config import ConfigError, describe, load, settings_table
+from quorate.runtime.settings.setting_types import Endpoint
 from services.gateway.config import GatewayConfig
 from tests.network.certificates import authority
 

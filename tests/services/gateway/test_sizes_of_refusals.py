@@ -11,7 +11,7 @@ from kraft.api.alter_partition_reassignments import AlterPartitionReassignmentsR
 from kraft.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from kraft.api.elect_leaders import ElectLeadersRequest
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.refusals import ITEM_BYTES_MAX, MESSAGES_BYTES_MAX
+from quorate.runtime.requests.refusals import ITEM_BYTES_MAX, MESSAGES_BYTES_MAX
 from quorate.wire.codec import encode
 from quorate.wire.protobuf import json_form
 from quorate.wire.schema import layout_of, struct_class

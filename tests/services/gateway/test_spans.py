@@ -12,7 +12,7 @@ from kraft.api.create_topics import CreateTopicsRequest
 from quorate.network.client import Disconnected, connect
 from quorate.network.listening import Listening
 from quorate.network.server import serving
-from quorate.runtime.telemetry import Telemetry
+from quorate.runtime.telemetry.tracing import Telemetry
 from services.gateway.apis import SERVED, Backend
 from services.gateway.handler import Gateway
 from tests.protocol.pair import describe

@@ -21,14 +21,14 @@ from kraft.service.heartbeat_pb2_grpc import HeartbeatStub, add_HeartbeatService
 from quorate.errors import ApiError, ErrorCode
 from quorate.liveness import Claimant, Sessions
 from quorate.records import BrokerRegistrationChangeRecord
-from quorate.runtime.caps import LIST_MAX
-from quorate.runtime.client import Client, open_channel
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.log_reader import LogReader
-from quorate.runtime.replica import Replica
-from quorate.runtime.server import Server
-from quorate.runtime.statuses import error_from_call
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import Client, open_channel
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.following.log_reader import LogReader
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.requests.caps import LIST_MAX
+from quorate.runtime.requests.statuses import error_from_call
+from quorate.runtime.telemetry.tracing import OFF
 from services.heartbeat import driver as heartbeat_driver
 from services.heartbeat.driver import HeartbeatDriver
 from services.heartbeat.reading_ahead import read_ahead

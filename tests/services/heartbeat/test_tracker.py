@@ -29,11 +29,11 @@ from quorate.records import (
     UnregisterBrokerRecord,
     encode_record,
 )
-from quorate.runtime.client import Client, open_channel
-from quorate.runtime.log_reader import LogReader
-from quorate.runtime.replica import Replica
-from quorate.runtime.server import Server
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import Client, open_channel
+from quorate.runtime.following.log_reader import LogReader
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.telemetry.tracing import OFF
 from services.heartbeat import driver as heartbeat_driver
 from services.heartbeat.driver import HeartbeatDriver
 from services.heartbeat.servicer import HeartbeatService

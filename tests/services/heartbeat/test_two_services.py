@@ -26,12 +26,12 @@ from quorate.nouns import NodeId
 from quorate.raft.history import History
 from quorate.raft.voters import VoterSet
 from quorate.records import decode_record, encode_record
-from quorate.runtime.client import Client, open_channel
-from quorate.runtime.log_reader import LogReader
-from quorate.runtime.replica import Replica
-from quorate.runtime.server import Server
-from quorate.runtime.statuses import error_from_call
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import Client, open_channel
+from quorate.runtime.following.log_reader import LogReader
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.requests.statuses import error_from_call
+from quorate.runtime.telemetry.tracing import OFF
 from services.controller.sessions import SessionLookup
 from services.heartbeat import driver as heartbeat_driver
 from services.heartbeat import standing

@@ -11,16 +11,16 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from kraft.service.observer_pb2_grpc import ObserverStub, add_ObserverServicer_to_server
-from quorate.runtime.admission import DEFAULT_LIMITS, CallLimits
-from quorate.runtime.client import open_channel
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.entry_guard import EntryGuard
-from quorate.runtime.log_reader import LogReader
-from quorate.runtime.replica import Replica
-from quorate.runtime.server import Server, ServerLimits
-from quorate.runtime.setting_types import Endpoint, ListenerAddress
-from quorate.runtime.telemetry import OFF
-from quorate.runtime.transport import PLAIN, Transport
+from quorate.runtime.access.entry_guard import EntryGuard
+from quorate.runtime.calls.admission import DEFAULT_LIMITS, CallLimits
+from quorate.runtime.calls.server import Server, ServerLimits
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.connections.transport import PLAIN, Transport
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.following.log_reader import LogReader
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.settings.setting_types import Endpoint, ListenerAddress
+from quorate.runtime.telemetry.tracing import OFF
 from services.observer.examinations import Restartable
 from services.observer.page.listener import PageListener
 from services.observer.servicer import ObserverService

@@ -34,14 +34,14 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation
 from quorate.metadata.configs import TOPIC
 from quorate.records import ConfigRecord, FeatureLevelRecord, RemoveAccessControlEntryRecord, with_trace
-from quorate.runtime.client import open_channel
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.entry_guard import EntryGuard
-from quorate.runtime.log_reader import LogReader
-from quorate.runtime.replica import Replica
-from quorate.runtime.server import Server, ServerLimits
-from quorate.runtime.statuses import error_from_call
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.access.entry_guard import EntryGuard
+from quorate.runtime.calls.server import Server, ServerLimits
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.following.log_reader import LogReader
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.requests.statuses import error_from_call
+from quorate.runtime.telemetry.tracing import OFF
 from services.observer import changes
 from services.observer.change_messages import PART_BYTES
 from services.observer.servicer import WATCH_IMAGE, ObserverService

@@ -19,12 +19,12 @@ from quorate.metadata.configs import TOPIC
 from quorate.metadata.state import ClusterState
 from quorate.network.quorum_view import View
 from quorate.records import ConfigRecord, NoOpRecord
-from quorate.runtime.client import Channels, open_channel
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.log_reader import LogReader
-from quorate.runtime.replica import Replica
-from quorate.runtime.server import Server
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import Channels, open_channel
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.following.log_reader import LogReader
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.telemetry.tracing import OFF
 from quorate.what_if import plan_restarts
 from services.observer import examinations, quorum_progress
 from services.observer.examinations import Restartable

@@ -23,10 +23,10 @@ from quorate.records import (
     decode_record,
     encode_record,
 )
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.log_reader import CommittedBatch
-from quorate.runtime.replica import Replica
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.following.log_reader import CommittedBatch
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.telemetry.tracing import OFF
 from quorate.wire.batch import data_batch, read_header
 from services.observer.changes import Changes
 from services.observer.image_messages import PART_BYTES

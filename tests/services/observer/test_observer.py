@@ -14,14 +14,14 @@ from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsReque
 from kraft.service.observer_pb2 import GetTraceRequest, GetTraceResponse
 from kraft.service.observer_pb2_grpc import ObserverStub, add_ObserverServicer_to_server
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.caps import LIST_MAX
-from quorate.runtime.client import open_channel
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.log_reader import LogReader
-from quorate.runtime.replica import Replica
-from quorate.runtime.server import Server
-from quorate.runtime.statuses import error_from_call
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.following.log_reader import LogReader
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.requests.caps import LIST_MAX
+from quorate.runtime.requests.statuses import error_from_call
+from quorate.runtime.telemetry.tracing import OFF
 from quorate.traces import SpanData
 from services.observer.servicer import SPANS_PER_TURN, TRACE_BYTES_MAX, ObserverService
 from services.observer.spans import PENDING_MAX, TRACE_MAX, SpanStore

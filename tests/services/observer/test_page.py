@@ -25,14 +25,14 @@ from quorate.errors import ErrorCode
 from quorate.metadata.acls import AclOperation
 from quorate.metadata.configs import TOPIC
 from quorate.records import ConfigRecord, RemoveAccessControlEntryRecord
-from quorate.runtime.admission import CallLimits
-from quorate.runtime.client import open_channel
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.entry_guard import EntryGuard
-from quorate.runtime.log_reader import LogReader
-from quorate.runtime.replica import Replica
-from quorate.runtime.telemetry import OFF
-from quorate.runtime.transport import Transport
+from quorate.runtime.access.entry_guard import EntryGuard
+from quorate.runtime.calls.admission import CallLimits
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.connections.transport import Transport
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.following.log_reader import LogReader
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.telemetry.tracing import OFF
 from services.observer.page import http, large, listener
 from tests.controller.clusters import uuid
 from tests.metadata.histories import write

@@ -16,13 +16,13 @@ from kraft.service.observer_pb2 import ListTracesRequest, QueryRequest, QueryRes
 from kraft.service.observer_pb2_grpc import ObserverStub, add_ObserverServicer_to_server
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Offset
-from quorate.runtime.client import open_channel
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.log_reader import LogReader
-from quorate.runtime.replica import Replica
-from quorate.runtime.server import Server
-from quorate.runtime.statuses import error_from_call
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.following.log_reader import LogReader
+from quorate.runtime.following.replica import Replica
+from quorate.runtime.requests.statuses import error_from_call
+from quorate.runtime.telemetry.tracing import OFF
 from quorate.sql.guarded import Caps
 from services.observer.queries import QUERIES_MAX
 from services.observer.query_process import PART_ROWS, Kind, frames

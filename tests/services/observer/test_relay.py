@@ -11,9 +11,9 @@ from kraft.api.fetch_pb2 import FetchRequest
 from kraft.api.fetch_snapshot_pb2 import FetchSnapshotRequest
 from kraft.service.quorum_pb2 import RelayFetchResponse, RelayFetchSnapshotResponse
 from kraft.service.quorum_pb2_grpc import QuorumServicer, QuorumStub, add_QuorumServicer_to_server
-from quorate.runtime.client import open_channel
-from quorate.runtime.log_reader import LogReader
-from quorate.runtime.server import Server
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.following.log_reader import LogReader
 from services.observer.relay import ObserverLogService
 
 OWN = 201

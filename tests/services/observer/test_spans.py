@@ -29,11 +29,11 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, St
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
 from quorate.errors import ApiError, ErrorCode
-from quorate.runtime.client import open_channel
-from quorate.runtime.logs import start_logs
-from quorate.runtime.loop import ExitCode
-from quorate.runtime.server import Server
-from quorate.runtime.telemetry import Telemetry
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.event_loop.loop import ExitCode
+from quorate.runtime.logging.logs import start_logs
+from quorate.runtime.telemetry.tracing import Telemetry
 from quorate.traces import SpanData
 from services.observer.otlp import SPANS_MAX, TRACE_SERVICE, Sender, TraceServicer, span_of
 from services.observer.spans import PENDING_BYTES_MAX, PENDING_MAX, SPANS, SpanStore, TraceSummary
@@ -302,7 +302,7 @@ async def test_a_connection_that_hangs_is_given_up() -> None:
 PROGRAM = """
 import threading
 import sqlalchemy as sa
-from quorate.runtime.loop import run
+from quorate.runtime.event_loop.loop import run
 from quorate.traces import SpanData
 from services.observer.spans import SpanStore
 

@@ -30,9 +30,9 @@ from quorate.records import (
     UserScramCredentialRecord,
     encode_record,
 )
-from quorate.runtime.client import open_channel
-from quorate.runtime.config import ConfigError
-from quorate.runtime.log_reader import LogReader
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.following.log_reader import LogReader
+from quorate.runtime.settings.config import ConfigError
 from quorate.sql.kept import KeptDatabase
 from quorate.sql.kept_reads import KeptReader
 from quorate.sql.kept_tables import APPLIED, GAPS, KEPT

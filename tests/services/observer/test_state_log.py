@@ -23,7 +23,7 @@ from quorate.records import (
     VotersRecord,
     encode_record,
 )
-from quorate.runtime.log_reader import CommittedBatch
+from quorate.runtime.following.log_reader import CommittedBatch
 from quorate.sql.following import Following
 from quorate.wire.batch import ControlType, control_batch, data_batch, read_header
 from quorate.wire.codec import encode

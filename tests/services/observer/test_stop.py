@@ -19,11 +19,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import add_Tr
 from deploy.local.ports import free_ports
 from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from quorate.nouns import Offset
-from quorate.runtime.client import open_channel
-from quorate.runtime.health import READINESS
-from quorate.runtime.loop import ExitCode
-from quorate.runtime.server import Server
-from quorate.runtime.stop_settings import STOP_TIMEOUT
+from quorate.runtime.calls.health import READINESS
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.event_loop.loop import ExitCode
+from quorate.runtime.settings.stop_settings import STOP_TIMEOUT
 from services.observer.otlp import TRACE_SERVICE, TraceServicer
 from services.observer.spans import SpanStore
 from tests.runtime.test_log_reader import node

@@ -18,9 +18,9 @@ from kraft.service.placer_pb2 import PlaceRequest, PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerStub, add_PlacerServicer_to_server
 from quorate.errors import ApiError, ErrorCode
 from quorate.placement import PlacementSpec, Racks, UsableBroker, place
-from quorate.runtime.client import Client, open_channel
-from quorate.runtime.server import Server
-from quorate.runtime.statuses import error_from_call
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import Client, open_channel
+from quorate.runtime.requests.statuses import error_from_call
 from services.controller import placement_stream
 from services.controller.placement_requests import REPLICAS_PER_ROUND_MAX, Placing
 from services.placer.servicer import PlacerService

@@ -14,9 +14,9 @@ from kraft.service.quorum_pb2_grpc import RaftClientStub, add_RaftClientServicer
 from quorate.errors import ErrorCode
 from quorate.nouns import OffsetAndEpoch
 from quorate.records import FeatureLevelRecord, SnapshotHeaderRecord, encode_record
-from quorate.runtime.client import open_channel
-from quorate.runtime.server import Server, ServerLimits
-from quorate.runtime.statuses import error_from_call
+from quorate.runtime.calls.server import Server, ServerLimits
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.requests.statuses import error_from_call
 from quorate.storage.files import NoSpace
 from quorate.storage.names import PARTITION_DIRECTORY, checkpoint_file
 from quorate.storage.snapshots import SnapshotReader

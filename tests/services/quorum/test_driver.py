@@ -15,8 +15,8 @@ from quorate.nouns import OffsetAndEpoch, ReplicaKey
 from quorate.raft import messages as raft
 from quorate.raft.core import Raft
 from quorate.raft.ready import Send
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.telemetry.tracing import OFF
 from quorate.storage.disk_log import MARK_INTERVAL_BYTES
 from quorate.storage.failpoints import set_failpoint
 from services.quorum import answers as sent_answers

@@ -11,9 +11,9 @@ from kraft.api.fetch_pb2 import FetchRequest, FetchResponse
 from kraft.service.quorum_pb2_grpc import QuorumStub, add_QuorumServicer_to_server
 from quorate.errors import ErrorCode
 from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC_ID, NodeId, uuid_text
-from quorate.runtime.client import open_channel
-from quorate.runtime.server import Server
-from quorate.runtime.statuses import error_from_call
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.requests.statuses import error_from_call
 from services.quorum.driver import QuorumDriver
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.handing_over import HandingOver

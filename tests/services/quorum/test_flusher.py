@@ -19,8 +19,8 @@ from kraft.service.quorum_pb2 import CreateSnapshotRequest, FindQuorumRequest
 from kraft.service.quorum_pb2_grpc import QuorumStub, RaftClientStub
 from quorate.cli.formatting import FormatOptions
 from quorate.cli.storage import format_node
-from quorate.runtime.client import open_channel
-from quorate.runtime.loop import ExitCode
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.event_loop.loop import ExitCode
 from quorate.storage.disk_log import Flush
 from services.quorum.flusher import Flusher
 from tests.services.nodes import RECORD
@@ -28,7 +28,7 @@ from tests.services.scripted import WITHIN_S
 
 PROGRAM = """
 import os, threading
-from quorate.runtime.loop import run
+from quorate.runtime.event_loop.loop import run
 from quorate.storage.failpoints import set_failpoint
 from services.quorum.__main__ import main
 

@@ -33,9 +33,9 @@ from quorate.raft import messages as raft
 from quorate.raft.history import History
 from quorate.raft.ready import Send
 from quorate.raft.voters import ListenerEndpoint, VersionRange, Voter, VoterSet
-from quorate.runtime.logs import start_logs
-from quorate.runtime.named_endpoints import NamedVoter
-from quorate.runtime.setting_types import Endpoint
+from quorate.runtime.logging.logs import start_logs
+from quorate.runtime.settings.named_endpoints import NamedVoter
+from quorate.runtime.settings.setting_types import Endpoint
 from quorate.wire.batch import data_batch
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.kafka_wire import KafkaWire

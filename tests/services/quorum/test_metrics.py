@@ -27,7 +27,7 @@ from quorate.nouns import ReplicaKey
 from quorate.raft.log import BatchInfo
 from quorate.raft.ready import Ready
 from quorate.raft.roles import Follower, Leader, Role
-from quorate.runtime.metrics import DECLARED
+from quorate.runtime.telemetry.metrics import DECLARED
 from services.quorum.metrics import ROWS, markdown
 from services.quorum.recorder import Recorder
 from tests.bench.quorum_nodes import Writer, caught_up, find, value

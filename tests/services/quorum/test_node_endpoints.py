@@ -13,12 +13,12 @@ from quorate.nouns import ReplicaKey
 from quorate.raft.history import History
 from quorate.raft.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest
 from quorate.raft.voters import ListenerEndpoint, Voter, VoterSet
-from quorate.runtime.client import open_channel
-from quorate.runtime.named_endpoints import NamedVoter
-from quorate.runtime.passing_on import LISTENER
-from quorate.runtime.server import Server
-from quorate.runtime.setting_types import ConfiguredVoter as ConfiguredVoter
-from quorate.runtime.setting_types import Endpoint as ConfiguredEndpoint
+from quorate.runtime.access.passing_on import LISTENER
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.settings.named_endpoints import NamedVoter
+from quorate.runtime.settings.setting_types import ConfiguredVoter as ConfiguredVoter
+from quorate.runtime.settings.setting_types import Endpoint as ConfiguredEndpoint
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.listeners import ListenerProtocols
 from services.quorum.servicer import PeerServicer

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from quorate.runtime.config import ConfigError, load
-from quorate.runtime.named_endpoints import NamedEndpoint, NamedVoter
-from quorate.runtime.setting_types import Endpoint
+from quorate.runtime.settings.config import ConfigError, load
+from quorate.runtime.settings.named_endpoints import NamedEndpoint, NamedVoter
+from quorate.runtime.settings.setting_types import Endpoint
 from services.quorum.config import QuorumConfig
 
 NODE = {

@@ -23,8 +23,8 @@ from quorate.raft.history import History
 from quorate.raft.messages import FetchRequest, VoteRequest
 from quorate.raft.ready import Send
 from quorate.raft.voters import Voter, VoterSet
-from quorate.runtime.server import Server
-from quorate.runtime.setting_types import ConfiguredVoter, Endpoint
+from quorate.runtime.calls.server import Server
+from quorate.runtime.settings.setting_types import ConfiguredVoter, Endpoint
 from services.quorum import translate
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.listeners import ListenerProtocols

@@ -18,8 +18,8 @@ from quorate.raft.history import History
 from quorate.raft.messages import FetchRequest, VoteRequest
 from quorate.raft.ready import Send
 from quorate.raft.voters import ListenerEndpoint, Voter, VoterSet
-from quorate.runtime.logs import start_logs
-from quorate.runtime.setting_types import ConfiguredVoter, Endpoint
+from quorate.runtime.logging.logs import start_logs
+from quorate.runtime.settings.setting_types import ConfiguredVoter, Endpoint
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.peers import Peers
 from services.quorum.reachability import NOT_REACHED, STALE_ENTRY, Reachability

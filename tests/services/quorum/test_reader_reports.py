@@ -12,9 +12,9 @@ from kraft.service.quorum_pb2 import ReportReadersRequest
 from kraft.service.quorum_pb2_grpc import QuorumStub, add_QuorumServicer_to_server
 from quorate.errors import ErrorCode
 from quorate.nouns import ZERO_UUID, ReplicaKey
-from quorate.runtime.client import open_channel
-from quorate.runtime.server import Server
-from quorate.runtime.statuses import error_from_call
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.requests.statuses import error_from_call
 from services.gateway.reader_reports import reporting_to
 from services.quorum.driver import QuorumDriver
 from services.quorum.endpoints import NodeEndpoints

@@ -13,7 +13,7 @@ from quorate.nouns import Offset, ReplicaKey, Uuid
 from quorate.raft.core import Raft
 from quorate.raft.messages import FetchRequest, FetchResponse
 from quorate.raft.roles import Follower
-from quorate.runtime.logs import start_logs
+from quorate.runtime.logging.logs import start_logs
 from services.quorum.readiness import Readiness, is_caught_up
 from services.quorum.room import LITTLE_ROOM, Room
 from tests.services.clocks import MovedClock

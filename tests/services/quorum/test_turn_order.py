@@ -12,8 +12,8 @@ from kraft.api.vote_pb2 import VoteRequest, VoteResponse
 from kraft.service.quorum_pb2_grpc import QuorumServicer, add_QuorumServicer_to_server
 from quorate.raft.history import History
 from quorate.raft.voters import VoterSet
-from quorate.runtime.server import Server
-from quorate.runtime.setting_types import ConfiguredVoter, Endpoint
+from quorate.runtime.calls.server import Server
+from quorate.runtime.settings.setting_types import ConfiguredVoter, Endpoint
 from services.quorum.endpoints import NodeEndpoints
 from services.quorum.peers import Peers
 from tests.services.nodes import driver_of, open_disk

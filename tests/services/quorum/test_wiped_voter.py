@@ -21,11 +21,11 @@ from quorate.raft.core import Raft
 from quorate.raft.roles import ElectionState, Follower
 from quorate.raft.settings import RaftSettings
 from quorate.raft.voters import ListenerEndpoint, VoterSet
-from quorate.runtime.client import open_channel
-from quorate.runtime.clock import SystemClock
-from quorate.runtime.server import Server
-from quorate.runtime.setting_types import Endpoint
-from quorate.runtime.telemetry import OFF
+from quorate.runtime.calls.server import Server
+from quorate.runtime.clients.client import open_channel
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.settings.setting_types import Endpoint
+from quorate.runtime.telemetry.tracing import OFF
 from services.quorum import translate
 from services.quorum.disk import Disk
 from services.quorum.driver import QuorumDriver
