@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import typer
+
 from kraft import Message, Uuid
 from kraft.control.leader_change_message import LeaderChangeMessage
-from quorate.cli import main
+from quorate.cli import failures
+from quorate.cli.app import app
 from quorate.metadata.state import ClusterState
 from quorate.nouns import OffsetAndEpoch, parse_uuid
 from quorate.records import (
@@ -68,11 +72,18 @@ class Ran(NamedTuple):
         return [json.loads(line) for line in self.out.splitlines()]
 
 
+@functools.cache
+def command() -> Callable[..., object]:
+    """The command as Click has it: to make it of all its options takes longer than most of what it does here."""
+    made: Callable[..., object] = typer.main.get_command(app)
+    return made
+
+
 def run(*arguments: object) -> Ran:
     """The command in this process."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main([str(argument) for argument in arguments])
+        code = failures.run(command(), [str(argument) for argument in arguments])
     return Ran(code, out.getvalue(), err.getvalue())
 
 

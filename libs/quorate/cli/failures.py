@@ -6,7 +6,7 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TextIO
 
 import typer
@@ -54,10 +54,11 @@ class Unreached(Failed):
     code = UNREACHED
 
 
-def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
+def run(app: Callable[..., object], arguments: Sequence[str] | None = None) -> int:
     """Runs one command of `app`, prints its error if it fails, and returns its exit code.
 
-    Without `arguments` it runs the process's own.
+    `app` is Typer's application, or the command of Click that Typer makes of it, anew for each call. Without
+    `arguments` it runs the process's own.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     if sys.stderr is None:  # closed, as by `2>&-`
@@ -78,7 +79,7 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
         return FAILED
 
 
-def _run(app: typer.Typer, given: list[str]) -> int:
+def _run(app: Callable[..., object], given: list[str]) -> int:
     """Runs one command and prints its error if it fails. Raises OSError if stdout or stderr cannot be written."""
     try:
         if any("\0" in each for each in given):
