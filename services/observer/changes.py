@@ -20,7 +20,6 @@ from kraft.service.observer_pb2 import (
     GetImageResponse,
     ListChangesRequest,
     ListChangesResponse,
-    LoggedChange,
     LogPlace,
     WatchImageRequest,
     WatchImageResponse,
@@ -112,9 +111,9 @@ class Changes:
             begin = Cursor(await self._begin_of_watch(request))
             yield WatchImageResponse(next_offset=begin.offset)
             async with aclosing(self._parts(subject, begin)) as parts:
-                async for part, cursor in parts:
+                async for part in parts:
                     recheck()
-                    yield WatchImageResponse(changes=part, next_offset=cursor.offset)
+                    yield part
         finally:
             self._watches -= 1
 
@@ -139,19 +138,19 @@ class Changes:
             raise _out_of_range(f"from_offset {request.from_offset}: changes are known from offset {begins} on")
         return request.from_offset
 
-    async def _parts(self, subject: Subject, cursor: Cursor) -> AsyncGenerator[tuple[list[LoggedChange], Cursor], None]:
-        """Yields the changes from a cursor on, each part with the cursor after it; an empty one now and then."""
+    async def _parts(self, subject: Subject, cursor: Cursor) -> AsyncGenerator[WatchImageResponse, None]:
+        """Yields the changes from a cursor on, in parts; an empty one now and then."""
         clock = asyncio.get_running_loop().time
         told_s = clock()
         while True:
             end = await self._end()
             while end <= cursor.offset and clock() - told_s < TOLD_S:
                 end = await self._moved()
-            part = list[LoggedChange]()
+            part = WatchImageResponse(next_offset=cursor.offset)
             if cursor.offset < end:
                 part, cursor = await self._read(partial(_next, subject=subject, cursor=cursor, end=end))
-            if part or clock() - told_s >= TOLD_S:
-                yield part, cursor
+            if part.changes or part.gaps or clock() - told_s >= TOLD_S:
+                yield part
                 told_s = clock()
 
     async def _moved(self) -> Offset:
@@ -225,6 +224,7 @@ def _page(past: KeptPast, *, subject: Subject, request: ListChangesRequest, limi
         end = _offset(past, request.to, "to", applied, applied)
         begin = Cursor(max(begins, _offset(past, getattr(request, "from"), "from", begins, applied)))
     page = past.changes(subject, begin=begin, end=end, limit=limit)
+    since_ms = _ms(getattr(request, "from")) if not request.page_token else None
     found = logged(page.changes)
     following = page.cut(len(found)).following
     return ListChangesResponse(
@@ -233,7 +233,7 @@ def _page(past: KeptPast, *, subject: Subject, request: ListChangesRequest, limi
         from_offset=begin.offset,
         to_offset=end,
         begins_at_offset=begins,
-        gaps=[gap_message(gap) for gap in past.gaps() if begin.offset <= gap.until_offset < end],
+        gaps=map(gap_message, past.gaps_within(begin.offset, end, since_ms=since_ms)),
     )
 
 
@@ -255,10 +255,13 @@ def _image(reader: KeptReader, at: LogPlace) -> Generator[GetImageResponse, None
         yield from image_parts(offset, records)
 
 
-def _next(past: KeptPast, *, subject: Subject, cursor: Cursor, end: Offset) -> tuple[list[LoggedChange], Cursor]:
+def _next(past: KeptPast, *, subject: Subject, cursor: Cursor, end: Offset) -> tuple[WatchImageResponse, Cursor]:
     page: Page = past.changes(subject, begin=cursor, end=end, limit=LIMIT_MAX)
     found = logged(page.changes)
-    return found, page.cut(len(found)).following or Cursor(end)
+    following = page.cut(len(found)).following or Cursor(end)
+    gaps = past.gaps_within(cursor.offset, following.offset + (following.skip > 0))
+    told = WatchImageResponse(changes=found, next_offset=following.offset, gaps=map(gap_message, gaps))
+    return told, following
 
 
 def _end_of(past: KeptPast) -> Offset:
@@ -281,6 +284,10 @@ def _offset(past: KeptPast, place: LogPlace, name: str, absent: Offset, applied:
             return past.offset_at(place.timestamp_ms, end=applied)
         case _:
             return absent
+
+
+def _ms(place: LogPlace) -> int | None:
+    return place.timestamp_ms if place.WhichOneof("kind") == "timestamp_ms" else None
 
 
 def _offset_of_state(past: KeptPast, place: LogPlace, name: str, absent: Offset, applied: Offset) -> Offset:

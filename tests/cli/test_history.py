@@ -140,10 +140,11 @@ def test_what_was_cleaned_is_said_and_the_rest_told(tmp_path: Path) -> None:
         path.unlink()
     ran = run("history", "--offline", tmp_path)
 
-    assert [8, 9] == [row["offset"] for row in told(tmp_path)]
-    assert ["2 changes between offset 7 and offset 11", "note: of what lies before offset 7 there is no log"] == (
-        ran.out.splitlines()[-2:]
-    )
+    *changes, unknown = told(tmp_path)
+    nothing = "of what lies before offset 7 there is no log"
+    assert [8, 9] == [row["offset"] for row in changes]
+    assert {"afterOffset": -1, "untilOffset": 6, "note": nothing} == unknown
+    assert ["2 changes between offset 7 and offset 11", f"note: {nothing}"] == (ran.out.splitlines()[-2:])
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from tests.mutation.planted_command import COMMAND_BUGS
 from tests.mutation.planted_database import DATABASE_BUGS
 from tests.mutation.planted_orders import ORDER_BUGS
 from tests.mutation.planted_page import PAGE_BUGS
+from tests.mutation.planted_past import PAST_BUGS
 from tests.mutation.planted_plans import PLAN_BUGS
 from tests.mutation.planted_readers import READER_BUGS
 from tests.mutation.planted_records import RECORD_BUGS
@@ -29,6 +30,7 @@ ALL: Final = (
     *DATABASE_BUGS,
     *ORDER_BUGS,
     *PAGE_BUGS,
+    *PAST_BUGS,
     *PLAN_BUGS,
     *READER_BUGS,
     *RECORD_BUGS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from kraft import Message
 from quorate.cli.as_of import AsOf
@@ -25,10 +25,27 @@ from quorate.sql.subjects import Subject, subject_of
 from quorate.sql.touched import Touched
 from quorate.wire.batch import BatchHeader
 
-__all__ = ["Teller", "nothing_before", "print_change", "print_end", "read_subject"]
+__all__ = ["Teller", "Unknown", "print_change", "print_end", "print_unknown", "read_subject"]
 
 SHOWN_MAX: Final = 500
 """Characters of a sentence in the text; a document has all of it."""
+
+
+class Unknown(NamedTuple):
+    """A part of the log whose changes are not known one by one: after an offset, -1 for the log's start, to another."""
+
+    after_offset: Offset
+    until_offset: Offset
+
+    @property
+    def note(self) -> str:
+        """What is told of it."""
+        if self.after_offset < 0:
+            return f"of what lies before offset {self.until_offset + 1} there is no log"
+        return (
+            f"what changed after offset {self.after_offset} is told as one change at offset {self.until_offset}: "
+            "a checkpoint has replaced the log"
+        )
 
 
 def read_subject(text: str | None) -> Subject:
@@ -90,12 +107,11 @@ class Teller:
         """Prints how many changes there were, and notes. Raises Failed if the log ends before `since`."""
         if found.as_of_offset < _offset(self.since):
             raise Failed(f"{found.path} ends at offset {found.as_of_offset}; {self.since} lies beyond it")
-        if is_document(self._output):
-            return
-        notes = list(found.notes)
-        if self._base > _offset(self.since):
-            notes.insert(0, nothing_before(self._base))
-        print_end(self.count, begins=max(self._base, _offset(self.since)), ends=found.as_of_offset, notes=notes)
+        unknown = [Unknown(-1, self._base - 1)] if self._base > _offset(self.since) else []
+        begins = max(self._base, _offset(self.since))
+        print_end(self.count, begins=begins, ends=found.as_of_offset, output=self._output, unknown=unknown)
+        for note in found.notes if not is_document(self._output) else ():
+            _print_note(note)
 
 
 def print_change(told: Changed, said: str, *, output: str) -> None:
@@ -117,16 +133,25 @@ def print_change(told: Changed, said: str, *, output: str) -> None:
     sys.stdout.write(f"{offset:>8}  {shown_time(timestamp_ms)}  epoch {epoch}  {what}{trace}\n")
 
 
-def print_end(count: int, *, begins: Offset, ends: Offset, notes: Iterable[str]) -> None:
-    """Prints how many changes were told, between which offsets, and what is to be known of them."""
-    sys.stdout.write(f"{count} change{'s' * (count != 1)} between offset {begins} and offset {ends}\n")
-    for note in notes:
-        sys.stdout.write(f"note: {printable(note)}\n")
+def print_end(count: int, *, begins: Offset, ends: Offset, output: str, unknown: Iterable[Unknown]) -> None:
+    """Prints how many changes were told, between which offsets, and of which parts of the log they are not known."""
+    if not is_document(output):
+        sys.stdout.write(f"{count} change{'s' * (count != 1)} between offset {begins} and offset {ends}\n")
+    for each in unknown:
+        print_unknown(each, output=output)
 
 
-def nothing_before(offset: Offset) -> str:
-    """Returns the note that a history begins at an offset."""
-    return f"of what lies before offset {offset} there is no log"
+def print_unknown(part: Unknown, *, output: str) -> None:
+    """Prints that the changes of a part of the log are not known: a note, or a document that has no `offset`."""
+    if is_document(output):
+        document = {"afterOffset": part.after_offset, "untilOffset": part.until_offset, "note": part.note}
+        print_document(document, output)
+    else:
+        _print_note(part.note)
+
+
+def _print_note(note: str) -> None:
+    sys.stdout.write(f"note: {printable(note)}\n")
 
 
 def _offset(since: AsOf) -> Offset:

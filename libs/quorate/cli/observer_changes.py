@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kraft.service.observer_pb2 import (
     DiffImagesRequest,
+    HistoryGap,
     ListChangesRequest,
     ListChangesResponse,
     LoggedChange,
@@ -16,9 +17,8 @@ from kraft.service.observer_pb2 import (
     WatchImageRequest,
 )
 from quorate.cli.as_of import AsOf
-from quorate.cli.documents import is_document
 from quorate.cli.failures import Failed
-from quorate.cli.history import nothing_before, print_change, print_end
+from quorate.cli.history import Unknown, print_change, print_end, print_unknown
 from quorate.cli.image_diff import print_differences
 from quorate.cli.observer_call import TIMEOUT_S, ask_first, parts_of, place_of, value_of
 from quorate.nouns import Offset
@@ -49,20 +49,15 @@ def tell_by_observer(
     getattr(request, "from").CopyFrom(place_of(since))
 
     def ask(address: str, stub: Any) -> None:  # Any: the generated types are those of asyncio's stub
-        count, begins, gaps = 0, None, dict[Offset, Offset]()
+        count, begins, unknown = 0, None, set[Unknown]()
         for page in _pages(address, stub, request):
             begins = page.from_offset if begins is None else begins
-            gaps.update({gap.until_offset: gap.after_offset for gap in page.gaps if gap.after_offset >= 0})
+            unknown |= _gaps(page.gaps)
             count += _print(page.changes, output=output)
         assert begins is not None, "there is at least one page"
-        if is_document(output):
-            return
-        notes = [nothing_before(begins)] if begins == page.begins_at_offset > _least(since) else []
-        notes += [
-            f"what changed after offset {after} is told as one change at offset {at}: a checkpoint has replaced the log"
-            for at, after in sorted(gaps.items())
-        ]
-        print_end(count, begins=begins, ends=page.to_offset, notes=notes)
+        if begins == page.begins_at_offset > _least(since):
+            unknown.add(Unknown(-1, begins - 1))
+        print_end(count, begins=begins, ends=page.to_offset, output=output, unknown=sorted(unknown))
 
     ask_first(observers, command_config, ask)
 
@@ -74,11 +69,14 @@ def watch_by_observer(
     request = WatchImageRequest(subject=subject or "", from_offset=since)
 
     def ask(address: str, stub: Any) -> None:
-        following = None
+        following, told = None, set[Unknown]()
         try:
             for part in parts_of(address, stub.WatchImage(request)):
+                for gap in sorted(_gaps(part.gaps) - told):
+                    print_unknown(gap, output=output)
+                    told.add(gap)
                 following = part.next_offset
-                if _print(part.changes, output=output):
+                if _print(part.changes, output=output) or part.gaps:
                     sys.stdout.flush()
         except Failed as failure:
             if following is None:
@@ -117,6 +115,11 @@ def _pages(address: str, stub: Any, request: ListChangesRequest) -> Iterator[Lis
 def _chained(first: Any, others: Iterator[Any]) -> Iterator[Any]:
     yield first
     yield from others
+
+
+def _gaps(gaps: Iterable[HistoryGap]) -> set[Unknown]:
+    """Returns the gaps, without one from the log's start: where the history begins is told by itself."""
+    return {Unknown(each.after_offset, each.until_offset) for each in gaps if each.after_offset >= 0}
 
 
 def _print(changes: Iterable[LoggedChange], *, output: str) -> int:

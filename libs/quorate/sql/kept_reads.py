@@ -127,6 +127,19 @@ class KeptPast:
         columns = [GAPS.c[name] for name in Gap._fields]
         return [Gap(*row) for row in self._connection.execute(sa.select(*columns).order_by(*columns))]
 
+    def gaps_within(self, begin: Offset, end: Offset, *, since_ms: int | None = None) -> Sequence[Gap]:
+        """Returns the gaps that have a part between two offsets, the second one exclusive.
+
+        With `since_ms` also those that end later than that time: where nothing is told of a gap, `begin` as the first
+        change that is later is beyond it.
+        """
+        found = (gap for gap in self.gaps() if gap.after_offset + 1 < end)
+        return [
+            gap
+            for gap in found
+            if begin <= gap.until_offset or (since_ms is not None and since_ms < self._until_ms(gap))
+        ]
+
     def begins(self) -> Offset:
         """Returns the offset from which on changes are known: 0, or the end of the checkpoint that was read first.
 
@@ -151,10 +164,13 @@ class KeptPast:
         """
         offset = self.offset_at(timestamp_ms, end=end)
         for gap in self.gaps():
-            until_ms = self._first_ms_after(gap) if gap.until_ms is None else gap.until_ms
+            until_ms = self._until_ms(gap)
             if gap.after_offset + 1 < offset and timestamp_ms < until_ms:
                 raise UnknownState(f"the state at {timestamp_ms} ms is not known: {gap.what}, until {until_ms} ms")
         return offset
+
+    def _until_ms(self, gap: Gap) -> int:
+        return self._first_ms_after(gap) if gap.until_ms is None else gap.until_ms
 
     def _first_ms_after(self, gap: Gap) -> int:
         """Returns when the first change was that is after a gap, or else the last record: not before the gap's end."""

@@ -86,6 +86,7 @@ async function timeline(body, signal, given, state) {
   const subject = given.subject ?? '';
   const items = el('ol', { class: 'changes' });
   const note = el('p', { class: 'soft' });
+  const gaps = el('div', { class: 'soft' });
   const bounded = Boolean(given.from || given.to);
   await filling(body)(async () => {
     if (bounded) {
@@ -96,10 +97,11 @@ async function timeline(body, signal, given, state) {
         items.append(...(page.changes ?? []).map((each) => changeOf(each, false)));
         token = page.nextPageToken ?? '';
         more.hidden = !token;
-        note.textContent = gapsOf(page) + (items.children.length ? '' : 'Nothing has changed.');
+        noteGaps(gaps, page);
+        note.textContent = items.children.length ? '' : 'Nothing has changed.';
       };
       await next();
-      return [note, items, more];
+      return [gaps, note, items, more];
     }
     const { toOffset: end = '0', beginsAtOffset: begins = '0' } = await call('ListChanges', { subject, limit: 1 }, signal);
     let before = BigInt(end);
@@ -108,7 +110,7 @@ async function timeline(body, signal, given, state) {
       let from = before - BigInt(FIRST);
       for (let wider = BigInt(FIRST); ; wider *= 8n) {
         from = before - wider < BigInt(begins) ? BigInt(begins) : before - wider;
-        const found = await newest(subject, from, before, signal);
+        const found = await newest(subject, from, before, signal, gaps);
         if (found.length || from <= BigInt(begins)) {
           items.append(...found.reverse().map((each) => changeOf(each, false)));
           break;
@@ -118,32 +120,39 @@ async function timeline(body, signal, given, state) {
       more.hidden = before <= BigInt(begins);
     };
     await earlier();
-    follow(subject, end, items, state, signal);
-    return [note, items, more];
+    follow(subject, end, items, state, signal, gaps);
+    return [gaps, note, items, more];
   });
 }
 
-async function newest(subject, from, to, signal) {
+async function newest(subject, from, to, signal, gaps) {
   const found = [];
   let token = '';
   if (from >= to) return found;
   do {
     const page = await call('ListChanges', token ? { subject, pageToken: token } : { subject, from: { offset: String(from) }, to: { offset: String(to) } }, signal);
     found.push(...(page.changes ?? []));
+    noteGaps(gaps, page);
     token = page.nextPageToken ?? '';
   } while (token);
   return found.slice(-SHOWN_MAX);
 }
 
-const gapsOf = (page) => (page.gaps ?? []).map((gap) => `Changes after offset ${gap.afterOffset ?? 0} are told at ${gap.untilOffset ?? 0}: a checkpoint has replaced them. `).join('');
+function noteGaps(gaps, page) {
+  for (const { afterOffset = 0, untilOffset = 0 } of page.gaps ?? []) {
+    const text = `Changes after offset ${afterOffset} are told at ${untilOffset}: a checkpoint has replaced them.`;
+    if (![...gaps.children].some((each) => each.textContent === text)) gaps.append(el('div', {}, text));
+  }
+}
 
-function follow(subject, end, items, state, signal) {
+function follow(subject, end, items, state, signal, gaps) {
   let source = null;
   let at = end;
   const begin = () => {
     source = watch({ subject, from_offset: at }, {
       heard: (part) => {
         state.textContent = `live · offset ${number(part.nextOffset ?? 0)}`;
+        noteGaps(gaps, part);
         for (const each of part.changes ?? []) items.prepend(changeOf(each, true));
         while (items.children.length > SHOWN_MAX) items.lastChild.remove();
         at = part.nextOffset ?? at;
