@@ -22,7 +22,7 @@ future_replica  the copy of a replica that moves
 wire            Kafka's protocol at its listeners
 produce, fetch  the APIs of records
 produce_lines   the order of appends, while batches are read in turns
-fetch_sessions  what readers need not say again (KIP-227); fetching_session: a follower's end of one
+fetch_sessions  what readers need not say again (KIP-227); fetch_session: one; fetching_session: a follower's end of one
 resting         partitions without news, which a fetch of a session need not look at
 awaited         followers that have not fetched yet what is led here now
 verification    whether a batch of a transaction may be appended (KIP-890)

@@ -29,7 +29,8 @@ from quorate.wire.batch import CLEANED, fetched_batches
 from quorate.wire.items import Items, Steps, each_in_steps
 from services.broker.callers import Caller
 from services.broker.cluster import Cluster
-from services.broker.fetch_sessions import Asked, FetchContext, FetchSessions
+from services.broker.fetch_session import Asked, FetchContext
+from services.broker.fetch_sessions import FetchSessions
 from services.broker.replicas import Replicas
 from services.broker.table import Hosted, Key
 from services.broker.tracing import ProduceTraces

@@ -1,31 +1,24 @@
 """Fetch sessions: a reader says only what has changed since its last fetch, and is told only that (KIP-227).
 
-A session has the partitions that its reader fetches, and what it was last told of each. Its epoch counts the requests,
-so that one which was lost, or comes twice, is noticed. Sessions and their partitions are bounded; a reader that gets no
-session has session id 0 in its answer, and says everything each time. In a follower's session most partitions rest
-(`resting`).
+Sessions and their partitions are bounded; a reader that gets no session has session id 0 in its answer, and says
+everything each time.
 """
 
 from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
-from kraft import Uuid
-from kraft.api.fetch import FetchRequest, FetchResponse
+from kraft.api.fetch import FetchRequest
 from quorate.errors import ApiError, ErrorCode
-from quorate.nouns import NodeId, Offset
-from quorate.replication import FetchPosition, Progress
+from quorate.nouns import NodeId
 from quorate.wire.items import Items, Steps
+from services.broker.fetch_session import NO_SESSION, Asked, FetchContext, Name, Session, Told
 from services.broker.resting import Rest, Resting
-from services.broker.table import Key
 
-__all__ = ["Asked", "FetchContext", "FetchSessions"]
+__all__ = ["FetchSessions"]
 
-NO_SESSION: Final = 0
 FIRST, LAST = 0, -1
 """Session epochs of a fetch that says everything: it wants a session, or it wants none."""
 EPOCH_MAX: Final = (1 << 31) - 1
@@ -42,184 +35,6 @@ HAS_IDS: Final = 13
 """From this version on topics are named by their ids (KIP-516)."""
 PER_PARTITION: Final = 2
 """What a partition of a session costs in items: some 4 us."""
-
-_Partition = FetchRequest.FetchTopic.FetchPartition
-_Data = FetchResponse.FetchableTopicResponse.PartitionData
-
-
-class _Name(NamedTuple):
-    """A partition as requests name it: by topic id, or by the topic's name."""
-
-    topic_id: Uuid
-    topic: str
-    partition: int
-
-
-@dataclass(slots=True)
-class Asked:
-    """One partition of a fetch. A session keeps it until its reader asks otherwise, and what was made of it."""
-
-    topic_id: Uuid
-    topic: str
-    partition: _Partition
-    position: FetchPosition | None = None
-    """Where it is read, once that is made."""
-    told: _Told | None = field(default=None, repr=False, compare=False)
-    """What its reader was told last; None without a session."""
-
-    @property
-    def at(self) -> FetchPosition:
-        """Where it is read; it has been looked at."""
-        assert self.position is not None, self
-        return self.position
-
-    @property
-    def name(self) -> _Name:
-        return _Name(self.topic_id, self.topic, self.partition.partition)
-
-
-@dataclass(slots=True)
-class _Told:
-    """A partition of a session, and what its reader was last told."""
-
-    asked: Asked
-    high_watermark: Offset = -1
-    log_start: Offset = -1
-    rests_as: Key | None = None
-    """Its key while it rests, and after that until it is known to be awake."""
-
-    def ask(self, asked: Asked) -> None:
-        """Notes how the partition is fetched from now on."""
-        self.asked, asked.told = asked, self
-
-
-@dataclass(slots=True, kw_only=True)
-class _Session:
-    id: int
-    has_ids: bool
-    used_at_ms: int
-    rest: Rest[_Told] | None
-    """Of a follower; None for a consumer's."""
-    next_epoch: int = 1
-    is_under_way: bool = False
-    """A fetch of this session is being answered."""
-    counted: int = 0
-    """Its partitions, as far as they are among those of all sessions."""
-    partitions: dict[_Name, _Told]
-    awake: OrderedDict[_Name, _Told] = field(default_factory=OrderedDict)
-    """Those of them that do not rest; the one that was given records longest ago first: it is read first (KIP-74)."""
-
-    @property
-    def of_follower(self) -> bool:
-        return self.rest is not None
-
-    def rouse(self) -> list[_Told]:
-        """Returns those that have woken, and are among the others from now on: they rested while those had records."""
-        if self.rest is None:
-            return []
-        woken = [each for each in self.rest.take_woken() if self.partitions.get(each.asked.name) is each]
-        for each in woken:
-            each.rests_as = None
-            self.awake[each.asked.name] = each
-            self.awake.move_to_end(each.asked.name, last=False)
-        return woken
-
-    def ask(self, asked: Asked) -> None:
-        """Has a partition fetched so from now on; one that rests is awake."""
-        name = asked.name
-        if (told := self.partitions.get(name)) is None:
-            told = self.partitions[name] = _Told(asked)
-        self._wake(told)
-        told.ask(asked)
-        self.awake.setdefault(name, told)
-
-    def forget(self, name: _Name) -> None:
-        """Has a partition fetched no more."""
-        if (told := self.partitions.pop(name, None)) is not None:
-            self._wake(told)
-        self.awake.pop(name, None)
-
-    def _wake(self, told: _Told) -> None:
-        if self.rest is not None and told.rests_as is not None:
-            self.rest.wake(told.rests_as)
-
-    def take(self, data: _Data, told: _Told) -> bool:
-        """Notes what a fetch finds in a partition; returns whether an incremental answer has it.
-
-        It has records, an error, a divergence, and a high watermark or log start that has changed (KIP-227).
-        """
-        is_new = (
-            bool(data.records)
-            or data.error_code != ErrorCode.NONE
-            or data.diverging_epoch.end_offset >= 0
-            or data.high_watermark != told.high_watermark
-            or data.log_start_offset != told.log_start
-        )
-        told.high_watermark, told.log_start = data.high_watermark, data.log_start_offset
-        if data.error_code:
-            told.high_watermark = told.log_start = -1  # what follows the error is news
-        if data.records:
-            self.awake.move_to_end(told.asked.name)
-        return is_new
-
-
-class FetchContext:
-    """What one fetch asks for: what it says itself, or what its session has."""
-
-    def __init__(self, asked: tuple[Asked, ...], session: _Session | None = None, *, is_full: bool = True) -> None:
-        self.asked = asked
-        self._session = session
-        self._is_full = is_full
-
-    def __enter__(self) -> None:
-        """The fetch is under way; meanwhile its session takes no other one."""
-        if self._session is not None:
-            self._session.is_under_way = True
-
-    def __exit__(self, *_: object) -> None:
-        if self._session is not None:
-            self._session.is_under_way = False
-
-    @property
-    def session_id(self) -> int:
-        """The session that the answer names; 0 for none."""
-        return NO_SESSION if self._session is None else self._session.id
-
-    @property
-    def rest(self) -> Rest[_Told] | None:
-        """Those partitions of a follower's session that are not in `asked` because they rest."""
-        return None if self._session is None else self._session.rest
-
-    def woken(self) -> list[Asked]:
-        """Returns those of them that have woken since this was made, or since the last call."""
-        return [] if self._session is None else [each.asked for each in self._session.rouse()]
-
-    def join_what_wakes(self, join: Callable[[Key, FetchPosition], None] | None) -> None:
-        """Has each partition that wakes join the fetch while it waits; None: it does not wait."""
-        rest = self.rest
-        if rest is not None:
-            rest.on_wake = None if join is None else lambda key, told: join(key, told.asked.at)
-
-    def lay_to_rest(self, asked: Asked, key: Key, progress: Progress) -> None:
-        """Lets a partition rest whose reader has all of it, and was told so (`has_told`)."""
-        assert self._session is not None, asked
-        assert asked.told is not None, asked
-        if self._session.rest is not None and self._session.rest.add(key, progress, asked.told):
-            asked.told.rests_as = key
-            self._session.awake.pop(asked.name, None)
-
-    def has_told(self, asked: Asked, *, high_watermark: Offset, log_start: Offset) -> bool:
-        """Returns whether these bounds are no news to the reader of a session."""
-        if self._is_full or (told := asked.told) is None:
-            return False
-        return told.high_watermark == high_watermark and told.log_start == log_start
-
-    def is_told(self, asked: Asked, data: _Data) -> bool:
-        """Returns whether the answer has this partition: in a session only if there is news."""
-        told = None if self._session is None else self._session.partitions.get(asked.name)
-        if self._session is None or told is None:  # forgotten by a request that came meanwhile
-            return True
-        return self._session.take(data, told) or self._is_full
 
 
 class FetchSessions:
@@ -239,7 +54,7 @@ class FetchSessions:
         self._partitions_max = partitions_max
         self._of_consumers_max = of_consumers_max
         self._of_consumer_max = of_consumer_max
-        self._sessions: OrderedDict[int, _Session] = OrderedDict()
+        self._sessions: OrderedDict[int, Session] = OrderedDict()
         """The one used longest ago first."""
         self._partition_count = 0
         self._of_consumers = 0
@@ -284,7 +99,7 @@ class FetchSessions:
         session.rouse()
         return FetchContext(tuple(each.asked for each in session.awake.values()), session, is_full=False)
 
-    def _note_fetch(self, session: _Session, follower: NodeId | None, now_ms: int) -> Steps[None]:
+    def _note_fetch(self, session: Session, follower: NodeId | None, now_ms: int) -> Steps[None]:
         """Notes that the resting partitions are fetched, too; if somebody else than their follower asks, all wake."""
         if session.rest is None:
             return
@@ -296,7 +111,7 @@ class FetchSessions:
             session.rest.wake(key)
             yield from done.one()
 
-    def _next(self, request: FetchRequest, version: int) -> _Session:
+    def _next(self, request: FetchRequest, version: int) -> Session:
         """Returns the session that a request goes on with. Raises ApiError."""
         session = self._sessions.get(request.session_id)
         if session is None:
@@ -312,14 +127,14 @@ class FetchSessions:
             raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, why)
         return session
 
-    def _change(self, session: _Session, request: FetchRequest, asked: tuple[Asked, ...]) -> Steps[None]:
+    def _change(self, session: Session, request: FetchRequest, asked: tuple[Asked, ...]) -> Steps[None]:
         done = Items()
         for each in asked:
             session.ask(each)
             yield from done.many(PER_PARTITION)
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:
-                session.forget(_Name(topic.topic_id, topic.topic, index))
+                session.forget(Name(topic.topic_id, topic.topic, index))
                 yield from done.many(PER_PARTITION)
         if self._sessions.get(session.id) is not session:  # another reader's took its place between two steps
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session.id} has ended")
@@ -330,15 +145,15 @@ class FetchSessions:
 
     def _begun(
         self, asked: tuple[Asked, ...], has_ids: bool, follower: NodeId | None, now_ms: int
-    ) -> Steps[_Session | None]:
+    ) -> Steps[Session | None]:
         """Returns a new session; None if there is no room for it."""
         of_follower = follower is not None
         of_consumer_max = min(self._partitions_max, self._of_consumers_max, self._of_consumer_max)
         if len(asked) > (self._partitions_max if of_follower else of_consumer_max):
             return None
-        partitions, done = dict[_Name, _Told](), Items()
+        partitions, done = dict[Name, Told](), Items()
         for each in asked:
-            told = partitions[each.name] = _Told(each)
+            told = partitions[each.name] = Told(each)
             told.ask(each)
             yield from done.many(PER_PARTITION)
         if not self._has_room(len(partitions), of_follower, now_ms):
@@ -346,7 +161,7 @@ class FetchSessions:
         session_id = random.randint(1, EPOCH_MAX)
         while session_id in self._sessions:
             session_id = random.randint(1, EPOCH_MAX)
-        session = _Session(
+        session = Session(
             id=session_id,
             has_ids=has_ids,
             used_at_ms=now_ms,
@@ -358,13 +173,13 @@ class FetchSessions:
         self._count(session, len(partitions))
         return session
 
-    def _count(self, session: _Session, count: int) -> None:
+    def _count(self, session: Session, count: int) -> None:
         """Notes how many partitions a session has now."""
         self._partition_count += count - session.counted
         self._of_consumers += 0 if session.of_follower else count - session.counted
         session.counted = count
 
-    def _too_many(self, session: _Session) -> str:
+    def _too_many(self, session: Session) -> str:
         """Returns the rule that a session which has grown breaks; nothing if there is room."""
         if self._partition_count > self._partitions_max:
             return f"all fetch sessions together have {self._partitions_max} partitions at most"
@@ -390,7 +205,7 @@ class FetchSessions:
             return True
         return not of_follower and self._of_consumers + count > self._of_consumers_max
 
-    def _end(self, session: _Session) -> None:
+    def _end(self, session: Session) -> None:
         del self._sessions[session.id]
         self._count(session, 0)
         if session.rest is not None:

@@ -11,7 +11,8 @@ from kraft import Uuid
 from kraft.api.fetch import FetchRequest, FetchResponse
 from quorate.errors import ErrorCode
 from quorate.nouns import Offset
-from services.broker.fetch_sessions import EPOCH_MAX, FIRST, NO_SESSION
+from services.broker.fetch_session import NO_SESSION
+from services.broker.fetch_sessions import EPOCH_MAX, FIRST
 from services.broker.table import Key
 
 __all__ = ["Bounds", "FetchingSession"]

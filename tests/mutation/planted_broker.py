@@ -97,7 +97,7 @@ BROKER_BUGS: Final = (
     Planted(
         number="B67",
         what="the reader of a fetch session is not told a high watermark that has risen without records for it",
-        file="services/broker/fetch_sessions.py",
+        file="services/broker/fetch_session.py",
         right="told.high_watermark == high_watermark and told.log_start",
         wrong="told.log_start",
         test="tests/services/broker/test_fetch_sessions.py::"
@@ -341,9 +341,9 @@ BROKER_BUGS: Final = (
     Planted(
         number="C75",
         what="a fetch session forgets a partition when another one is added",
-        file="services/broker/fetch_sessions.py",
-        right="            told = self.partitions[name] = _Told(asked)",
-        wrong="            self.awake.popitem()\n            told = self.partitions[name] = _Told(asked)",
+        file="services/broker/fetch_session.py",
+        right="            told = self.partitions[name] = Told(asked)",
+        wrong="            self.awake.popitem()\n            told = self.partitions[name] = Told(asked)",
         test="tests/services/broker/test_fetch_sessions.py::"
         "test_a_session_has_what_was_said_before_without_what_is_forgotten",
     ),

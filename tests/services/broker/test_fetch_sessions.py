@@ -12,7 +12,8 @@ from kraft import Uuid
 from kraft.api.fetch import FetchRequest, FetchResponse
 from quorate.controller.engine.steps import finished
 from quorate.errors import ApiError, ErrorCode
-from services.broker.fetch_sessions import EVICTION_MS, FetchContext, FetchSessions
+from services.broker.fetch_session import FetchContext
+from services.broker.fetch_sessions import EVICTION_MS, FetchSessions
 from services.broker.fetching_session import Bounds, FetchingSession
 from services.broker.table import Key
 

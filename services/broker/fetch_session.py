@@ -1,0 +1,205 @@
+"""One fetch session: which partitions its reader fetches, what it was last told of each, and one fetch of it (KIP-227).
+
+Its epoch counts the requests, so that one which was lost, or comes twice, is noticed. In a follower's session most
+partitions rest (`resting`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kraft import Uuid
+from kraft.api.fetch import FetchRequest, FetchResponse
+from quorate.errors import ErrorCode
+from quorate.nouns import Offset
+from quorate.replication import FetchPosition, Progress
+from services.broker.resting import Rest
+from services.broker.table import Key
+
+__all__ = ["NO_SESSION", "Asked", "FetchContext", "Name", "Session", "Told"]
+
+NO_SESSION: Final = 0
+
+_Partition = FetchRequest.FetchTopic.FetchPartition
+_Data = FetchResponse.FetchableTopicResponse.PartitionData
+
+
+class Name(NamedTuple):
+    """A partition as requests name it: by topic id, or by the topic's name."""
+
+    topic_id: Uuid
+    topic: str
+    partition: int
+
+
+@dataclass(slots=True)
+class Asked:
+    """One partition of a fetch. A session keeps it until its reader asks otherwise, and what was made of it."""
+
+    topic_id: Uuid
+    topic: str
+    partition: _Partition
+    position: FetchPosition | None = None
+    """Where it is read, once that is made."""
+    told: Told | None = field(default=None, repr=False, compare=False)
+    """What its reader was told last; None without a session."""
+
+    @property
+    def at(self) -> FetchPosition:
+        """Where it is read; it has been looked at."""
+        assert self.position is not None, self
+        return self.position
+
+    @property
+    def name(self) -> Name:
+        """How requests name it."""
+        return Name(self.topic_id, self.topic, self.partition.partition)
+
+
+@dataclass(slots=True)
+class Told:
+    """A partition of a session, and what its reader was last told."""
+
+    asked: Asked
+    high_watermark: Offset = -1
+    log_start: Offset = -1
+    rests_as: Key | None = None
+    """Its key while it rests, and after that until it is known to be awake."""
+
+    def ask(self, asked: Asked) -> None:
+        """Notes how the partition is fetched from now on."""
+        self.asked, asked.told = asked, self
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """The partitions of one reader, between its fetches."""
+
+    id: int
+    has_ids: bool
+    used_at_ms: int
+    rest: Rest[Told] | None
+    """Of a follower; None for a consumer's."""
+    next_epoch: int = 1
+    is_under_way: bool = False
+    """A fetch of this session is being answered."""
+    counted: int = 0
+    """Its partitions, as far as they are among those of all sessions."""
+    partitions: dict[Name, Told]
+    awake: OrderedDict[Name, Told] = field(default_factory=OrderedDict)
+    """Those of them that do not rest; the one that was given records longest ago first: it is read first (KIP-74)."""
+
+    @property
+    def of_follower(self) -> bool:
+        return self.rest is not None
+
+    def rouse(self) -> list[Told]:
+        """Returns those that have woken, and are among the others from now on: they rested while those had records."""
+        if self.rest is None:
+            return []
+        woken = [each for each in self.rest.take_woken() if self.partitions.get(each.asked.name) is each]
+        for each in woken:
+            each.rests_as = None
+            self.awake[each.asked.name] = each
+            self.awake.move_to_end(each.asked.name, last=False)
+        return woken
+
+    def ask(self, asked: Asked) -> None:
+        """Has a partition fetched so from now on; one that rests is awake."""
+        name = asked.name
+        if (told := self.partitions.get(name)) is None:
+            told = self.partitions[name] = Told(asked)
+        self._wake(told)
+        told.ask(asked)
+        self.awake.setdefault(name, told)
+
+    def forget(self, name: Name) -> None:
+        """Has a partition fetched no more."""
+        if (told := self.partitions.pop(name, None)) is not None:
+            self._wake(told)
+        self.awake.pop(name, None)
+
+    def _wake(self, told: Told) -> None:
+        if self.rest is not None and told.rests_as is not None:
+            self.rest.wake(told.rests_as)
+
+    def take(self, data: _Data, told: Told) -> bool:
+        """Notes what a fetch finds in a partition; returns whether an incremental answer has it.
+
+        It has records, an error, a divergence, and a high watermark or log start that has changed (KIP-227).
+        """
+        is_new = (
+            bool(data.records)
+            or data.error_code != ErrorCode.NONE
+            or data.diverging_epoch.end_offset >= 0
+            or data.high_watermark != told.high_watermark
+            or data.log_start_offset != told.log_start
+        )
+        told.high_watermark, told.log_start = data.high_watermark, data.log_start_offset
+        if data.error_code:
+            told.high_watermark = told.log_start = -1  # what follows the error is news
+        if data.records:
+            self.awake.move_to_end(told.asked.name)
+        return is_new
+
+
+class FetchContext:
+    """What one fetch asks for: what it says itself, or what its session has."""
+
+    def __init__(self, asked: tuple[Asked, ...], session: Session | None = None, *, is_full: bool = True) -> None:
+        self.asked = asked
+        self._session = session
+        self._is_full = is_full
+
+    def __enter__(self) -> None:
+        """The fetch is under way; meanwhile its session takes no other one."""
+        if self._session is not None:
+            self._session.is_under_way = True
+
+    def __exit__(self, *_: object) -> None:
+        if self._session is not None:
+            self._session.is_under_way = False
+
+    @property
+    def session_id(self) -> int:
+        """The session that the answer names; 0 for none."""
+        return NO_SESSION if self._session is None else self._session.id
+
+    @property
+    def rest(self) -> Rest[Told] | None:
+        """Those partitions of a follower's session that are not in `asked` because they rest."""
+        return None if self._session is None else self._session.rest
+
+    def woken(self) -> list[Asked]:
+        """Returns those of them that have woken since this was made, or since the last call."""
+        return [] if self._session is None else [each.asked for each in self._session.rouse()]
+
+    def join_what_wakes(self, join: Callable[[Key, FetchPosition], None] | None) -> None:
+        """Has each partition that wakes join the fetch while it waits; None: it does not wait."""
+        rest = self.rest
+        if rest is not None:
+            rest.on_wake = None if join is None else lambda key, told: join(key, told.asked.at)
+
+    def lay_to_rest(self, asked: Asked, key: Key, progress: Progress) -> None:
+        """Lets a partition rest whose reader has all of it, and was told so (`has_told`)."""
+        assert self._session is not None, asked
+        assert asked.told is not None, asked
+        if self._session.rest is not None and self._session.rest.add(key, progress, asked.told):
+            asked.told.rests_as = key
+            self._session.awake.pop(asked.name, None)
+
+    def has_told(self, asked: Asked, *, high_watermark: Offset, log_start: Offset) -> bool:
+        """Returns whether these bounds are no news to the reader of a session."""
+        if self._is_full or (told := asked.told) is None:
+            return False
+        return told.high_watermark == high_watermark and told.log_start == log_start
+
+    def is_told(self, asked: Asked, data: _Data) -> bool:
+        """Returns whether the answer has this partition: in a session only if there is news."""
+        told = None if self._session is None else self._session.partitions.get(asked.name)
+        if self._session is None or told is None:  # forgotten by a request that came meanwhile
+            return True
+        return self._session.take(data, told) or self._is_full
