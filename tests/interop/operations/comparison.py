@@ -10,8 +10,8 @@ from kraft import Message
 from kraft.errors import ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST
-from quorate.nouns import uuid_text
 from quorate.wire.protobuf import json_form
+from tests.interop.operations.followed import names_of
 from tests.interop.operations.step import View
 from tests.interop.operations.targets import Outcome
 
@@ -44,7 +44,7 @@ def whole(outcome: Outcome, views: Iterable[View], masks: frozenset[str]) -> Jso
     """
     if outcome.response is None:
         return {"refused": (outcome.refusal or ErrorCode.NONE).name}
-    names = names_of(view.state for view in views)
+    names = {topic_id: name for view in views for topic_id, name in view.names.items()}
     return _masked(json_form(outcome.response), names, masks | CHANCE)
 
 
@@ -71,11 +71,6 @@ def is_refusal(outcome: Outcome, refusal: ErrorCode) -> bool:
     return bool(found) and all(code == refusal for code in found)
 
 
-def names_of(states: Iterable[ClusterState]) -> dict[str, str]:
-    """Topics' names by the texts of their ids."""
-    return {uuid_text(topic.id): topic.name for state in states for topic in state.topics}
-
-
 def content(record: Message, names: Mapping[str, str]) -> Json:
     """What has to be equal of a record: topics by their names."""
     kind = type(record).__name__
@@ -88,7 +83,7 @@ def content(record: Message, names: Mapping[str, str]) -> Json:
 
 def rows(state: ClusterState) -> dict[str, Json]:
     """A state as the records that rebuild it, by what each is about: topics by name, secrets and all."""
-    names = names_of([state])
+    names = names_of(state)
     found: dict[str, Json] = {}
     for record, _ in state.all_records(LATEST):
         kind = type(record).__name__

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -19,10 +19,15 @@ class View:
     """What a request may be built from: ids and epochs that each target has chosen by itself."""
 
     state: ClusterState
+    """It goes on when the target is looked at again: who waits meanwhile reads it before."""
     offset: Offset
     """The state has every record below it."""
+    changed_at: Offset
+    """The records from here on say nothing."""
     active_id: NodeId
     """The controller that is asked."""
+    names: Mapping[str, str]
+    """Topics' names by the texts of their ids."""
 
     def topic_id(self, name: str) -> Uuid:
         """The id of a topic; of one that is not there an id that no topic has."""

@@ -11,9 +11,8 @@ from typing import Final, Protocol
 from kraft import Message
 from kraft.api.broker_heartbeat import BrokerHeartbeatRequest
 from kraft.errors import ErrorCode
-from quorate.cli.offline import load
 from quorate.nouns import NodeId, Offset
-from quorate.storage.names import PARTITION_DIRECTORY
+from tests.interop.operations.followed import Followed
 from tests.interop.operations.step import View
 
 BEAT_EVERY_S: Final = 0.5
@@ -21,8 +20,7 @@ LOOK_EVERY_S: Final = 0.05
 WITHIN_S: Final = 120.0
 """How long a target may take to come to something by itself; a session's end is the longest of these."""
 
-Files = frozenset[tuple[str, int, int]]
-_READ: Final[dict[Path, tuple[tuple[Files, NodeId], View]]] = {}
+_FOLLOWED: Final[dict[Path, Followed]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,23 +74,9 @@ async def until(target: Target, holds: Callable[[View], bool]) -> View:
 
 
 def _read(target: Target) -> View:
-    """The state in the target's files; they are replayed from the beginning only after they have changed.
-
-    Nobody changes a view's state: whoever looks before the next record may have the same one.
-    """
-    files = _files(target.log_dir)
-    kept = _READ.get(target.log_dir)
-    if kept is None or kept[0] != (files, target.active_id):
-        found = load(target.log_dir)
-        view = View(state=found.state, offset=found.as_of_offset, active_id=target.active_id)
-        kept = _READ[target.log_dir] = ((files, target.active_id), view)
-    return kept[1]
-
-
-def _files(log_dir: Path) -> Files:
-    """Names, sizes and times of change, looked at before the files are read: a write meanwhile is not missed."""
-    found = ((path.name, path.stat()) for path in (log_dir / PARTITION_DIRECTORY).iterdir())
-    return frozenset((name, stat.st_size, stat.st_mtime_ns) for name, stat in found)
+    if target.log_dir not in _FOLLOWED:
+        _FOLLOWED[target.log_dir] = Followed(target.log_dir)
+    return _FOLLOWED[target.log_dir].view(target.active_id)
 
 
 class Heartbeats:

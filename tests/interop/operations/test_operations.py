@@ -33,7 +33,7 @@ from tests.interop.kafka.judge import metadata_shell, start_controller_on
 from tests.interop.kafka.release import OPERATIONS_POM as POM
 from tests.interop.kafka.release import absent
 from tests.interop.operations.apis import rpc_of
-from tests.interop.operations.comparison import codes, differences, is_refusal, leaves, names_of, rows, whole
+from tests.interop.operations.comparison import codes, differences, is_refusal, leaves, rows, whole
 from tests.interop.operations.play import Played, Seen, all_running, play
 from tests.interop.operations.records import Json, Row, between, written
 from tests.interop.operations.script.whole import ASKED, SCRIPT
@@ -82,7 +82,12 @@ async def _course(scratch: Path) -> Course:
     async with all_running(scratch) as stages:
         played = {each.step.name: each async for each in play(stages, SCRIPT)}
         targets = {name: getattr(stages, name).target.log_dir for name in TARGETS}
-    names = names_of(getattr(each, name).view.state for each in played.values() for name in TARGETS)
+    names = {
+        topic_id: topic
+        for each in played.values()
+        for name in TARGETS
+        for topic_id, topic in getattr(each, name).view.names.items()
+    }
     records = {
         name: dict(_by_step([getattr(each, name) for each in played.values()], written(log_dir, names), played))
         for name, log_dir in targets.items()
@@ -238,13 +243,14 @@ def test_its_metadata_shell_shows_our_topics(course: Course, tmp_path: Path) -> 
 
     The shell answers after the first batch that it has read, which may be before the last: then it is asked again.
     """
-    before = course.played[BEFORE_THE_NEWEST].ours.view
-    writer = SnapshotWriter(tmp_path, OffsetAndEpoch(epoch=1, offset=before.offset), timestamp_ms=1)
+    offset = course.played[BEFORE_THE_NEWEST].ours.view.offset
+    before = load(course.log_dir, as_of=offset).state
+    writer = SnapshotWriter(tmp_path, OffsetAndEpoch(epoch=1, offset=offset), timestamp_ms=1)
     writer.control([(ControlType.SNAPSHOT_HEADER, encode(SnapshotHeaderRecord(), 0))])
-    writer.data([encode_record(record, version) for record, version in before.state.records()])
+    writer.data([encode_record(record, version) for record, version in before.records()])
     writer.finish(encode(SnapshotFooterRecord(), 0))
     (checkpoint,) = tmp_path.glob("*.checkpoint")
-    expected = [line for topic in sorted(before.state.topics, key=lambda topic: topic.name) for line in shown(topic)]
+    expected = [line for topic in sorted(before.topics, key=lambda topic: topic.name) for line in shown(topic)]
 
     printed: list[str] = []
     for _ in range(SHELL_TRIES_MAX):
