@@ -21,6 +21,7 @@ from quorate.network.metadata_fetch import FETCH_BYTES_MAX
 from quorate.nouns import Offset
 from quorate.pipeline.kafka_nodes import KafkaNodes
 from quorate.pipeline.live import QuorumReader
+from quorate.storage.names import PARTITION_DIRECTORY, checkpoint_ids
 from quorate.wire.batch import batches
 from tests.interop.kafka.release import OPERATIONS_POM, absent
 from tests.interop.test_wire_client import PASSWORD, properties
@@ -32,6 +33,7 @@ CLUSTER_ID: Final = "b2FzZXMgaW4gdGhlIGRlcw"
 LOOPBACK: Final = "127.0.0.1"
 QUORUM: Final = "org.apache.kafka.tools.MetadataQuorumCommand"
 COMMAND_TIMEOUT_S: Final = 300
+LOOK_AGAIN_S: Final = 0.2
 
 
 def quorate(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -82,29 +84,18 @@ class Quorum:
         return ",".join(f"{LOOPBACK}:{self.ports[node_id]}" for node_id in node_ids)
 
 
-@pytest.fixture(params=[POM, OPERATIONS_POM], ids=version)
-def quorum(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Quorum]:
+@pytest.fixture(scope="module", params=[POM, OPERATIONS_POM], ids=version)
+def quorum(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quorum]:
+    """Each test leaves all of its nodes running, but for the last."""
     with ExitStack() as stack:
-        yield Quorum(tmp_path, request.param, stack)
-
-
-def test_every_node_leads_to_the_leader_and_the_state_is_that_of_its_files(quorum: Quorum) -> None:
-    image = with_checkpoint(quorum)
-    for node_id in quorum.ports:
-        again = document("image", "show", "--bootstrap-controller", quorum.addresses([node_id]))
-        assert again["highWatermark"] == again["asOfOffset"] >= image["asOfOffset"]
-    for node in quorum.nodes.values():
-        node.kill()
-
-    assert [*image["scram"]["SCRAM-SHA-256"]] == ["alice"]
-    for node in quorum.nodes.values():
-        offline = document("image", "show", "--offline", node.directory / "data", "--as-of", image["asOfOffset"])
-        assert OF_THE_SOURCE.keys() <= offline.keys()
-        assert offline | OF_THE_SOURCE == image | OF_THE_SOURCE
+        yield Quorum(tmp_path_factory.mktemp("quorum"), request.param, stack)
 
 
 def with_checkpoint(quorum: Quorum) -> dict[str, Any]:
     """An image from a checkpoint and the log after it, once there is one and every controller has registered."""
+    partitions = [node.directory / "data" / PARTITION_DIRECTORY for node in quorum.nodes.values()]
+    while not all(any(checkpoint.offset for checkpoint in checkpoint_ids(each)) for each in partitions):
+        sleep(LOOK_AGAIN_S)
     while True:
         image = document("image", "show", "--bootstrap-controller", quorum.addresses([1, 2, 3]))
         if image["checkpoint"] and len(image["cluster"]["controllers"]) == 3:
@@ -137,6 +128,7 @@ def test_a_killed_leader_is_followed_by_the_next(quorum: Quorum) -> None:
     quorum.nodes[leader].kill()
     alive = [node_id for node_id in quorum.nodes if node_id != leader]
     image = document("image", "show", "--bootstrap-controller", quorum.addresses([leader, *alive]))
+    quorum.nodes[leader].start().wait_ready()
 
     assert image["epoch"] > int(told["LeaderEpoch"])
 
@@ -153,7 +145,6 @@ def test_a_log_in_answers_that_are_cut_in_a_batch_is_the_log(quorum: Quorum) -> 
 
 
 ENOUGH_BYTES: Final = 3_000
-LOOK_AGAIN_S: Final = 0.2
 LIMITS: Final = (1, 150, 300, 1_000)
 """The size in bytes of an answer; a batch of one NoOpRecord is smaller than 100."""
 
@@ -168,6 +159,21 @@ def fetched(reader: QuorumReader, end: Offset, *, bytes_max: int) -> bytes:
             found += data[position : position + header.size] if header.base_offset < end else b""
             at = header.next_offset
     return found
+
+
+def test_every_node_leads_to_the_leader_and_the_state_is_that_of_its_files(quorum: Quorum) -> None:
+    image = with_checkpoint(quorum)
+    for node_id in quorum.ports:
+        again = document("image", "show", "--bootstrap-controller", quorum.addresses([node_id]))
+        assert again["highWatermark"] == again["asOfOffset"] >= image["asOfOffset"]
+    for node in quorum.nodes.values():
+        node.kill()
+
+    assert [*image["scram"]["SCRAM-SHA-256"]] == ["alice"]
+    for node in quorum.nodes.values():
+        offline = document("image", "show", "--offline", node.directory / "data", "--as-of", image["asOfOffset"])
+        assert OF_THE_SOURCE.keys() <= offline.keys()
+        assert offline | OF_THE_SOURCE == image | OF_THE_SOURCE
 
 
 @pytest.fixture(scope="module")
