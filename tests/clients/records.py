@@ -107,7 +107,7 @@ def _log(directory: Path) -> bytes:
 @asynccontextmanager
 async def pair(directory: Path) -> AsyncIterator[Pair]:
     """The two brokers on three nodes of ours. Kafka's coordinates all groups."""
-    async with fleet_of(directory, {KAFKAS: OPERATIONS_POM}, level=LEVEL, tools=()) as fleet:
+    async with fleet_of(directory, {KAFKAS: OPERATIONS_POM}, level=LEVEL) as fleet:
         gateways = {"gateway.endpoints": ",".join(each.kafka_address for each in fleet.plane.plan.gateways)}
         own = OwnBrokers(fleet.plane, ids=(OURS,), settings=gateways)
         await own.start()

@@ -41,7 +41,7 @@ SEND: Final = f"{RECORDS} records sent"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
-    async with fleet_of(tmp_path_factory.mktemp("fleet"), BROKERS, level=LEVEL, tools=(OLDEST_POM, POM)) as brokers:
+    async with fleet_of(tmp_path_factory.mktemp("fleet"), BROKERS, level=LEVEL) as brokers:
         yield brokers
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 
-from deploy.kafka.node import Node
+from deploy.kafka.node import Node, tool
 from deploy.local.plan import OWN_LISTENER, ClusterPlan
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
@@ -30,7 +30,6 @@ from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane
 from tests.e2e.kafka_listeners import KafkaListeners
 from tests.interop.busy_brokers import Brokers, Writer, at_work
 from tests.interop.kafka.release import absent
-from tests.interop.kafka.toolbox import Toolbox
 from tests.network.certificates import authority
 
 pytestmark = [
@@ -58,8 +57,7 @@ FETCH: Final = FetchRequest(
 class Moving:
     """The gateways and brokers of a control plane, and the settings of each at a listener."""
 
-    def __init__(self, cluster: Cluster, directory: Path, tools: Toolbox) -> None:
-        self._tools = tools
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
         issuer = authority(directory)
         self.plan: ClusterPlan = cluster.plan
         self._cluster = cluster
@@ -144,9 +142,9 @@ class Moving:
         where = ("--bootstrap-controller", ",".join(self.kafka_address(each, listener) for each in VOTERS))
         config: tuple[object, ...] = ("--command-config", self._command_config) if listener == SECURE else ()
         quorum, cluster = TOOLS + "MetadataQuorumCommand", TOOLS + "ClusterTool"
-        status = await self._tools.run(quorum, *where, *config, "describe", "--status")
+        status = await asyncio.to_thread(tool, quorum, *where, *config, "describe", "--status")
         lines = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-        listed = await self._tools.run(cluster, "list-endpoints", *where, *config)
+        listed = await asyncio.to_thread(tool, cluster, "list-endpoints", *where, *config)
         rows = [line.split() for line in listed.splitlines()[1:]]
         voters = {each["id"]: sorted(each["endpoints"]) for each in json.loads(lines["CurrentVoters"])}
         return voters, {f"{row[1]}:{row[2]}" for row in rows}
@@ -169,31 +167,30 @@ async def test_brokers_move_to_the_listener_with_tls_and_back_while_a_client_wri
         dynamic=is_dynamic,
         with_stand_ins=False,
     )
-    with Toolbox() as tools:
-        async with plane as cluster:
-            moving = Moving(cluster, tmp_path, tools)
-            brokers = Brokers(moving, BROKERS, VOTERS, moving.known_at(CLEAR))
-            async with at_work(brokers, Writer(brokers, WRITTEN)):
-                await moving.listen_at(SECURE, CLEAR)
-                await brokers.create("before")
-                assert moving.expected_at(CLEAR, CLEAR, SECURE) == await moving.told_at(CLEAR)
-                assert moving.expected_at(SECURE, CLEAR, SECURE) == await moving.told_at(SECURE)
+    async with plane as cluster:
+        moving = Moving(cluster, tmp_path)
+        brokers = Brokers(moving, BROKERS, VOTERS, moving.known_at(CLEAR))
+        async with at_work(brokers, Writer(brokers, WRITTEN)):
+            await moving.listen_at(SECURE, CLEAR)
+            await brokers.create("before")
+            assert moving.expected_at(CLEAR, CLEAR, SECURE) == await moving.told_at(CLEAR)
+            assert moving.expected_at(SECURE, CLEAR, SECURE) == await moving.told_at(SECURE)
 
-                await moving.brokers_ask_at(brokers, SECURE)
-                await brokers.create("by-both")
-                await moving.listen_at(SECURE)
-                await brokers.create("by-tls-alone")
-                assert moving.expected_at(SECURE, SECURE) == await moving.told_at(SECURE)
+            await moving.brokers_ask_at(brokers, SECURE)
+            await brokers.create("by-both")
+            await moving.listen_at(SECURE)
+            await brokers.create("by-tls-alone")
+            assert moving.expected_at(SECURE, SECURE) == await moving.told_at(SECURE)
 
-                await moving.listen_at(CLEAR, SECURE)
-                await moving.brokers_ask_at(brokers, CLEAR)
-                await brokers.create("by-both-again")
-                await moving.listen_at(CLEAR)
-                await brokers.create("in-the-clear-again")
-                assert moving.expected_at(CLEAR, CLEAR) == await moving.told_at(CLEAR)
+            await moving.listen_at(CLEAR, SECURE)
+            await moving.brokers_ask_at(brokers, CLEAR)
+            await brokers.create("by-both-again")
+            await moving.listen_at(CLEAR)
+            await brokers.create("in-the-clear-again")
+            assert moving.expected_at(CLEAR, CLEAR) == await moving.told_at(CLEAR)
 
-            made = {"before", "by-both", "by-tls-alone", "by-both-again", "in-the-clear-again", WRITTEN}
-            assert made <= (await cluster.topics(at=1)).keys()
+        made = {"before", "by-both", "by-tls-alone", "by-both-again", "in-the-clear-again", WRITTEN}
+        assert made <= (await cluster.topics(at=1)).keys()
 
 
 @pytest.mark.parametrize(("voters", "names"), [("in the log", ("FIRST", "SECOND")), ("static", ("FIRST",))])

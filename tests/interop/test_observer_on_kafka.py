@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 import pytest_asyncio
 
-from deploy.kafka.node import Node
+from deploy.kafka.node import Node, tool
 from deploy.kafka.release import POM, version
 from deploy.local.kafka import SETTINGS as OF_BROKER
 from deploy.local.ports import HOST, free_ports
@@ -37,7 +37,6 @@ from tests.e2e.starting import start
 from tests.interop.kafka.fleet import TOOLS
 from tests.interop.kafka.release import OPERATIONS_POM, absent
 from tests.interop.kafka.secured import secured_controller
-from tests.interop.kafka.toolbox import Toolbox
 from tests.interop.test_live_readers import CLUSTER_ID, Quorum
 
 pytestmark = [
@@ -56,11 +55,10 @@ TOPIC: Final = re.compile(r"^Topic: (\S+)\tTopicId: (\S+)\t", re.M)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kafka:
-    """Three controllers and a broker of one release, tools of 4.3.1, and an observer from the start on."""
+    """Three controllers and a broker of one release, and an observer from the start on."""
 
     quorum: Quorum
     server: str
-    tools: Toolbox
     observer: Observing
     directory: Path
 
@@ -70,7 +68,7 @@ class Kafka:
 
     async def asks(self, main: str, *arguments: object) -> str:
         """What a tool says that asks the broker."""
-        return await self.tools.run(TOOLS + main, "--bootstrap-server", self.server, *arguments)
+        return await asyncio.to_thread(tool, TOOLS + main, "--bootstrap-server", self.server, *arguments)
 
     async def create(self, topic: str) -> None:
         """A topic by Kafka's tool, which the observer knows at the end."""
@@ -136,7 +134,6 @@ def broker(directory: Path, pom: Path, voters: object, port: int) -> Node:
 async def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Kafka]:
     directory = tmp_path_factory.mktemp("kafka")
     with ExitStack() as stack:
-        tools = stack.enter_context(Toolbox(POM))
         quorum = await asyncio.to_thread(Quorum, directory, request.param, stack)
         (port,) = free_ports(1)
         voters = quorum.nodes[1].properties["controller.quorum.voters"]
@@ -145,7 +142,7 @@ async def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         controllers = [quorum.addresses([node_id]) for node_id in quorum.ports]
         async with observing(directory, controllers) as observer:
             await observer.ready()
-            yield Kafka(quorum=quorum, server=f"{HOST}:{port}", tools=tools, observer=observer, directory=directory)
+            yield Kafka(quorum=quorum, server=f"{HOST}:{port}", observer=observer, directory=directory)
 
 
 async def test_it_tells_what_kafkas_tools_tell(kafka: Kafka) -> None:
@@ -155,7 +152,8 @@ async def test_it_tells_what_kafkas_tools_tell(kafka: Kafka) -> None:
         lambda: kafka.asks("TopicCommand", "--describe"), lambda said: len(ROW.findall(said)) >= 6
     )
     status = await kafka.asks("MetadataQuorumCommand", "describe", "--status")
-    endpoints = await kafka.tools.run(TOOLS + "ClusterTool", "list-endpoints", "--bootstrap-server", kafka.server)
+    listing = (TOOLS + "ClusterTool", "list-endpoints", "--bootstrap-server", kafka.server)
+    endpoints = await asyncio.to_thread(tool, *listing)
     response, offset = await kafka.observer.topics()
     cluster = await kafka.observer.cluster()
 

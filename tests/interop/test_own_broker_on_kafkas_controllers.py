@@ -16,6 +16,7 @@ from typing import Final
 import pytest
 import pytest_asyncio
 
+from deploy.kafka.node import tool
 from kraft.api.metadata import MetadataRequest, MetadataResponse
 from quorate.network.client import connect
 from quorate.nouns import NodeId
@@ -27,7 +28,6 @@ from tests.e2e.records import stored
 from tests.interop.busy_brokers import Brokers
 from tests.interop.kafka.fleet import CONSUMER, PERFORMANCE, TOOLS
 from tests.interop.kafka.release import OLDEST_POM, OPERATIONS_POM, absent
-from tests.interop.kafka.toolbox import Toolbox
 from tests.interop.mixed_plan import Peers, Settings
 from tests.interop.mixed_quorum import MixedQuorum, kafkas_alone
 from tests.network.certificates import authority
@@ -58,12 +58,11 @@ Partition = MetadataResponse.MetadataResponseTopic.MetadataResponsePartition
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Kafka's controllers, two brokers of Kafka's and one of ours, and Kafka's tools."""
+    """Kafka's controllers, two brokers of Kafka's and one of ours."""
 
     quorum: MixedQuorum
     theirs: Brokers
     own: OwnBrokers
-    tools: Toolbox
 
     @property
     def through_ours(self) -> tuple[str, str]:
@@ -94,7 +93,8 @@ class Cluster:
     async def create(self, topic: str) -> str:
         """A topic by kafka-topics, which knows our broker alone: ours leads."""
         how = ("--replica-assignment", ":".join(map(str, ALL)), "--config", "min.insync.replicas=2")
-        said = await self.tools.run(TOOLS + "TopicCommand", *self.through_ours, "--create", "--topic", topic, *how)
+        create = (*self.through_ours, "--create", "--topic", topic, *how)
+        said = await asyncio.to_thread(tool, TOOLS + "TopicCommand", *create)
         await self.led_by(OURS, topic=topic)
         return said
 
@@ -105,13 +105,13 @@ class Cluster:
         # Of two batches in flight to a broker that has just become leader, Kafka's may refuse the first and take the
         # second: then the first is out of order for ever.
         props = ("--producer-props", servers, "acks=all", "max.in.flight.requests.per.connection=1")
-        return (await self.tools.run(PERFORMANCE, *records, *props)).splitlines()[-1].partition(",")[0]
+        return (await asyncio.to_thread(tool, PERFORMANCE, *records, *props)).splitlines()[-1].partition(",")[0]
 
     async def consume(self, topic: str, count: int) -> list[str]:
         """The lines that Kafka's consumer reads from the beginning on, of the only partition."""
         until = ("--max-messages", count, "--timeout-ms", 120_000)
         at = ("--topic", topic, "--partition", 0, "--offset", "earliest")
-        said = await self.tools.run(CONSUMER, *self.through_ours, *at, *until)
+        said = await asyncio.to_thread(tool, CONSUMER, *self.through_ours, *at, *until)
         return [line for line in said.splitlines() if len(line) == 100]
 
     async def logs(self, topic: str, end: int) -> list[list[tuple[int, bytes]]]:
@@ -140,14 +140,13 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
         own = OwnBrokers(quorum, (OURS,), settings={**above, **known})
         for name in FOR_OURS:
             del own[OURS].settings[name]
-        with Toolbox() as tools:
-            try:
-                await asyncio.gather(theirs.start(), own.start())
-                yield Cluster(quorum, theirs, own, tools)
-            finally:
-                await theirs.close()
-                if quorum.running.is_up(own[OURS]):  # asked to stop, it would wait for controllers that are gone
-                    await own.kill(OURS)
+        try:
+            await asyncio.gather(theirs.start(), own.start())
+            yield Cluster(quorum, theirs, own)
+        finally:
+            await theirs.close()
+            if quorum.running.is_up(own[OURS]):  # asked to stop, it would wait for controllers that are gone
+                await own.kill(OURS)
 
 
 async def test_a_topic_is_made_through_ours_and_each_leads_is_killed_and_comes_back(cluster: Cluster) -> None:
@@ -161,7 +160,7 @@ async def test_a_topic_is_made_through_ours_and_each_leads_is_killed_and_comes_b
     await cluster.led_by(THEIRS[0])
     told.append(await cluster.produce())
     elect = ("--election-type", "preferred", "--topic", TOPIC, "--partition", 0)
-    await cluster.tools.run(TOOLS + "LeaderElectionCommand", *cluster.through_ours, *elect)
+    await asyncio.to_thread(tool, TOOLS + "LeaderElectionCommand", *cluster.through_ours, *elect)
     await cluster.led_by(OURS)
     struck = cluster.theirs.nodes[THEIRS[0]]
     await asyncio.to_thread(struck.kill)

@@ -18,13 +18,12 @@ from confluent_kafka import admin as confluent
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from deploy.kafka.node import ToolFailed
+from deploy.kafka.node import ToolFailed, tool
 from quorate.nouns import uuid_text
 from tests.interop.alone import NODE, Alone, Start, kafka, ours
 from tests.interop.kafka.fleet import TOOLS
 from tests.interop.kafka.release import OPERATIONS_POM as POM
 from tests.interop.kafka.release import absent
-from tests.interop.kafka.toolbox import Toolbox
 
 pytestmark = [
     pytest.mark.interop,
@@ -102,26 +101,23 @@ def commands(alone: Alone, directory: Path) -> Iterator[tuple[str, tuple[object,
 async def test_tools_and_other_clients_are_told_the_same(tmp_path: Path) -> None:
     found: dict[Start, dict[str, str]] = {}
     starts: tuple[Start, ...] = (kafka, ours)
-    with Toolbox(POM) as toolbox:
-        for start in starts:
-            directory = tmp_path / start.__name__
-            async with start(directory, 1, POM) as alone:
-                await alone.unfence(BROKER)
-                await alone.create(TOPIC, 2)
-                found[start] = {
-                    what: await said(toolbox, alone, directory, command) for what, command in commands(alone, directory)
-                }
-                found[start]["confluent-kafka"] = await asyncio.to_thread(by_confluent, alone.address)
-                found[start]["kafka-python"] = await asyncio.to_thread(by_kafka_python, alone.address)
+    for start in starts:
+        directory = tmp_path / start.__name__
+        async with start(directory, 1, POM) as alone:
+            await alone.unfence(BROKER)
+            await alone.create(TOPIC, 2)
+            found[start] = {what: await said(alone, directory, command) for what, command in commands(alone, directory)}
+            found[start]["confluent-kafka"] = await asyncio.to_thread(by_confluent, alone.address)
+            found[start]["kafka-python"] = await asyncio.to_thread(by_kafka_python, alone.address)
 
     assert found[kafka] | OURS == found[ours]
     assert OURS.items().isdisjoint(found[kafka].items())
 
 
-async def said(toolbox: Toolbox, alone: Alone, directory: Path, command: tuple[object, ...]) -> str:
+async def said(alone: Alone, directory: Path, command: tuple[object, ...]) -> str:
     """What a tool printed without what chance decides; of a refusal the exception, or the first line."""
     try:
-        text = await toolbox.run(*map(str, command))
+        text = await asyncio.to_thread(tool, *map(str, command), pom=POM)
     except ToolFailed as failed:
         _, _, text = str(failed).partition("\n")
         kinds = re.findall(r"\.errors\.(\w+Exception)", text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from deploy.kafka.node import TOOL_TIMEOUT_S
+from deploy.kafka.node import tool
 from kraft import Message
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
@@ -20,7 +19,7 @@ from quorate.network.listening import ConnectedClient, Listening
 from quorate.network.server import KafkaServer, serving
 from quorate.nouns import METADATA_TOPIC, Principal
 from quorate.protocol import Request, ServerSettings
-from tests.interop.kafka.release import absent, java
+from tests.interop.kafka.release import absent
 from tests.network.test_network import contexts
 from tests.protocol.pair import SERVED, describe
 from tests.protocol.test_sasl import MECHANISMS, PASSWORD, USER
@@ -83,14 +82,7 @@ async def fixed(**more: object) -> AsyncIterator[tuple[Fixed, KafkaServer]]:
 async def says(main: str, *arguments: object) -> str:
     """What a tool prints; it runs beside the server."""
 
-    def run() -> str:
-        done = subprocess.run(
-            java(main, *arguments), capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    return await asyncio.to_thread(run)
+    return await asyncio.to_thread(tool, main, *arguments)
 
 
 def config(directory: Path, properties: Properties) -> Path:

@@ -8,13 +8,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from deploy.kafka.node import Node, Properties, ToolFailed
+from deploy.kafka.node import Node, Properties, ToolFailed, tool
 from deploy.kafka.release import POM, QUICK
 from deploy.local.kafka import broker_of
 from deploy.local.ports import HOST, free_ports
 from tests.e2e.calls import eventually
 from tests.e2e.cluster import PATIENT, Cluster, control_plane
-from tests.interop.kafka.toolbox import Toolbox
 
 TOOLS: Final = "org.apache.kafka.tools."
 CONFIGS: Final = "kafka.admin.ConfigCommand"
@@ -40,13 +39,11 @@ class Fleet:
         plane: Cluster,
         ports: Mapping[int, int],
         releases: Mapping[int, Path],
-        tools: Mapping[Path, Toolbox],
         settings_of: SettingsOf,
         options: Sequence[str] = QUICK,
     ) -> None:
         self.plane = plane
         self._options = options
-        self._tools = tools
         self.ports = dict(ports)
         self._settings_of = settings_of
         self.brokers = {broker_id: self._broker(broker_id, pom) for broker_id, pom in releases.items()}
@@ -100,7 +97,7 @@ class Fleet:
 
     async def run(self, main: str, *arguments: object, pom: Path = POM) -> str:
         """What a tool says. Raises ToolFailed."""
-        return await self._tools[pom].run(main, *arguments)
+        return await asyncio.to_thread(tool, main, *arguments, pom=pom)
 
     async def produce(self, topic: str, count: int, *more: object, size: int = 100) -> str:
         """Writes records with acks=all; what the tool says at the end counts those that were acknowledged."""
@@ -137,7 +134,6 @@ async def fleet_of(
     releases: Mapping[int, Path],
     *,
     level: str,
-    tools: Sequence[Path] = (POM,),
     controller_settings: Mapping[str, str] | None = None,
     settings_of: SettingsOf = _nothing_more,
     dynamic: bool = False,
@@ -147,7 +143,7 @@ async def fleet_of(
     """A control plane at a metadata.version, with a broker of the release that each POM names; all are ready.
 
     The voters are in the log if `dynamic`; the brokers then know only where to ask for a leader.
-    `tools` are the POMs of the releases whose tools there are; `settings_of` are a broker's own, `options` its JVM's.
+    `settings_of` are a broker's own, `options` its JVM's.
     """
     async with AsyncExitStack() as stack:
         plane = await stack.enter_async_context(
@@ -164,8 +160,7 @@ async def fleet_of(
             )
         )
         ports = dict(zip(releases, free_ports(len(releases)), strict=True))
-        toolboxes = {pom: stack.enter_context(Toolbox(pom)) for pom in tools}
-        fleet = Fleet(plane, ports, releases, toolboxes, settings_of, options)
+        fleet = Fleet(plane, ports, releases, settings_of, options)
         stack.callback(lambda: [node.kill() for node in fleet.brokers.values() if node.is_running])
         formatting = (asyncio.to_thread(node.format, plane.plan.cluster_id) for node in fleet.brokers.values())
         await asyncio.gather(*formatting)

@@ -134,9 +134,7 @@ async def on_ours(
     login_ports = dict(zip(releases, free_ports(len(releases)), strict=True))
     own = settings_of(login_ports)
     async with (
-        fleet_of(
-            directory, releases, level=level, tools=(), controller_settings=OF_CONTROLLERS, settings_of=own
-        ) as fleet,
+        fleet_of(directory, releases, level=level, controller_settings=OF_CONTROLLERS, settings_of=own) as fleet,
         _at_work(fleet.ports, login_ports) as side,
     ):
         yield side
