@@ -89,11 +89,14 @@ class ClusterPlan:
     """Users that a new cluster is formatted with, as `storage format --add-scram` has them."""
     transport: Transport = PLAIN
     """How the plan's clients speak to its processes."""
+    is_observed: bool = True
+    """Whether the observer runs. Without it nothing is traced."""
 
     @property
     def processes(self) -> tuple[Process, ...]:
         """All processes, in the order in which they are started."""
-        return (self.observer, *self.quorum, *self.controllers, self.placer, self.heartbeat, *self.gateways)
+        observers = (self.observer,) if self.is_observed else ()
+        return (*observers, *self.quorum, *self.controllers, self.placer, self.heartbeat, *self.gateways)
 
     @property
     def bootstrap_controllers(self) -> str:
@@ -114,8 +117,9 @@ class ClusterPlan:
 
     @property
     def traces(self) -> str:
-        """Where the processes send their spans, as OpenTelemetry has it."""
-        return f"{'http' if self.transport.is_plain else 'https'}://{self.observer.address}"
+        """Where the processes send their spans, as OpenTelemetry has it; empty without an observer."""
+        scheme = "http" if self.transport.is_plain else "https"
+        return f"{scheme}://{self.observer.address}" if self.is_observed else ""
 
     def log_dir(self, node_id: int) -> Path:
         """Returns the log directory of a quorum node."""

@@ -57,13 +57,15 @@ class Running:
         The observer is started first and must listen before the others, so that it gets their first spans.
         """
         self.plan.directory.mkdir(parents=True, exist_ok=True)
-        observer, *others = self.plan.processes
-        await self.spawn(observer)
+        if self.plan.is_observed:
+            await self.spawn(self.plan.observer)
         for process in self.plan.quorum:
             await self.format(process)
-        await self._answers(observer, _LISTENS)
-        for process in others:
-            await self.spawn(process)
+        if self.plan.is_observed:
+            await self._answers(self.plan.observer, _LISTENS)
+        for process in self.plan.processes:
+            if process is not self.plan.observer:
+                await self.spawn(process)
         await self.ready(self.plan.processes)
 
     async def spawn(self, process: Process, *, environ: Mapping[str, str] | None = None) -> None:

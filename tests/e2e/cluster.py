@@ -339,9 +339,11 @@ async def control_plane(
     with_stand_ins: bool = True,
     release: str = RELEASE,
     tls: Callable[[ClusterPlan], PlanTls] | None = None,
+    is_observed: bool = True,
 ) -> AsyncIterator[Cluster]:
     """A control plane on loopback, or in a network; started, and everything is ended at the end.
 
+    Where no test asks the observer, nor reads spans, the plane need not be observed: it takes a quarter of all.
     `announces_gateways` is for Kafka brokers, which may find the voters in the log. `tls` makes the certificates with
     which its processes speak to each other.
     """
@@ -357,7 +359,8 @@ async def control_plane(
     )
     plan = announcing_gateways(plan) if announces_gateways else plan
     plan = plan if tls is None else secured(plan, tls(plan))
-    cluster = Cluster(replace(plan, release=release, brokers=plan.brokers if with_stand_ins else ()))
+    brokers = plan.brokers if with_stand_ins else ()
+    cluster = Cluster(replace(plan, release=release, brokers=brokers, is_observed=is_observed))
     for node_id, settings in (quorum_settings or {}).items():
         cluster.quorum(node_id).settings.update(settings)
     for controller in cluster.plan.controllers:

@@ -205,6 +205,7 @@ async def secured_plane(directory: Path, *, everywhere: NodeId | None = None) ->
         controller_settings=CONTROLLER_SETTINGS,
         with_gateways=True,
         gateway_settings=settings,
+        is_observed=False,
     ) as cluster:
         yield Secured(cluster, issuer, everywhere)
 

@@ -13,7 +13,7 @@ from deploy.local.plan import RELEASE, ClusterPlan, Process, announcing_gateways
 from deploy.local.ports import HOST, free_ports
 from quorate.nouns import NodeId
 from quorate.protocol.sasl.plain import PLAIN
-from tests.interop.kafka.quorum import SECURITY, data_of
+from tests.interop.kafka.quorum import QUIET, SECURITY, data_of
 from tests.network.certificates import Authority
 
 SESSION_TIMEOUT_MS: Final = 600_000
@@ -22,6 +22,7 @@ PATIENT: Final[Settings] = {
     "controller.quorum.fetch.timeout.ms": 10_000,
     "controller.quorum.election.timeout.ms": 1_000,
     "broker.session.timeout.ms": SESSION_TIMEOUT_MS,
+    **QUIET,
 }
 """A leader that is only slow is not replaced; the broker of these stories sends few heartbeats."""
 PEERS: Final = "peers.properties"
@@ -34,7 +35,7 @@ USER: Final = "nodes"
 PASSWORD: Final = "a secret, of all nodes"
 LOGIN_MODULES: Final = "org.apache.kafka.common.security."
 OF_QUORUM: Final = ("controller.quorum.", "metadata.max.retention.", "metadata.log.cleaning.", "file.delete.")
-OF_CONTROLLER: Final = ("metadata.log.max.",)
+OF_CONTROLLER: Final = ("metadata.log.max.", "metadata.max.idle.")
 """How the settings begin that are for our quorum nodes and controllers; a Kafka controller gets all."""
 
 
@@ -164,6 +165,7 @@ def _plan(
         plan,
         release=peers.level,
         users=peers.users,
+        is_observed=False,
         quorum=tuple(map(quorum, plan.quorum)),
         controllers=tuple(map(controller, plan.controllers)),
         gateways=tuple(map(gateway, plan.gateways)),

@@ -7,7 +7,7 @@ import hashlib
 import hmac
 from base64 import b64decode
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -112,7 +112,7 @@ async def we_begin_on(data: Path, directory: Path) -> Begun:
 
 
 async def live(plan: ClusterPlan) -> None:
-    async with running_on(plan) as cluster:
+    async with running_on(replace(plan, is_observed=False)) as cluster:
         await leader_of(cluster, [1])
         for broker_id in BROKERS:
             await cluster.join(broker_id)

@@ -29,6 +29,7 @@ from tests.e2e.calls import eventually
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane
 from tests.e2e.kafka_listeners import KafkaListeners
 from tests.interop.busy_brokers import Brokers, Writer, at_work
+from tests.interop.kafka.quorum import QUIET
 from tests.interop.kafka.release import absent
 from tests.network.certificates import authority
 
@@ -162,10 +163,12 @@ async def test_brokers_move_to_the_listener_with_tls_and_back_while_a_client_wri
     plane = control_plane(
         tmp_path / "plane",
         quorum_settings=PATIENT,
+        controller_settings=QUIET,
         with_gateways=True,
         announces_gateways=is_dynamic,
         dynamic=is_dynamic,
         with_stand_ins=False,
+        is_observed=False,
     )
     async with plane as cluster:
         moving = Moving(cluster, tmp_path)

@@ -19,7 +19,7 @@ from kraft.api.describe_cluster import DescribeClusterRequest
 from quorate.network.client import connect
 from quorate.wire.protobuf import json_form
 from tests.e2e.cluster import Cluster, control_plane
-from tests.interop.kafka.quorum import SECURITY
+from tests.interop.kafka.quorum import QUIET, SECURITY
 from tests.interop.kafka.release import OPERATIONS_POM, absent
 
 pytestmark = [
@@ -40,7 +40,9 @@ AUTHORIZED: Final = {
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     directory = tmp_path_factory.mktemp("plane")
-    async with control_plane(directory, controller_settings=AUTHORIZED, with_gateways=True) as cluster:
+    async with control_plane(
+        directory, controller_settings=AUTHORIZED | QUIET, with_gateways=True, is_observed=False
+    ) as cluster:
         yield cluster
 
 

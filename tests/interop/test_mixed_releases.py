@@ -30,6 +30,7 @@ KAFKA: Final = 3
 FORGETFUL: Final[Settings] = PATIENT | {
     "metadata.log.max.record.bytes.between.snapshots": 1_000,
     "metadata.max.retention.bytes": 1_000,
+    "metadata.max.idle.interval.ms": 500,
     "metadata.log.cleaning.interval.ms": 200,
     "file.delete.delay.ms": 0,
 }

@@ -6,7 +6,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -229,7 +229,7 @@ def test_kafka_goes_on_from_the_only_voter_that_we_formatted_and_we_again(tmp_pa
 
 
 async def life_of_one(directory: Path, *, dynamic: bool) -> ClusterPlan:
-    cluster = Cluster(make_plan(directory, voters=1, dynamic=dynamic))
+    cluster = Cluster(replace(make_plan(directory, voters=1, dynamic=dynamic), is_observed=False))
     try:
         await cluster.start()
         await cluster.create(OURS, at=1)
@@ -240,7 +240,7 @@ async def life_of_one(directory: Path, *, dynamic: bool) -> ClusterPlan:
 
 
 async def life_of_ours(directory: Path) -> ClusterPlan:
-    async with control_plane(directory, dynamic=True) as cluster:
+    async with control_plane(directory, dynamic=True, is_observed=False) as cluster:
         await cluster.create(OURS, at=1)
         await cluster.end_voters()
         return cluster.plan

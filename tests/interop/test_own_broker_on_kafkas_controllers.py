@@ -27,6 +27,7 @@ from tests.e2e.own_brokers import OwnBrokers
 from tests.e2e.records import stored
 from tests.interop.busy_brokers import Brokers
 from tests.interop.kafka.fleet import CONSUMER, PERFORMANCE, TOOLS
+from tests.interop.kafka.quorum import QUIET
 from tests.interop.kafka.release import OLDEST_POM, OPERATIONS_POM, absent
 from tests.interop.mixed_plan import Peers, Settings
 from tests.interop.mixed_quorum import MixedQuorum, kafkas_alone
@@ -48,7 +49,11 @@ RELEASE: Final = os.environ.get("KAFKAS_CONTROLLERS", "4.3.1")
 OURS: Final = 101
 THEIRS: Final = (102, 103)
 ALL: Final = (OURS, *THEIRS)
-QUORUM: Final[Settings] = {"controller.quorum.fetch.timeout.ms": 2_000, "broker.session.timeout.ms": 4_000}
+QUORUM: Final[Settings] = {
+    "controller.quorum.fetch.timeout.ms": 2_000,
+    "broker.session.timeout.ms": 4_000,
+    **QUIET,
+}
 FOR_OURS: Final = ("controller.endpoints", "heartbeat.endpoint", "grpc.security.protocol")
 """What a broker has whose control plane is ours."""
 MANY: Final = 500

@@ -14,6 +14,7 @@ from deploy.local.kafka import broker_of
 from deploy.local.ports import HOST, free_ports
 from tests.e2e.calls import eventually
 from tests.e2e.cluster import PATIENT, Cluster, control_plane
+from tests.interop.kafka.quorum import QUIET
 
 TOOLS: Final = "org.apache.kafka.tools."
 CONFIGS: Final = "kafka.admin.ConfigCommand"
@@ -150,12 +151,13 @@ async def fleet_of(
             control_plane(
                 directory,
                 quorum_settings=PATIENT,
-                controller_settings=controller_settings,
+                controller_settings={**QUIET, **(controller_settings or {})},
                 session_timeout_ms=session_timeout_ms,
                 with_gateways=True,
                 announces_gateways=True,
                 dynamic=dynamic,
                 with_stand_ins=False,
+                is_observed=False,
                 release=level,
             )
         )

@@ -25,6 +25,7 @@ from tests.e2e.calls import eventually
 from tests.interop.kafka.clients import Clients
 from tests.interop.kafka.drive import Drive
 from tests.interop.kafka.fleet import SettingsOf, fleet_of
+from tests.interop.kafka.quorum import QUIET
 from tests.interop.kafka.release import OLDEST_POM, OPERATIONS_POM
 
 BROKERS: Final = {101: OLDEST_POM, 102: OPERATIONS_POM}
@@ -180,7 +181,7 @@ def _controller(directory: Path, port: int, voters: Mapping[str, object]) -> Nod
         "listeners": f"CONTROLLER://{HOST}:{port}",
         "log.dirs": directory / "controller" / "data",
     }
-    return Node(directory / "controller", {**own, **OF_CONTROLLERS, **voters}, pom=OPERATIONS_POM, heap=HEAP)
+    return Node(directory / "controller", {**own, **QUIET, **OF_CONTROLLERS, **voters}, pom=OPERATIONS_POM, heap=HEAP)
 
 
 def _broker(directory: Path, broker_id: NodeId, pom: Path, settings: Mapping[str, object]) -> Node:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from quorate.runtime.clients.client import open_channel
 from quorate.wire.protobuf import to_protobuf, to_struct
 from tests.e2e.calls import call_once
 from tests.e2e.cluster import Cluster
+from tests.interop.kafka.quorum import QUIET
 from tests.interop.operations.apis import rpc_of
 from tests.interop.operations.names import CLUSTER_ID
 from tests.interop.operations.settings import COMMON, QUORUM, SESSION_TIMEOUT_MS
@@ -32,6 +34,7 @@ CONTROLLER_SETTINGS: Final = (
     "delegation.token.secret.key",
     "authorizer.class.name",
     "super.users",
+    *QUIET,
 )
 _ASKED: Final = DescribeQuorumRequest.TopicData
 HIGH_WATERMARK: Final = DescribeQuorumRequest((_ASKED(METADATA_TOPIC, (_ASKED.PartitionData(METADATA_PARTITION),)),))
@@ -132,7 +135,7 @@ async def _started(plan: ClusterPlan) -> AsyncIterator[tuple[Cluster, NodeId]]:
         controller.settings.update({name: str(COMMON[name]) for name in CONTROLLER_SETTINGS})
     for node in plan.quorum:
         node.settings.update({name: str(value) for name, value in QUORUM.items()})
-    cluster = Cluster(plan)
+    cluster = Cluster(replace(plan, is_observed=False))
     try:
         await cluster.running.start()
         yield cluster, await cluster.active()

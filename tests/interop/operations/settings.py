@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.interop.kafka.quorum import QUIET
+
 RELEASE: Final = "4.3-IV0"
 """Where the script begins; it goes on to the newest level by itself."""
 SESSION_TIMEOUT_MS: Final = 12_000
@@ -16,6 +18,7 @@ COMMON: Final[dict[str, object]] = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
     "broker.session.timeout.ms": SESSION_TIMEOUT_MS,
+    **QUIET,
 }
 
 QUORUM: Final[dict[str, object]] = {"controller.quorum.fetch.timeout.ms": 30_000}
