@@ -6,19 +6,39 @@ Kafka's own Java clients ask; each test runs on either side.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from typing import Final, NamedTuple
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
 
 import pytest
 import pytest_asyncio
 
+from deploy.kafka.node import tool
 from deploy.local.ports import HOST
 from kraft.api.api_versions import ApiVersionsRequest
+from kraft.api.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from kraft.errors import ErrorCode
 from quorate.protocol import all_apis
 from quorate.protocol.messages import encode_request
+from services.gateway.apis import FORWARDABLE
 from tests.e2e.calls import eventually
-from tests.interop.kafka.guarded import AT, SIDES, Side
+from tests.interop.forwarded import OWNER, RIGHTS, ROWS, STRANGER, answered, forwardable, listed
+from tests.interop.kafka.fleet import TOOLS
+from tests.interop.kafka.guarded import AT, SIDES, Side, login, password_of
 from tests.interop.kafka.release import absent
+from tests.interop.kafka.rights import (
+    ALL,
+    BY_NEW_PROTOCOL,
+    GROUP,
+    NO_GROUP,
+    PAID,
+    READERS,
+    RECORDS,
+    TOPICS,
+    WRITERS,
+    Entry,
+)
 
 pytestmark = [
     pytest.mark.interop,
@@ -27,65 +47,10 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-RECORDS: Final = 3
-"""In each topic of `AT`."""
-ALL: Final = RECORDS * len(AT)
 WITHIN_MS: Final = 60_000
 """Against hanging alone: who may not read is told so."""
 PROTOCOLS: Final = ("classic", "consumer")
 """The two ways to be in a group: the newer one is KIP-848's."""
-NO_TOPIC, NO_GROUP = "TopicAuthorizationException", "GroupAuthorizationException"
-NO_ID: Final = "TransactionalIdAuthorizationException"
-
-
-class Entry(NamedTuple):
-    """An ACL of one user, as Drive.java takes it."""
-
-    operation: str
-    type: str
-    name: str
-    pattern: str = "LITERAL"
-    permission: str = "ALLOW"
-    host: str = "*"
-
-    def of(self, principal: str) -> dict[str, str]:
-        return {**self._asdict(), "principal": principal}
-
-
-TOPICS: Final = Entry("READ", "TOPIC", "at-", "PREFIXED")
-GROUP: Final = Entry("READ", "GROUP", "readers")
-EACH_TOPIC: Final = tuple(TOPICS._replace(name=topic, pattern="LITERAL") for topic in AT)
-READERS: Final[Mapping[str, tuple[tuple[Entry, ...], int | str]]] = {
-    "no-group": ((TOPICS,), NO_GROUP),
-    "no-topic": ((GROUP,), NO_TOPIC),
-    "describe-only": ((TOPICS._replace(operation="DESCRIBE"), GROUP), NO_TOPIC),
-    "describe-group-only": ((TOPICS, GROUP._replace(operation="DESCRIBE")), NO_GROUP),
-    "prefixed": ((TOPICS, GROUP), ALL),
-    "literal": ((*EACH_TOPIC, GROUP), ALL),
-    "one-of-two": ((EACH_TOPIC[0], GROUP), NO_TOPIC),
-    "prefix-as-literal": ((TOPICS._replace(pattern="LITERAL"), GROUP), NO_TOPIC),
-    "wildcard": ((TOPICS._replace(name="*", pattern="LITERAL"), GROUP._replace(name="*")), ALL),
-    "prefixed-group": ((TOPICS, GROUP._replace(name="read", pattern="PREFIXED")), ALL),
-    "all-operations": ((TOPICS._replace(operation="ALL"), GROUP._replace(operation="ALL")), ALL),
-    "other-host": ((TOPICS._replace(host="127.0.0.2"), GROUP), NO_TOPIC),
-    "this-host": ((TOPICS._replace(host=HOST), GROUP), ALL),
-    "topic-denied": ((TOPICS, GROUP, EACH_TOPIC[1]._replace(permission="DENY")), NO_TOPIC),
-    "prefix-denied": ((*EACH_TOPIC, GROUP, TOPICS._replace(permission="DENY")), NO_TOPIC),
-    "group-denied": ((TOPICS, GROUP, GROUP._replace(name="read", pattern="PREFIXED", permission="DENY")), NO_GROUP),
-    "denied-elsewhere": ((TOPICS, GROUP, GROUP._replace(host="127.0.0.2", permission="DENY")), ALL),
-}  # fmt: skip
-"""By the name of a user: its ACLs, and how much it reads or how it is refused."""
-
-PAID: Final = "paid"
-WRITE: Final = Entry("WRITE", "TOPIC", PAID)
-OF_ID: Final = Entry("WRITE", "TRANSACTIONAL_ID", "payer-", "PREFIXED")
-WRITERS: Final[Mapping[str, tuple[tuple[Entry, ...], int | str]]] = {
-    "both": ((WRITE, OF_ID), RECORDS),
-    "no-id": ((WRITE,), NO_ID),
-    "no-topic-to-write": ((OF_ID,), NO_TOPIC),
-    "id-denied": ((WRITE, OF_ID, OF_ID._replace(name="payer-id-denied", pattern="LITERAL", permission="DENY")), NO_ID),
-}
-"""The same for producers with a transactional id."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=[*SIDES])
@@ -133,13 +98,13 @@ async def consumed(side: Side, client: Mapping[str, str], protocol: str, group: 
     return answer.get("error") or answer["records"]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(("protocol", "names"), zip(PROTOCOLS, (READERS, BY_NEW_PROTOCOL), strict=True))
 async def test_who_may_read_is_who_has_the_rights_on_topics_and_group(
-    side: Side, users: Mapping[str, Mapping[str, str]], protocol: str
+    side: Side, users: Mapping[str, Mapping[str, str]], protocol: str, names: Sequence[str]
 ) -> None:
-    seen = {name: await consumed(side, users[name], protocol) for name in READERS}
+    seen = {name: await consumed(side, users[name], protocol) for name in names}
 
-    assert {name: outcome for name, (_, outcome) in READERS.items()} == seen
+    assert {name: READERS[name][1] for name in names} == seen
 
 
 async def test_who_may_write_in_transactions_is_who_has_the_rights_on_topic_and_id(
@@ -169,6 +134,68 @@ async def test_a_right_that_is_taken_back_ends_the_reading(
     await side.settled()
 
     assert (ALL, NO_GROUP) == (before, await consumed(side, client, protocol))
+
+
+async def test_a_scram_user_logs_in_at_each_broker_until_it_is_deleted(side: Side) -> None:
+    await side.add_user("bob")
+    await side.gets_in("bob", password_of("bob"))
+    await side.gets_in("bob", "guess", wanted=False)
+    await side.change("deleteScram", user="bob", mechanism="SCRAM_SHA_256")
+    await side.gets_in("bob", password_of("bob"), wanted=False)
+
+
+async def test_a_delegation_token_made_through_a_broker_logs_in_with_its_owners_rights(
+    side: Side, tmp_path: Path
+) -> None:
+    dave, config = await side.add_user("dave"), tmp_path / "dave.properties"
+    await side.change("createAcl", **TOPICS._replace(operation="WRITE").of("User:dave"))
+    await side.settled()
+    await side.gets_in("dave", password_of("dave"))
+    config.write_text("".join(f"{name}={value}\n" for name, value in dave.items()))
+
+    async def says(*arguments: object) -> str:
+        where = ("--bootstrap-server", side.servers, "--command-config", config)
+        return await asyncio.to_thread(tool, TOOLS + "DelegationTokenCommand", *where, *arguments)
+
+    made = await says("--create", "--max-life-time-period", -1, "--renewer-principal", "User:eve")
+    token_id, hmac = re.findall(r"^(\S+)\s+(\S+)\s+User:dave\s", made, re.M)[0]
+    by_token = login(token_id, hmac, ' tokenauth="true"')
+    not_idempotent = {"bootstrap.servers": side.servers, "enable.idempotence": "false", **by_token}
+    await side.gets_in(token_id, hmac, is_token=True)
+    for topic in AT:
+        answer = await side.clients.answer("produce", not_idempotent, topic=topic, count=RECORDS, size=100)
+        assert RECORDS == answer.get("records"), answer
+    async with await side.logged_in(min(side.login_ports), token_id, hmac, is_token=True) as client:
+        another = await client.ask_for(CreateDelegationTokenResponse, CreateDelegationTokenRequest(max_lifetime_ms=-1))
+
+    assert ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED == another.error_code
+    assert token_id in await says("--describe", "--owner-principal", "User:dave")
+    await says("--expire", "--hmac", hmac, "--expiry-time-period", -1)
+    await side.gets_in(token_id, hmac, wanted=False, is_token=True)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def owned(side: Side) -> Side:
+    """One user has all rights, and another has none."""
+    for user in (OWNER, STRANGER):
+        await side.add_user(user)
+    for kind, name in RIGHTS.items():
+        await side.change("createAcl", **Entry("ALL", kind, name).of(f"User:{OWNER}"))
+    await side.settled()
+    return side
+
+
+async def test_what_an_envelope_may_have_in_it_is_what_kafka_lets_be_in_one() -> None:
+    assert FORWARDABLE == forwardable()
+
+
+async def test_every_api_that_a_broker_passes_on_has_a_row(owned: Side) -> None:
+    assert set(ROWS) == await listed(owned)
+
+
+async def test_the_controller_answers_the_client_of_each_request_that_a_broker_passes_on(owned: Side) -> None:
+    """The controller judges the client, not the broker."""
+    assert ROWS == await answered(owned)
 
 
 LOW: Final = 20_000.0
@@ -284,7 +311,7 @@ CONNECTIONS: Final = 8
 ANSWER_WITHIN_S: Final = 30.0
 
 
-async def answered(port: int, address: str) -> int:
+async def answered_at(port: int, address: str) -> int:
     """How many of some connections at once a broker answers; those beyond a quota it closes after a while. KIP-612."""
     api = next(each for each in all_apis().values() if each.name == "ApiVersions")
     frame = encode_request(api, ApiVersionsRequest(), version=0, correlation_id=7, client_id=None)
@@ -306,7 +333,7 @@ async def test_an_addresss_quota_on_new_connections_counts_before_that_of_all(si
     here, one, another = HOST, "127.0.0.2", "127.0.0.3"
 
     async def counts(address: str) -> list[int]:
-        return [await answered(port, address) for port in side.login_ports.values()]
+        return [await answered_at(port, address) for port in side.login_ports.values()]
 
     def few(seen: list[int]) -> bool:
         return all(0 < each < CONNECTIONS for each in seen)

@@ -43,13 +43,13 @@ from quorate.protocol.apis import all_apis
 from services.gateway.apis import SERVED
 from tests.e2e.calls import eventually
 from tests.e2e.cluster import Cluster
+from tests.interop.forwarded import ROWS
 from tests.interop.kafka.quorum import SECURITY
 from tests.interop.kafka.release import OPERATIONS_POM, absent
 from tests.interop.operations.comparison import Json, codes, leaves, whole
 from tests.interop.operations.names import id_named
 from tests.interop.operations.script.access import acl, upsert
 from tests.interop.operations.targets import Outcome
-from tests.interop.test_forwarded import ROWS
 
 pytestmark = [
     pytest.mark.interop,

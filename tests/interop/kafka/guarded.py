@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,9 +18,11 @@ from deploy.local.kafka import HEAP, SETTINGS
 from deploy.local.ports import HOST, free_ports
 from kraft.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from quorate.authorizer import STANDARD_AUTHORIZER
+from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
-from quorate.network.client import connect
+from quorate.network.client import Connection, connect
 from quorate.nouns import NodeId, uuid_text
+from quorate.protocol.sasl.scram import ScramClient
 from quorate.random_uuid import random_uuid
 from tests.e2e.calls import eventually
 from tests.interop.kafka.clients import Clients
@@ -39,6 +42,8 @@ SECRET: Final = {"delegation.token.secret.key": "of this cluster"}
 OF_CONTROLLERS: Final = {**SUPER, **SECRET}
 CONTROLLER_ID: Final = 1
 ITERATIONS: Final = 4096
+SHA_256: Final = 1
+"""The mechanism, as a record has it."""
 
 
 def login(name: str, password: str, more: str = "") -> dict[str, str]:
@@ -99,6 +104,28 @@ class Side:
         """A new SCRAM user; a client's properties for its login."""
         await self.change("upsertScram", user=name, mechanism="SCRAM_SHA_256", iterations=ITERATIONS)
         return {"bootstrap.servers": self.servers, **login(name, password_of(name))}
+
+    async def logged_in(self, broker_id: NodeId, user: str, password: str, *, is_token: bool = False) -> Connection:
+        """A client of ours at a broker, after its login by SCRAM. Raises ApiError if the broker refuses it."""
+
+        def begin() -> ScramClient:
+            return ScramClient(SHA_256, user, password, nonce=secrets.token_urlsafe, is_token=is_token)
+
+        return await connect(HOST, self.login_ports[broker_id], begin=begin)
+
+    async def gets_in(self, user: str, password: str, *, wanted: bool = True, is_token: bool = False) -> None:
+        """Waits until each broker lets the user log in, or until none does."""
+
+        async def is_let_in(broker_id: NodeId) -> bool:
+            try:
+                await (await self.logged_in(broker_id, user, password, is_token=is_token)).close()
+            except ApiError as refused:
+                assert refused.code is ErrorCode.SASL_AUTHENTICATION_FAILED, refused
+                return False
+            return True
+
+        for broker_id in self.login_ports:
+            await eventually(partial(is_let_in, broker_id), lambda seen: seen == wanted)
 
     async def settled(self) -> None:
         """Waits until every broker has applied what was changed: it has an ACL that was added after it."""

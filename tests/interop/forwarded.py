@@ -5,14 +5,11 @@ A stranger asks for each before the owner of all rights does: the controller jud
 
 from __future__ import annotations
 
-import secrets
 import subprocess
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
-
-import pytest
-import pytest_asyncio
 
 from deploy.kafka.node import TOOL_TIMEOUT_S
 from deploy.local.ports import HOST
@@ -39,32 +36,23 @@ from kraft.api.unregister_broker import UnregisterBrokerRequest
 from kraft.api.unregister_controller import UnregisterControllerRequest
 from kraft.api.update_features import UpdateFeaturesRequest
 from kraft.errors import ErrorCode as E
-from quorate.network.client import Connection, connect
+from quorate.network.client import Connection
 from quorate.nouns import METADATA_TOPIC
 from quorate.protocol import all_apis
-from quorate.protocol.sasl.scram import ScramClient
-from services.gateway.apis import FORWARDABLE
-from tests.interop.kafka.guarded import SIDES, Side, password_of
-from tests.interop.kafka.release import OPERATIONS_POM, absent, java
+from tests.interop.kafka.guarded import Side, password_of
+from tests.interop.kafka.release import OPERATIONS_POM, java
 from tests.interop.operations.comparison import codes
 from tests.interop.operations.names import id_named
 from tests.interop.operations.script.access import acl, having, quota, upsert
 from tests.interop.operations.script.ask import laid_out
 from tests.interop.operations.targets import Outcome
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(absent() is not None, reason=absent() or ""),
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(900),
-]
-
 PROGRAM: Final = Path(__file__).with_name("kafka") / "Forwardable.java"
 NEWEST: Final = 102
 OTHER: Final = 101
 OWNER, STRANGER = "owner", "stranger"
 MADE: Final = "made"
-TOPIC, SHA_256 = 2, 1
+TOPIC: Final = 2
 DIRECTORY: Final = id_named("the disk of a voter that is none")
 RIGHTS: Final = {"TOPIC": "*", "GROUP": "*", "CLUSTER": "kafka-cluster"}
 NO_TOPIC: Final = frozenset({E.TOPIC_AUTHORIZATION_FAILED})
@@ -145,46 +133,24 @@ ROWS: Final[Mapping[str, Row]] = {
 """By the name of the API, in the order in which the owner asks."""
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[*SIDES])
-async def side(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Side]:
-    async with SIDES[request.param](tmp_path_factory.mktemp(request.param)) as brokers:
-        for user in (OWNER, STRANGER):
-            await brokers.add_user(user)
-        entry = {"pattern": "LITERAL", "principal": f"User:{OWNER}", "host": "*"}
-        for kind, name in RIGHTS.items():
-            await brokers.change("createAcl", type=kind, name=name, operation="ALL", permission="ALLOW", **entry)
-        await brokers.settled()
-        yield brokers
-
-
-def forwardable() -> set[int]:
+@cache
+def forwardable() -> frozenset[int]:
     """The keys of the APIs that the newest release lets be in an Envelope."""
     command = java("Forwardable", source=PROGRAM, pom=OPERATIONS_POM)
     said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S).stdout
-    return {int(line) for line in said.split()}
+    return frozenset(map(int, said.split()))
 
 
 async def as_user(side: Side, user: str) -> Connection:
     """A connection to the newest release's broker."""
-    login = ScramClient(SHA_256, user, password_of(user), nonce=secrets.token_urlsafe)
-    return await connect(HOST, side.login_ports[NEWEST], begin=lambda: login)
+    return await side.logged_in(NEWEST, user, password_of(user))
 
 
-async def test_what_an_envelope_may_have_in_it_is_what_kafka_lets_be_in_one() -> None:
-    assert FORWARDABLE == forwardable()
-
-
-async def test_every_api_that_a_broker_passes_on_has_a_row(side: Side) -> None:
-    async with await as_user(side, OWNER) as client:
-        listed = {each.api_key for each in client.node.api_keys}
-
-    assert {all_apis()[key].name for key in forwardable() & listed} == set(ROWS)
-
-
-async def test_the_controller_answers_the_client_of_each_request_that_a_broker_passes_on(side: Side) -> None:
+async def answered(side: Side) -> Mapping[str, Row]:
+    """The rows with the error codes that the newest release's broker has answered both with."""
     async with await as_user(side, OWNER) as owner, await as_user(side, STRANGER) as stranger:
         token = await owner.ask_for(CreateDelegationTokenResponse, CreateDelegationTokenRequest(max_lifetime_ms=-1))
-        seen = {
+        return {
             name: each._replace(
                 stranger=codes(Outcome(response=await stranger.ask(each.request(token.hmac)))),
                 owner=codes(Outcome(response=await owner.ask(each.request(token.hmac)))),
@@ -192,4 +158,9 @@ async def test_the_controller_answers_the_client_of_each_request_that_a_broker_p
             for name, each in ROWS.items()
         }
 
-    assert seen == ROWS
+
+async def listed(side: Side) -> set[str]:
+    """The names of the APIs that the newest release's broker lists and passes on."""
+    async with await as_user(side, OWNER) as client:
+        keys = {each.api_key for each in client.node.api_keys}
+    return {all_apis()[key].name for key in forwardable() & keys}
