@@ -1,6 +1,7 @@
 """Who may lead on brokers of two releases: nobody in a directory that failed (KIP-858); an eligible replica (KIP-966).
 
-Each broker has two log directories. The tests are one story: each leaves all brokers ready and every replica in sync.
+Each broker has two log directories, and finds whoever leads the controllers by the voters in the log (KIP-853). The
+tests are one story: each leaves all brokers ready and every replica in sync.
 """
 
 from __future__ import annotations
@@ -101,10 +102,27 @@ async def brokers(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bro
             "replica.high.watermark.checkpoint.interval.ms": 500,  # so often it writes into each directory
         }
 
-    async with fleet_of(directory, BROKERS, level=LEVEL, settings_of=own) as fleet:
+    async with fleet_of(directory, BROKERS, level=LEVEL, settings_of=own, dynamic=True) as fleet:
         create = ("--create", "--topic", TOPIC, "--partitions", 4, "--replication-factor", 3)
         await fleet.ask(TOPICS, *create, "--config", "min.insync.replicas=2")
         yield Brokers(fleet, directory)
+
+
+async def test_they_find_the_next_controller_when_that_of_before_is_gone(brokers: Brokers) -> None:
+    """They know it from the voters in the log alone; so does one that starts again."""
+    plane, create = brokers.fleet.plane, ("--create", "--if-not-exists", "--topic", "found", "--replication-factor", 3)
+    active = await plane.active()
+    for each in (plane.controller(active), plane.plan.gateways[active - 1], plane.quorum(active)):
+        await plane.kill(each)
+    await brokers.fleet.ask(TOPICS, *create)
+    await plane.heal()
+    produced = await brokers.fleet.produce("found", RECORDS)
+    await brokers.fleet.stop(102)
+    await brokers.fleet.start(102)
+    await brokers.fleet.in_sync("found")
+
+    assert produced.startswith(SENT)
+    assert RECORDS == len(await brokers.fleet.consume("found", RECORDS))
 
 
 async def test_the_brokers_say_where_their_replicas_are(brokers: Brokers) -> None:
