@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -150,18 +151,43 @@ class Moving:
         voters = {each["id"]: sorted(each["endpoints"]) for each in json.loads(lines["CurrentVoters"])}
         return voters, {f"{row[1]}:{row[2]}" for row in rows}
 
+    async def topics(self) -> set[str]:
+        """The names of those that a controller knows."""
+        return {*await self._cluster.topics(at=1)}
+
     def expected_at(self, listener: str, *all_of: str) -> tuple[Mapping[NodeId, list[str]], set[str]]:
         voters = {each: sorted(f"{name}://{self.kafka_address(each, name)}" for name in all_of) for each in VOTERS}
         return voters, {self.kafka_address(each, listener) for each in VOTERS}
 
 
-@pytest.mark.parametrize("voters", ["in the log", "static"])
-async def test_brokers_move_to_the_listener_with_tls_and_back_while_a_client_writes(
-    tmp_path: Path, voters: str
-) -> None:
-    is_dynamic = voters == "in the log"
+async def test_brokers_move_to_the_listener_with_tls_and_back_while_a_client_writes(tmp_path: Path) -> None:
+    async with moving_plane(tmp_path, is_dynamic=True) as (moving, brokers):
+        await to_tls(moving, brokers)
+        await moving.listen_at(CLEAR, SECURE)
+        await moving.brokers_ask_at(brokers, CLEAR)
+        await brokers.create("by-both-again")
+        await moving.listen_at(CLEAR)
+        await brokers.create("in-the-clear-again")
+        assert moving.expected_at(CLEAR, CLEAR) == await moving.told_at(CLEAR)
+        made = await moving.topics()
+
+    assert {"before", "by-both", "by-tls-alone", "by-both-again", "in-the-clear-again", WRITTEN} <= made
+
+
+async def test_brokers_with_static_voters_move_to_the_listener_with_tls_while_a_client_writes(tmp_path: Path) -> None:
+    """The way back has the same steps."""
+    async with moving_plane(tmp_path, is_dynamic=False) as (moving, brokers):
+        await to_tls(moving, brokers)
+        made = await moving.topics()
+
+    assert {"before", "by-both", "by-tls-alone", WRITTEN} <= made
+
+
+@asynccontextmanager
+async def moving_plane(directory: Path, *, is_dynamic: bool) -> AsyncIterator[tuple[Moving, Brokers]]:
+    """All run and speak in the clear, and a client writes until the end."""
     plane = control_plane(
-        tmp_path / "plane",
+        directory / "plane",
         quorum_settings=PATIENT,
         controller_settings=QUIET,
         with_gateways=True,
@@ -171,58 +197,57 @@ async def test_brokers_move_to_the_listener_with_tls_and_back_while_a_client_wri
         is_observed=False,
     )
     async with plane as cluster:
-        moving = Moving(cluster, tmp_path)
+        moving = Moving(cluster, directory)
         brokers = Brokers(moving, BROKERS, VOTERS, moving.known_at(CLEAR))
         async with at_work(brokers, Writer(brokers, WRITTEN)):
-            await moving.listen_at(SECURE, CLEAR)
-            await brokers.create("before")
-            assert moving.expected_at(CLEAR, CLEAR, SECURE) == await moving.told_at(CLEAR)
-            assert moving.expected_at(SECURE, CLEAR, SECURE) == await moving.told_at(SECURE)
-
-            await moving.brokers_ask_at(brokers, SECURE)
-            await brokers.create("by-both")
-            await moving.listen_at(SECURE)
-            await brokers.create("by-tls-alone")
-            assert moving.expected_at(SECURE, SECURE) == await moving.told_at(SECURE)
-
-            await moving.listen_at(CLEAR, SECURE)
-            await moving.brokers_ask_at(brokers, CLEAR)
-            await brokers.create("by-both-again")
-            await moving.listen_at(CLEAR)
-            await brokers.create("in-the-clear-again")
-            assert moving.expected_at(CLEAR, CLEAR) == await moving.told_at(CLEAR)
-
-        made = {"before", "by-both", "by-tls-alone", "by-both-again", "in-the-clear-again", WRITTEN}
-        assert made <= (await cluster.topics(at=1)).keys()
+            yield moving, brokers
 
 
-@pytest.mark.parametrize(("voters", "names"), [("in the log", ("FIRST", "SECOND")), ("static", ("FIRST",))])
-async def test_a_listener_tells_what_that_of_a_kafkas_controller_tells(
-    tmp_path: Path, voters: str, names: tuple[str, ...]
-) -> None:
+async def to_tls(moving: Moving, brokers: Brokers) -> None:
+    await moving.listen_at(SECURE, CLEAR)
+    await brokers.create("before")
+    assert moving.expected_at(CLEAR, CLEAR, SECURE) == await moving.told_at(CLEAR)
+    assert moving.expected_at(SECURE, CLEAR, SECURE) == await moving.told_at(SECURE)
+
+    await moving.brokers_ask_at(brokers, SECURE)
+    await brokers.create("by-both")
+    await moving.listen_at(SECURE)
+    await brokers.create("by-tls-alone")
+    assert moving.expected_at(SECURE, SECURE) == await moving.told_at(SECURE)
+
+
+async def test_a_listener_tells_what_that_of_a_kafkas_controller_tells(tmp_path: Path) -> None:
     """At each the addresses of that listener; DescribeQuorum all that the voters record has.
 
     Static voters have one listener in Kafka, the first of controller.listener.names; a gateway knows of all.
     """
     listeners = KafkaListeners(VOTERS, {"FIRST": "PLAINTEXT", "SECOND": "PLAINTEXT"})
     at_kafka = {name: addresses[1] for name, addresses in listeners.addresses.items()}
-    theirs = {}
-    with Node(tmp_path / "kafka", two_listeners(at_kafka, is_static=voters == "static", data=tmp_path)) as node:
-        formatted = () if voters == "static" else ("--standalone",)
-        await asyncio.to_thread(node.format, uuid_text(random_uuid()), *formatted)
-        await asyncio.to_thread(node.start().wait_ready)
-        for name, address in at_kafka.items():
-            theirs[name] = await eventually(lambda address=address: told(address, at_kafka), bool)
+    in_the_log = await told_by_kafkas(at_kafka, tmp_path / "in-the-log", is_static=False)
+    static = await told_by_kafkas(at_kafka, tmp_path / "static", is_static=True)
     settings = {node_id: listeners.settings(node_id, "FIRST", "SECOND") for node_id in VOTERS}
-    plane = control_plane(tmp_path / "plane", with_gateways=True, gateway_settings=settings, with_stand_ins=False)
+    plane = control_plane(
+        tmp_path / "plane", with_gateways=True, gateway_settings=settings, with_stand_ins=False, is_observed=False
+    )
     async with plane as cluster:
         leader_id = await cluster.active()
         by_name = {name: addresses[leader_id] for name, addresses in listeners.addresses.items()}
         ours = {name: await told(address, by_name) for name, address in by_name.items()}
 
-    expected = {name: (name, names, name) for name in at_kafka}
-    assert expected == theirs
-    assert {name: (name, ("FIRST", "SECOND"), name) for name in by_name} == ours
+    both = {name: (name, ("FIRST", "SECOND"), name) for name in at_kafka}
+    assert both == in_the_log
+    assert {name: (name, ("FIRST",), name) for name in at_kafka} == static
+    assert both == ours
+
+
+async def told_by_kafkas(
+    at: Mapping[str, tuple[str, int]], directory: Path, *, is_static: bool
+) -> dict[str, tuple[Any, ...] | None]:
+    """What a Kafka controller tells at each of its listeners."""
+    with Node(directory, two_listeners(at, is_static=is_static, data=directory)) as node:
+        await asyncio.to_thread(node.format, uuid_text(random_uuid()), *(() if is_static else ("--standalone",)))
+        await asyncio.to_thread(node.start().wait_ready)
+        return {name: await eventually(lambda address=address: told(address, at), bool) for name, address in at.items()}
 
 
 def two_listeners(at: Mapping[str, tuple[str, int]], *, is_static: bool, data: Path) -> dict[str, object]:

@@ -256,11 +256,9 @@ def written_to(file: Path, properties: Mapping[str, str]) -> Path:
     return file
 
 
-@pytest.mark.parametrize("pom", RELEASES, ids=version)
-async def test_over_tls_it_logs_in_by_scram_and_needs_cluster_action_and_nothing_more(
-    pom: Path, tmp_path: Path
-) -> None:
-    with secured_controller(tmp_path, pom) as controller:
+async def test_over_tls_it_logs_in_by_scram_and_needs_cluster_action_and_nothing_more(tmp_path: Path) -> None:
+    """Of one release: how our client logs in at both `test_wire_client.py` shows."""
+    with secured_controller(tmp_path, OPERATIONS_POM) as controller:
         where = controller.address
         unnamed = {"node.id": "1", "listeners": "PLAINTEXT://127.0.0.1:0", "bootstrap.controllers": where}
         settings = unnamed | {"cluster.id": CLUSTER_ID}
