@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import reduce
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["IS_SMALL", "is_small", "kept", "shortened", "united"]
+__all__ = ["IS_SMALL", "count_of", "is_small", "kept", "shortened", "united"]
 
 IS_SMALL: Final = "spark.quorate.small"
 """A session setting that marks a session for few records (`session.SMALL`)."""
@@ -51,3 +51,11 @@ def shortened(frame: DataFrame) -> DataFrame:
 def united(frames: Iterable[DataFrame]) -> DataFrame:
     """Returns the rows of all these DataFrames, each `shortened`; they have the same columns."""
     return reduce(DataFrame.unionByName, map(shortened, frames))
+
+
+def count_of(frame: DataFrame) -> int:
+    """Returns the number of rows; in a session for few records they are counted as they are, without another plan."""
+    if not is_small(frame.sparkSession):
+        return frame.count()
+    classic: Any = frame  # pyspark's stubs leave the JVM's object out
+    return int(classic._jdf.queryExecution().toRdd().count())

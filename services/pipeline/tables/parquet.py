@@ -80,7 +80,7 @@ class ParquetTables:
         frame = frame_of(rows)
         if not self._adopt(name, rows, whole=True):
             frame.write.mode("overwrite").partitionBy("cluster_id").parquet(self._place(name))
-        if self.read(name) is None:
+        if not self._is_written(name):
             # Without a row there is no partition and no file with the schema, so one empty file is written.
             self._spark.createDataFrame([], frame.schema).write.mode("overwrite").parquet(self._place(name))
         ordered = [field for field in frame.schema if field.name != "cluster_id"] + [frame.schema["cluster_id"]]
@@ -119,6 +119,11 @@ class ParquetTables:
         rows: then these partitions are left as they were.
         """
         return Compaction(self._spark, self._place(name), HadoopFiles(self._spark)).run(before=before)
+
+    def _is_written(self, name: str) -> bool:
+        """Returns whether a table that was kept has a file; on this machine's disk Spark is not asked."""
+        files = self.files(name)
+        return self.read(name) is not None if files is None else bool(files)
 
     def _local_root(self) -> Path | None:
         """Returns the directory of the tables; None if it is not on a file system of this machine."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame
 
+from services.pipeline.memory import count_of
 from services.pipeline.tables.computed import Rows
 from services.pipeline.tables.verbs import TableFile, Tables
 
@@ -43,5 +44,5 @@ class Reporting:
 
     def _reported(self, name: str, table: DataFrame) -> DataFrame:
         self.table_count += 1
-        self._on_table(name, table.count())
+        self._on_table(name, count_of(table))
         return table
