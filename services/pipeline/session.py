@@ -48,8 +48,9 @@ SETTINGS: Final = {
     # 95 % of 2 GB was too much beside the 60 % that Spark uses for sorting.
     "spark.hadoop.parquet.memory.pool.ratio": "0.25",
     "spark.sql.python.filterPushdown.enabled": "true",
-    # Else each call of a function of columns walks Python's stack, and looks for IPython, for the text of errors.
+    # Else each call of a function of columns walks Python's stack and the JVM's, for the text of errors.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # An error ends a job with a line of its own; the stacks of each task that failed with it hide that.
     "spark.log.level": "OFF",
