@@ -54,7 +54,7 @@ def apart(
 def _found(clusters: Sequence[str], attempt: Callable[[Sequence[str]], object]) -> list[Failing]:
     """Returns the clusters that `attempt` fails for alone, at most FAILING_MAX; those of `clusters` together failed."""
     found: list[Failing] = []
-    halves = [clusters]
+    halves = _halved(clusters) if len(clusters) > 1 else [clusters]
     while halves and len(found) < FAILING_MAX:
         some = halves.pop()
         try:
@@ -63,8 +63,13 @@ def _found(clusters: Sequence[str], attempt: Callable[[Sequence[str]], object]) 
             if len(some) == 1:
                 found.append(Failing(some[0], problem))
             else:
-                halves += [some[len(some) // 2 :], some[: len(some) // 2]]
+                halves += _halved(some)
     return found
+
+
+def _halved(clusters: Sequence[str]) -> list[Sequence[str]]:
+    middle = len(clusters) // 2
+    return [clusters[middle:], clusters[:middle]]
 
 
 class Only:
