@@ -257,14 +257,15 @@ def test_the_table_is_as_its_schema_says_and_no_row_passes_through_python(
 def test_every_topic_created_in_a_real_control_plane_has_a_whole_write_path(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from services.pipeline import bronze, gold
+    from services.pipeline import bronze
     from services.pipeline.bronze.spans import ingest_spans
+    from services.pipeline.gold.commit_slo import commit_slo
     from services.pipeline.silver import image
-    from services.pipeline.tables import ParquetTables
+    from services.pipeline.tables import ParquetTables, Remembered
 
     run = tmp_path / "run"
     created = asyncio.run(create_topics(run, count=3))
-    tables = ParquetTables(spark, str(tmp_path / "lake"))
+    tables = Remembered(ParquetTables(spark, str(tmp_path / "lake")))
     bronze.ingest(spark.read.format("kraft").load(str(run)), tables)
     counts = ingest_spans(spark, tables, str(run))
     records = tables.read(bronze.RECORDS)
@@ -290,7 +291,9 @@ def test_every_topic_created_in_a_real_control_plane_has_a_whole_write_path(
             each["instance"] for each in path["applies"]
         }
         assert 0 < path["appended_to_committed_us"] < path["request_to_committed_us"]
-    slo = gold.build(tables)["commit_slo"].collect()
+    events = tables.read("silver/events")
+    assert events is not None
+    slo = commit_slo({**silver, "events": events}).collect()
 
     assert (0, True) == (counts.quarantined, counts.spans > 100)
     assert silver["write_path"].count() == sum(row["writes"] for row in slo) >= len(created)
