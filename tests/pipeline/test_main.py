@@ -68,35 +68,27 @@ def test_damage_is_said_and_is_an_exit_code(
 def test_two_jobs_that_write_the_same_tables_at_once_are_one_and_a_refusal(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Where nothing locks both write: what is there twice is told of, and counts once."""
     from services.pipeline.locks import locked
 
     segment(node(tmp_path / "logs", "one"), batches(history(4)))
     lake = ("--to", str(tmp_path / "lake"))
     ingest = ("ingest", "--from", str(tmp_path / "logs"), *lake)
     assert DONE == run(spark, *ingest)
+    (path,) = (tmp_path / "lake" / "bronze" / "records").rglob("*.parquet")
+    path.with_name("again.parquet").write_bytes(path.read_bytes())
+    capsys.readouterr()
     with locked(str(tmp_path / "lake"), "stream"):
         assert [FAILED, DONE] == [run(spark, *ingest), run(spark, "silver", *lake)]
-    assert f"ingest: ingest writes {tmp_path}/lake/bronze, which stream, process " in capsys.readouterr().err
+    said = told(capsys)
+    assert f"ingest: ingest writes {tmp_path}/lake/bronze, which stream, process " in said
+    assert "events: 6 rows" in said
     with locked(str(tmp_path / "lake"), "silver"):
         assert FAILED == run(spark, "gold", *lake)
-    assert f"gold: gold needs {tmp_path}/lake/silver, which silver, process " in capsys.readouterr().err
-    assert DONE == run(spark, *ingest)
-
-
-def test_records_that_two_jobs_wrote_where_nothing_locks_are_told_of_and_count_once(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    segment(node(tmp_path / "logs", "one"), batches(history(4)))
-    lake, bronze = ("--to", str(tmp_path / "lake")), tmp_path / "lake" / "bronze" / "records"
-    ingest = ("ingest", "--from", str(tmp_path / "logs"), *lake)
-    assert DONE == run(spark, *ingest)
-    (path,) = bronze.rglob("*.parquet")
-    path.with_name("again.parquet").write_bytes(path.read_bytes())
-
-    assert [FOUND, DONE] == [run(spark, *ingest), run(spark, "silver", *lake)]
-    told = capsys.readouterr().err
-    assert "one: 6 records are in bronze/records again, the first at offset 0: two jobs wrote at once" in told
-    assert "events: 6 rows" in told
+    assert f"gold: gold needs {tmp_path}/lake/silver, which silver, process " in told(capsys)
+    assert FOUND == run(spark, *ingest)
+    twice = "one: 6 records are in bronze/records again, the first at offset 0: two jobs wrote at once"
+    assert twice in told(capsys)
 
 
 def test_a_log_that_was_read_in_the_middle_of_an_append_is_whole_with_the_next_run(
@@ -139,6 +131,7 @@ def test_a_log_that_was_read_in_the_middle_of_an_append_is_whole_with_the_next_r
             "nowhere",
         ),
         (("run", "--from", "nowhere", "--to", "lake", "--report", "r.html"), "nowhere: there is no such file"),
+        (("run", "--from", "nowhere", "--to", "lake", "--report", "no/r.html"), "no/r.html: there is no directory"),
         (("silver", "--to", __file__), f"--to {__file__}: there is a file; tables are a directory"),
         (("silver", "--to", "lake", "--master", "foo"), "--master foo: it is one of local[*], spark://…, "),
         (("stream", "--to", "lake", "--endpoints", "foo"), "endpoints has 'foo'; it lists host:port,..."),
@@ -252,37 +245,6 @@ def _java_of(parent: int) -> int:
         (each for each, name in names.items() if name == "java") if "java" in names.values() else map(_java_of, names)
     )
     return found
-
-
-def test_a_real_cluster_from_files_to_the_report(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lake, files, page = str(tmp_path / "lake"), str(FIXTURES / "combined-static"), tmp_path / "report.html"
-    asked = ("run", "--from", files, "--to", lake, "--report")
-
-    assert FAILED == main([*asked, str(tmp_path / "no" / "report.html")])
-    assert "no/report.html: there is no directory" in capsys.readouterr().err
-
-    code = run(spark, *asked, str(page))
-    told = capsys.readouterr().err
-
-    assert DONE == code, told
-    assert "2 checkpoints compared, 0 differences" in told
-    assert "audit_timeline: " in told
-    assert f"{page}: {page.stat().st_size:,} bytes" in told
-    assert [page] == list(tmp_path.glob("*.html"))
-    assert "The replayed log equals all 2 checkpoints (snapshots) compared." in page.read_text()
-    assert DONE == run(spark, "silver", "--to", lake)
-    assert "silver: nothing new\n" in capsys.readouterr().err
-
-    assert DONE == run(spark, "what-if", "--to", lake, "--broker", "1", "--at-offset", "30")
-    answer = capsys.readouterr().out.splitlines()
-    assert answer[0].endswith("as of offset 30, without broker 1")
-    assert "  offline: 0 → 4" in answer
-    assert "  broker 1 (lost): leads 4 → 0, in ISRs 4 → 0" in answer
-    assert "partitions that go offline" in answer
-    assert FAILED == run(spark, "what-if", "--to", lake, "--broker", "7")
-    assert "what-if: broker 7 is none of cluster" in capsys.readouterr().err
 
 
 def test_a_stream_that_is_asked_for_once_ends_and_goes_on_later(
