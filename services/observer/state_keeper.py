@@ -21,6 +21,7 @@ from quorate.runtime.following.log_reader import CommittedBatch, Event, LoadedSn
 from quorate.runtime.logging.logs import logger
 from quorate.sql.following import Following
 from quorate.sql.kept import Applied, KeptDatabase, Superseded
+from quorate.sql.kept_writes import Missing
 from services.observer.database import is_refused, reason_of, refusal
 from services.observer.engines import engine_of, is_away
 from services.observer.state_log import apply, loaded, skip
@@ -78,6 +79,8 @@ class StateKeeper:
             try:
                 self._at = await self._claim()
                 await self._follow()
+            except Missing as why:
+                raise self._refusal(str(why)) from None
             except Superseded as why:
                 log.warning("another process has written the state's database", reason=str(why))
                 await self._do(self._database.close)
@@ -141,7 +144,7 @@ class StateKeeper:
             await self._take_batch(event, cluster_id)
             self._tell_if_ahead(source.high_watermark)
         if self._at is not None and self._seen is not None and self._seen.next_offset == self._at.next_offset:
-            await self._meet(self._at, self._seen)
+            await self._meet(self._at, self._seen, is_batch=isinstance(event, CommittedBatch))
 
     async def _take_batch(self, batch: CommittedBatch, cluster_id: str) -> None:
         header, at = batch.header, self._at
@@ -168,12 +171,21 @@ class StateKeeper:
         )
         self._is_told = True
 
-    async def _meet(self, at: Applied, seen: Applied) -> None:
-        """Raises ConfigError unless the log is the one whose end the database has, by the epoch there (KIP-101)."""
+    async def _meet(self, at: Applied, seen: Applied, *, is_batch: bool) -> None:
+        """Raises ConfigError unless the log is the one whose end the database has, by the epoch there (KIP-101).
+
+        And by the time of the batch: a cluster that was formatted anew with its id has the same epochs again. That of a
+        checkpoint is from whoever wrote it, and is not compared.
+        """
         if at.epoch != seen.epoch:
             raise self._refusal(
                 f"ends at offset {at.next_offset} in epoch {at.epoch}, and the log has epoch {seen.epoch} there: it is "
                 "not the same log"
+            )
+        if is_batch and not self._database.is_replaced and at.timestamp_ms != seen.timestamp_ms:
+            raise self._refusal(
+                f"ends at offset {at.next_offset} with a batch of {at.timestamp_ms} ms since 1970, and the log has one "
+                f"of {seen.timestamp_ms} ms there: it is not the same log"
             )
         if self._database.is_grown:
             await self._replace()

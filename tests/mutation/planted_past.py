@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutation.planted import Planted
 
 GAPS: Final = "tests/services/observer/test_gaps.py"
+ANOTHER_LOG: Final = "tests/services/observer/test_another_log.py"
 
 PAST_BUGS: Final = (
     Planted(
@@ -24,5 +25,29 @@ PAST_BUGS: Final = (
         right="next_offset=following.offset, gaps=map(gap_message, gaps))",
         wrong="next_offset=following.offset)",
         test=f"{GAPS}::test_a_watch_names_the_gap_that_it_passes",
+    ),
+    Planted(
+        number="C192",
+        what="a database of a cluster that was formatted anew with its id is written on",
+        file="services/observer/state_keeper.py",
+        right="        if is_batch and not self._database.is_replaced and at",
+        wrong="        if not is_batch and not self._database.is_replaced and at",
+        test=f"{ANOTHER_LOG}::test_what_another_log_has_is_refused",
+    ),
+    Planted(
+        number="C193",
+        what="a checkpoint's time is compared with that of a batch, and the log is taken for another one",
+        file="libs/quorate/sql/kept.py",
+        right="self.is_replaced = found is not None and _ends_with_gap(connection, found.next_offset)",
+        wrong="self.is_replaced = False",
+        test=f"{ANOTHER_LOG}::test_the_same_log_is_taken_by_batches_and_from_a_checkpoint_on",
+    ),
+    Planted(
+        number="C194",
+        what="a change of a row that is not there is passed over",
+        file="libs/quorate/sql/kept_writes.py",
+        right="            if connection.exec_driver_sql(text, told).rowcount != len(rows) and not count:\n",
+        wrong="            if connection.exec_driver_sql(text, told).rowcount < 0:\n",
+        test=f"{ANOTHER_LOG}::test_a_change_of_a_row_that_is_not_there_is_refused",
     ),
 )

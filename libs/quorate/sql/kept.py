@@ -83,6 +83,8 @@ class KeptDatabase:
         So it is after `claim` where another release has written last, or its tables have grown; a mark in the database
         says so, as a process may end before `replace`.
         """
+        self.is_replaced = False
+        """Whether a whole state was written last, and no record of the log: the time there is that of a checkpoint."""
         self.left_views: Sequence[str] = ()
         """Views that `claim` has left as another release made them, as they could not be replaced."""
         if self._is_sqlite:
@@ -106,6 +108,7 @@ class KeptDatabase:
                     self.left_views = make(connection)
                     found = connection.execute(sa.select(APPLIED.c.next_offset, APPLIED.c.whole)).one_or_none()
                     self.is_grown = found is not None and found.whole != whole_at(found.next_offset)
+                    self.is_replaced = found is not None and _ends_with_gap(connection, found.next_offset)
         except BaseException:
             connection.close()
             raise
@@ -134,10 +137,14 @@ class KeptDatabase:
         return None if found is None else Applied(*found)
 
     def write(self, changes: Sequence[Changed], *, before: Applied | None, after: Applied) -> None:
-        """Writes changes in the order of the log. Raises Superseded if it is not at `before`, and DBAPIError."""
+        """Writes changes in the order of the log.
+
+        Raises Superseded if it is not at `before`, Missing if a row is not there that has changed, and DBAPIError.
+        """
         with self._transaction() as connection:
             _move(connection, before, after, is_whole=not self.is_grown)
             write_changes(connection, changes)
+        self.is_replaced = False
 
     def replace(self, image: Image, *, before: Applied | None, after: Applied) -> None:
         """Makes the rows those of a whole state, by one change at the record before `after`. Raises as `write`."""
@@ -153,7 +160,7 @@ class KeptDatabase:
                     insert_rows(connection, kept.present, found, after.place)
                 else:
                     merge_rows(connection, kept, found, after.place)
-        self.is_grown = False
+        self.is_grown, self.is_replaced = False, True
 
     def drop_past(self, before_ms: int) -> bool:
         """Drops rows of the past that ended before a time. Returns whether there may be more. Raises DBAPIError."""
@@ -190,6 +197,10 @@ def _lock_server(connection: sa.Connection) -> bool:
         connection.execute(settings, {"name": name, "value": str(value)})
     schema = sa.func.hashtext(sa.func.current_schema())
     return bool(connection.scalar(sa.select(sa.func.pg_try_advisory_lock(WRITER_LOCK, schema))))
+
+
+def _ends_with_gap(connection: sa.Connection, next_offset: Offset) -> bool:
+    return bool(connection.scalar(sa.select(sa.exists().where(GAPS.c.until_offset == next_offset - 1))))
 
 
 def _move(connection: sa.Connection, before: Applied | None, after: Applied, *, is_whole: bool) -> None:

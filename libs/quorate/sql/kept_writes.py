@@ -14,7 +14,7 @@ from quorate.sql.following import Changed, Place
 from quorate.sql.kept_tables import FROM, KEPT, PLACE_TYPES, TO, KeptNoun
 from quorate.sql.nouns import Row, Value, column_names
 
-__all__ = ["insert_rows", "merge_rows", "prepared", "storable_text", "write_changes"]
+__all__ = ["Missing", "insert_rows", "merge_rows", "prepared", "storable_text", "write_changes"]
 
 ROWS_AT_ONCE: Final = 10_000
 """Rows of a whole state that are given to the database in one call."""
@@ -30,6 +30,10 @@ END: Final = "end_{}"
 """The parameter of a column of the record that ends a row."""
 
 Parameters = Mapping[str, Any]  # Any: a value of whichever column
+
+
+class Missing(Exception):
+    """Raised for a change of a row that is not there: the message names the table, the key and the record."""
 
 
 class _Kind(NamedTuple):
@@ -48,17 +52,36 @@ class _Statement(NamedTuple):
 
 
 def write_changes(connection: sa.Connection, changes: Iterable[Changed]) -> None:
-    """Writes changes in their order, as many as possible by one call."""
+    """Writes changes in their order, as many as possible by one call. Raises Missing."""
     storable = _storable(connection)
     for kind, run in _runs(changes):
         rows = [storable(_flat(each)) for each in run]
-        for what, takes in _statements(kind):
+        for count, (what, takes) in enumerate(_statements(kind)):
             text, order = prepared(what, connection.dialect, tuple(takes))
+            told: list[Any]
             if order is None:
-                connection.exec_driver_sql(text, [{name: row[at] for name, at in takes.items()} for row in rows])
+                told = [{name: row[at] for name, at in takes.items()} for row in rows]
             else:
                 places = [takes[name] for name in order]
-                connection.exec_driver_sql(text, [tuple([row[at] for at in places]) for row in rows])
+                told = [tuple([row[at] for at in places]) for row in rows]
+            if connection.exec_driver_sql(text, told).rowcount != len(rows) and not count:
+                _require_all(connection, kind, run)
+
+
+def _require_all(connection: sa.Connection, kind: _Kind, run: Iterable[Changed]) -> None:
+    """Raises Missing if a row is not there, when the first statement for it was executed; one may be there twice."""
+    kept, text = KEPT[kind.table], storable_text(connection)
+    for place, row in run:
+        key = {name: text(each) if isinstance(each, str) else each for name, each in row.key.items()}
+        found = (
+            sa.select(sa.true()).select_from(kept.present).where(*(kept.present.c[name] == key[name] for name in key))
+        )
+        if connection.execute(found.limit(1)).first() is None:
+            named = ", ".join(f"{name} {value!r}" for name, value in key.items())
+            raise Missing(
+                f"has no row of {kind.table} with {named}, which the record at offset {place.offset} changes: it is "
+                "not of the same log, or somebody has changed it"
+            )
 
 
 def insert_rows(connection: sa.Connection, table: sa.Table, rows: Iterable[Row], place: Place | None) -> None:
