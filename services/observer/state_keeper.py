@@ -139,6 +139,11 @@ class StateKeeper:
         if isinstance(event, LoadedSnapshot):
             self._following, self._seen = await loaded(event, cluster_id)
             if self._at is None or self._at.next_offset < event.end_offset:
+                if self._at is not None and event.epoch < self._at.epoch:
+                    raise self._refusal(
+                        f"ends at offset {self._at.next_offset} in epoch {self._at.epoch}, and a checkpoint of the log "
+                        f"has epoch {event.epoch} at offset {event.end_offset}: it is not the same log"
+                    )
                 await self._replace()
         else:
             await self._take_batch(event, cluster_id)

@@ -50,4 +50,12 @@ PAST_BUGS: Final = (
         wrong="            if connection.exec_driver_sql(text, told).rowcount < 0:\n",
         test=f"{ANOTHER_LOG}::test_a_change_of_a_row_that_is_not_there_is_refused",
     ),
+    Planted(
+        number="C195",
+        what="a checkpoint of an older epoch takes the place of what the database has",
+        file="services/observer/state_keeper.py",
+        right="if self._at is not None and event.epoch < self._at.epoch:",
+        wrong="if self._at is not None and event.epoch < 0:",
+        test=f"{ANOTHER_LOG}::test_what_another_log_has_is_refused",
+    ),
 )

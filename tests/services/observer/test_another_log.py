@@ -90,6 +90,10 @@ OTHERS: dict[str, tuple[Sequence[Event], str]] = {
         "it ends at offset 2 with a batch of 1001 ms since 1970, and the log has one of 9001 ms there: it is not the "
         "same log; name another one, or delete this one",
     ),
+    "it begins with a checkpoint of an older epoch": (
+        [checkpoint(3, 0, TopicRecord("fresh", uuid(3)))],
+        "it ends at offset 2 in epoch 1, and a checkpoint of the log has epoch 0 at offset 3: it is not the same log",
+    ),
 }
 
 
