@@ -10,7 +10,7 @@ from quorate.sql.difference import Change, Difference
 from quorate.sql.following import Changed
 from quorate.sql.kept_reads import Gap
 from quorate.sql.nouns import Value
-from quorate.sql.sentences import sentence
+from quorate.sql.sentences import sentence, sentence_of_gap
 
 __all__ = ["PART_BYTES", "gap_message", "in_parts", "logged", "row_message"]
 
@@ -37,8 +37,9 @@ def row_message(found: Difference) -> RowChange:
     )
 
 
-def logged(changes: Iterable[Changed]) -> list[LoggedChange]:
-    """Returns the first changes, as many as one part takes; at least one."""
+def logged(changes: Iterable[Changed], gaps: Iterable[Gap]) -> list[LoggedChange]:
+    """Returns the first changes, as many as one part takes; at least one. Of one at a gap's end nothing is inferred."""
+    ends = {gap.until_offset for gap in gaps}
     found, size = list[LoggedChange](), 0
     for (offset, epoch, timestamp_ms, trace_id), row in changes:
         message = LoggedChange(
@@ -47,7 +48,7 @@ def logged(changes: Iterable[Changed]) -> list[LoggedChange]:
             timestamp_ms=timestamp_ms,
             trace_id=trace_id or "",
             row=row_message(row),
-            sentence=str(sentence(row)),
+            sentence=str(sentence_of_gap(row) if offset in ends else sentence(row)),
         )
         size += message.ByteSize()
         if found and size > PART_BYTES:

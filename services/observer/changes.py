@@ -225,7 +225,7 @@ def _page(past: KeptPast, *, subject: Subject, request: ListChangesRequest, limi
         begin = Cursor(max(begins, _offset(past, getattr(request, "from"), "from", begins, applied)))
     page = past.changes(subject, begin=begin, end=end, limit=limit)
     since_ms = _ms(getattr(request, "from")) if not request.page_token else None
-    found = logged(page.changes)
+    found = logged(page.changes, past.gaps())
     following = page.cut(len(found)).following
     return ListChangesResponse(
         changes=found,
@@ -257,7 +257,7 @@ def _image(reader: KeptReader, at: LogPlace) -> Generator[GetImageResponse, None
 
 def _next(past: KeptPast, *, subject: Subject, cursor: Cursor, end: Offset) -> tuple[WatchImageResponse, Cursor]:
     page: Page = past.changes(subject, begin=cursor, end=end, limit=LIMIT_MAX)
-    found = logged(page.changes)
+    found = logged(page.changes, past.gaps())
     following = page.cut(len(found)).following or Cursor(end)
     gaps = past.gaps_within(cursor.offset, following.offset + (following.skip > 0))
     told = WatchImageResponse(changes=found, next_offset=following.offset, gaps=map(gap_message, gaps))

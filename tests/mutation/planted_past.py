@@ -58,4 +58,12 @@ PAST_BUGS: Final = (
         wrong="if self._at is not None and event.epoch < 0:",
         test=f"{ANOTHER_LOG}::test_what_another_log_has_is_refused",
     ),
+    Planted(
+        number="C196",
+        what="an election that may have been clean is called unclean, as it was in a gap",
+        file="services/observer/change_messages.py",
+        right="sentence_of_gap(row) if offset in ends else",
+        wrong="sentence_of_gap(row) if offset < 0 else",
+        test=f"{GAPS}::test_of_what_happened_in_a_gap_nothing_is_inferred",
+    ),
 )

@@ -16,14 +16,7 @@ from typing import Final, NamedTuple
 from quorate.doubles import double_text
 from quorate.metadata.acls import WILDCARD
 from quorate.metadata.partitions import NO_LEADER
-from quorate.nouns import (
-    LOST_DIRECTORY,
-    MIGRATING_DIRECTORY,
-    UNASSIGNED_DIRECTORY,
-    Epoch,
-    NodeId,
-    uuid_text,
-)
+from quorate.nouns import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Epoch, NodeId, uuid_text
 from quorate.sql.difference import Change, Difference
 from quorate.sql.nouns import Value
 
@@ -42,6 +35,7 @@ __all__ = [
     "elected",
     "sentence",
     "sentence_of",
+    "sentence_of_gap",
     "voters",
 ]
 
@@ -92,10 +86,21 @@ CREATED: Final = ("is created: replicas ", ", ISR ", ", leader ")
 
 def sentence(found: Difference) -> Sentence:
     """Returns the sentence that says how a row has changed."""
+    return sentence_of(found.noun.name, *_sides(found))
+
+
+def sentence_of_gap(found: Difference) -> Sentence:
+    """Returns the same for a row that may have changed several times: nothing is inferred from what was and what is."""
+    before, after = _sides(found)
+    if found.noun.name == "partitions" and before is not None and after is not None:
+        return Sentence(_WORDINGS["partitions"].subject(after), _partition_changed(before, after, _is_recovering))
+    return sentence_of(found.noun.name, before, after)
+
+
+def _sides(found: Difference) -> tuple[Values | None, Values | None]:
     same = {**found.key, **found.same}
     before = None if found.change is Change.CREATED else {**same, **found.before}
-    after = None if found.change is Change.DELETED else {**same, **found.after}
-    return sentence_of(found.noun.name, before, after)
+    return before, None if found.change is Change.DELETED else {**same, **found.after}
 
 
 def sentence_of(table: str, before: Values | None, after: Values | None) -> Sentence:
@@ -143,11 +148,11 @@ def _is_removed(_: Values) -> str:
     return "is removed"
 
 
-def _partition_changed(was: Values, now: Values) -> str:
+def _partition_changed(was: Values, now: Values, is_unclean: Callable[[Values, Values], bool] | None = None) -> str:
     told = [_arrow(LEADER, was, now, "leader", _leader)]
     told += [_arrow(words, was, now, name, _listed) for name, words in LISTS.items()]
     told.append(_arrow(DIRECTORIES, was, now, "directories", _directories))
-    told.append(UNCLEAN if _is_unclean(was, now) else "")
+    told.append(UNCLEAN if (is_unclean or _is_unclean)(was, now) else "")
     state = "leader_recovery_state"
     told.append(RECOVERED_WORDS if (was.get(state), now.get(state)) == ("RECOVERING", "RECOVERED") else "")
     plain = _arrow(EPOCH, was, now, "leader_epoch", str) or AGAIN
@@ -156,14 +161,18 @@ def _partition_changed(was: Values, now: Values) -> str:
 
 def _is_unclean(was: Values, now: Values) -> bool:
     """Returns for rows of a partition what `quorate.metadata.partitions.led_uncleanly` says of it, and why."""
-    state = "leader_recovery_state"
-    if (was.get(state), now.get(state)) == ("RECOVERED", "RECOVERING"):
+    if _is_recovering(was, now):
         return True
     leader = now.get("leader")
     if leader in (None, NO_LEADER, was.get("leader")) or "isr" not in was:
         return False
     eligible = [*_list(was["isr"]), *_list(was.get("eligible_leader_replicas"))]
     return leader not in eligible and set(_list(was.get("replicas"))) == set(_list(now.get("replicas")))
+
+
+def _is_recovering(was: Values, now: Values) -> bool:
+    state = "leader_recovery_state"
+    return (was.get(state), now.get(state)) == ("RECOVERED", "RECOVERING")
 
 
 def _partition_created(now: Values) -> str:

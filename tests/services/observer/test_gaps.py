@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from kraft import Message
 from kraft.service.observer_pb2 import HistoryGap, ListChangesRequest, LogPlace, WatchImageRequest
 from quorate.metadata.configs import TOPIC
-from quorate.records import ConfigRecord, NoOpRecord
+from quorate.records import ConfigRecord, NoOpRecord, PartitionChangeRecord, PartitionRecord, TopicRecord
 from tests.cli.directories import run
+from tests.controller.clusters import uuid
 from tests.services.observer.test_changes import serving, serving_at
 from tests.sql.test_kept import Kept, place
 
@@ -94,3 +96,32 @@ async def test_the_command_names_it_as_text_as_a_document_and_while_it_follows(k
     assert ["0 changes between offset 6 and offset 10", f"note: {NOTE}"] == text.out.splitlines()
     assert [unknown] == document.documents
     assert (unknown, UNTIL) == (first, second["offset"])
+
+
+@pytest.mark.parametrize("is_gap", [False, True])
+async def test_of_what_happened_in_a_gap_nothing_is_inferred(tmp_path: Path, *, is_gap: bool) -> None:
+    """The new leader was not in the ISR before, and came into it in the gap; of one change that is unclean."""
+    topic = uuid(1)
+    log: list[Message] = [
+        TopicRecord("orders", topic),
+        PartitionRecord(0, topic, (1, 2, 3), (1, 2), (), (), 1),
+        PartitionChangeRecord(0, topic, isr=(1, 2, 3)),
+        PartitionChangeRecord(0, topic, isr=(2, 3), leader=3),
+    ]
+    kept = Kept(f"sqlite:///{tmp_path}/state.db")
+    kept.follow(log[:2])
+    kept.write()
+    if is_gap:
+        kept.load(log)
+    else:
+        kept.follow([PartitionChangeRecord(0, topic, isr=(2, 3), leader=3)])
+        kept.write()
+    kept.close()
+    async with serving(f"sqlite:///{tmp_path}/state.db") as stub:
+        page = await stub.ListChanges(ListChangesRequest(subject="partitions", **{"from": LogPlace(offset=2)}))
+        call = stub.WatchImage(WatchImageRequest(subject="partitions", from_offset=2))
+        _, part = await call.read(), await call.read()
+        call.cancel()
+    said = "partition orders-0 leader 1 → 3; ISR 1,2 → 2,3" + "; unclean election" * (not is_gap)
+
+    assert [said] == [each.sentence for each in page.changes] == [each.sentence for each in part.changes]
