@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from quorate.kafka_quorum.log import KafkaLog
 from quorate.nouns import Offset
+from quorate.runtime.event_loop.clock import Clock, SystemClock
 from quorate.runtime.event_loop.daemon_threads import DaemonThreads
 from quorate.runtime.following.log_reader import CommittedBatch, Event, LoadedSnapshot, LogReader
 from quorate.runtime.logging.logs import logger
@@ -54,8 +55,19 @@ T = TypeVar("T")
 class StateKeeper:
     """Keeps one database. `source` opens the log, from its beginning or a checkpoint on, each time it is called."""
 
-    def __init__(self, url: str, source: Callable[[], LogReader | KafkaLog], *, retention_ms: int = -1) -> None:
-        """What ended `retention_ms` before the last record of the log is dropped from the past; -1 for nothing."""
+    def __init__(
+        self,
+        url: str,
+        source: Callable[[], LogReader | KafkaLog],
+        *,
+        retention_ms: int = -1,
+        clock: Clock | None = None,
+    ) -> None:
+        """What ended `retention_ms` before the last record of the log is dropped from the past; -1 for nothing.
+
+        A record that is later than our own clock counts as of now: the leader's clock was ahead.
+        """
+        self._clock = clock or SystemClock()
         self._url = url
         self._source = source
         self._database = KeptDatabase(engine_of(url, synchronous="NORMAL"))
@@ -214,7 +226,7 @@ class StateKeeper:
         if self._retention_ms < 0 or clock() < self._drop_s:
             return
         nothing: list[bool] = []
-        before_ms = at.timestamp_ms - self._retention_ms
+        before_ms = min(at.timestamp_ms, self._clock.wall_ms()) - self._retention_ms
         done = await self._try(lambda: [self._database.drop_past(before_ms)], default=nothing)
         self._drop_s = clock() + (0 if done == [True] else DROP_EACH_S)
         if not done:

@@ -66,4 +66,12 @@ PAST_BUGS: Final = (
         wrong="sentence_of_gap(row) if offset < 0 else",
         test=f"{GAPS}::test_of_what_happened_in_a_gap_nothing_is_inferred",
     ),
+    Planted(
+        number="C197",
+        what="one record of a leader whose clock is ahead drops all of the past",
+        file="services/observer/state_keeper.py",
+        right="min(at.timestamp_ms, self._clock.wall_ms()) - self._retention_ms",
+        wrong="at.timestamp_ms - self._retention_ms",
+        test="tests/services/observer/test_state_retention.py::test_a_leader_whose_clock_is_ahead_drops_no_past",
+    ),
 )

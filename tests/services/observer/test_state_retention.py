@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,14 +13,19 @@ import sqlalchemy as sa
 from kraft import Uuid
 from kraft.service.observer_pb2 import DiffImagesRequest, ListChangesRequest, LogPlace
 from quorate.errors import ApiError
+from quorate.metadata.configs import TOPIC
 from quorate.nouns import Offset
-from quorate.records import RemoveTopicRecord, TopicRecord
+from quorate.records import ConfigRecord, NoOpRecord, RemoveTopicRecord, TopicRecord
+from quorate.runtime.event_loop.clock import SystemClock
+from quorate.runtime.following.log_reader import CommittedBatch, Event
 from quorate.sql.kept_reads import KeptReader, UnknownState
-from quorate.sql.kept_tables import GAPS
+from quorate.sql.kept_tables import GAPS, KEPT
 from quorate.sql.subjects import subject_of
 from services.observer import state_keeper
 from services.observer.changes import Changes
+from services.observer.state_keeper import StateKeeper
 from tests.runtime.test_log_reader import node
+from tests.services.observer.test_another_log import Scripted, batch
 from tests.services.observer.test_state_keeper import (
     POLL_S,
     append,
@@ -31,6 +38,8 @@ from tests.services.observer.test_state_keeper import (
     rows_of,
 )
 from tests.sql.test_kept import Kept, place
+
+YEAR_MS = 365 * 86_400_000
 
 
 async def test_the_past_is_dropped_while_the_log_goes_on_and_the_present_stays(
@@ -102,3 +111,50 @@ async def test_a_state_of_a_time_before_what_the_retention_has_dropped_is_refuse
 def begins_of(reader: KeptReader) -> Offset:
     with reader.reading() as past:
         return past.begins()
+
+
+class OneByOne(Scripted):
+    """A log that goes on once a database has what was before."""
+
+    def __init__(self, events: Sequence[CommittedBatch], engine: sa.Engine) -> None:
+        super().__init__(events)
+        self._engine = engine
+
+    async def events(self) -> AsyncIterator[Event]:
+        async for each in super().events():
+            yield each
+            assert isinstance(each, CommittedBatch)
+            await reached(self._engine, each.header.next_offset)
+
+
+class Standing(SystemClock):
+    """A clock whose time of day stands."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    def wall_ms(self) -> int:
+        return self._now_ms
+
+
+@pytest.mark.parametrize(("is_ahead", "left"), [(False, 0), (True, 4)])
+async def test_a_leader_whose_clock_is_ahead_drops_no_past(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_ahead: bool, left: int
+) -> None:
+    """Here by two years; the observer's own clock says the same, or not."""
+    monkeypatch.setattr(state_keeper, "DROP_EACH_S", 0.0)
+    url, now_ms, later_ms = f"sqlite:///{tmp_path}/state.db", 1_000, 1_000 + 2 * YEAR_MS
+    log = [batch(each, ConfigRecord(TOPIC, "t", "retention.ms", str(each)), since_ms=now_ms) for each in range(5)]
+    log += [batch(each, NoOpRecord(), since_ms=later_ms) for each in (5, 6)]
+    engine, clock = reading(url), Standing(now_ms if is_ahead else later_ms)
+    source = partial(OneByOne, log, engine)
+    keeper = StateKeeper(url, source, retention_ms=YEAR_MS, clock=clock)  # type: ignore[arg-type]  # as good as a log
+    running = asyncio.create_task(keeper.run())
+    await reached(engine, 7)  # what is too old was dropped before
+    running.cancel()
+    await asyncio.wait([running])
+    await keeper.close()
+    with engine.connect() as connection:
+        found = connection.scalar(sa.select(sa.func.count()).select_from(KEPT["configs"].past))
+
+    assert left == found
