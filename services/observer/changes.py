@@ -256,6 +256,8 @@ def _image(reader: KeptReader, at: LogPlace) -> Generator[GetImageResponse, None
 
 
 def _next(past: KeptPast, *, subject: Subject, cursor: Cursor, end: Offset) -> tuple[WatchImageResponse, Cursor]:
+    if cursor.offset < (begins := past.begins()):
+        raise _out_of_range(f"the watch was at offset {cursor.offset}: changes are known from offset {begins} on now")
     page: Page = past.changes(subject, begin=cursor, end=end, limit=LIMIT_MAX)
     found = logged(page.changes, past.gaps())
     following = page.cut(len(found)).following or Cursor(end)

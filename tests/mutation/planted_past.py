@@ -74,4 +74,13 @@ PAST_BUGS: Final = (
         wrong="at.timestamp_ms - self._retention_ms",
         test="tests/services/observer/test_state_retention.py::test_a_leader_whose_clock_is_ahead_drops_no_past",
     ),
+    Planted(
+        number="C198",
+        what="a watch goes on behind what the retention has dropped, as if nothing had changed there",
+        file="services/observer/changes.py",
+        right="    if cursor.offset < (begins := past.begins()):\n",
+        wrong="    if cursor.offset < (begins := 0):\n",
+        test="tests/services/observer/test_state_retention.py"
+        "::test_a_watch_that_the_retention_has_passed_ends_with_the_first_offset_that_is_there",
+    ),
 )

@@ -15,7 +15,7 @@ from quorate.cli.documents import asked_document, document_text
 from quorate.cli.printable import printable
 from quorate.errors import ApiError, Corrupt
 
-__all__ = ["Failed", "Misused", "Unreached", "error_document", "run"]
+__all__ = ["Failed", "Misused", "Passed", "Unreached", "error_document", "run"]
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -46,6 +46,10 @@ class Misused(Failed):
     """Raised for invalid options or arguments. Exit code 2."""
 
     code = MISUSED
+
+
+class Passed(Failed):
+    """Raised for a place of the log that a server does not have. Exit code 1."""
 
 
 class Unreached(Failed):

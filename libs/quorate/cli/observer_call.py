@@ -12,7 +12,7 @@ import grpc
 from kraft.service.observer_pb2 import DiffImagesRequest, LogPlace, QueryResponse
 from kraft.service.observer_pb2_grpc import ObserverStub
 from quorate.cli.as_of import AsOf
-from quorate.cli.failures import Failed, Unreached
+from quorate.cli.failures import Failed, Passed, Unreached
 from quorate.cli.grpc_call import Servers
 from quorate.nouns import Offset
 
@@ -85,5 +85,7 @@ def _failed(address: str, failure: Any, *, has_begun: bool) -> Failed:
     code: grpc.StatusCode = failure.code()
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return Failed(f"{address}: no observer that answers this listens there")
-    kind = Unreached if code is grpc.StatusCode.UNAVAILABLE and not has_begun else Failed
+    kind = Passed if code is grpc.StatusCode.OUT_OF_RANGE else Failed
+    if code is grpc.StatusCode.UNAVAILABLE and not has_begun:
+        kind = Unreached
     return kind(f"{address}: {failure.details()}")

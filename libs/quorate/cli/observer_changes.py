@@ -17,7 +17,7 @@ from kraft.service.observer_pb2 import (
     WatchImageRequest,
 )
 from quorate.cli.as_of import AsOf
-from quorate.cli.failures import Failed
+from quorate.cli.failures import Failed, Passed
 from quorate.cli.history import Unknown, print_change, print_end, print_unknown
 from quorate.cli.image_diff import print_differences
 from quorate.cli.observer_call import TIMEOUT_S, ask_first, parts_of, place_of, value_of
@@ -79,7 +79,7 @@ def watch_by_observer(
                 if _print(part.changes, output=output) or part.gaps:
                     sys.stdout.flush()
         except Failed as failure:
-            if following is None:
+            if following is None or isinstance(failure, Passed):
                 raise
             raise Failed(f"{failure}; --from {following} goes on") from None
 

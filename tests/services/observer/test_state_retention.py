@@ -11,21 +11,26 @@ import pytest
 import sqlalchemy as sa
 
 from kraft import Uuid
-from kraft.service.observer_pb2 import DiffImagesRequest, ListChangesRequest, LogPlace
-from quorate.errors import ApiError
+from kraft.service.observer_pb2 import DiffImagesRequest, ListChangesRequest, LogPlace, WatchImageRequest
+from kraft.service.observer_pb2_grpc import ObserverStub
+from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import TOPIC
 from quorate.nouns import Offset
 from quorate.records import ConfigRecord, NoOpRecord, RemoveTopicRecord, TopicRecord
+from quorate.runtime.clients.client import open_channel
 from quorate.runtime.event_loop.clock import SystemClock
 from quorate.runtime.following.log_reader import CommittedBatch, Event
 from quorate.sql.kept_reads import KeptReader, UnknownState
 from quorate.sql.kept_tables import GAPS, KEPT
 from quorate.sql.subjects import subject_of
 from services.observer import state_keeper
+from services.observer.change_messages import PART_BYTES
 from services.observer.changes import Changes
 from services.observer.state_keeper import StateKeeper
+from tests.cli.directories import run
 from tests.runtime.test_log_reader import node
 from tests.services.observer.test_another_log import Scripted, batch
+from tests.services.observer.test_changes import failure, serving_at
 from tests.services.observer.test_state_keeper import (
     POLL_S,
     append,
@@ -158,3 +163,23 @@ async def test_a_leader_whose_clock_is_ahead_drops_no_past(
         found = connection.scalar(sa.select(sa.func.count()).select_from(KEPT["configs"].past))
 
     assert left == found
+
+
+async def test_a_watch_that_the_retention_has_passed_ends_with_the_first_offset_that_is_there(tmp_path: Path) -> None:
+    """It does not go on behind what is lost; the command names no other offset to go on from."""
+    url, large = f"sqlite:///{tmp_path}/state.db", "1" * PART_BYTES
+    kept = Kept(url)
+    for each in range(8):
+        kept.follow([ConfigRecord(TOPIC, "t", "retention.ms", f"{each}{large}")])
+    kept.write()
+    async with serving_at(url) as address, open_channel(address) as channel:
+        call = ObserverStub(channel).WatchImage(WatchImageRequest(from_offset=0))
+        begun = [await call.read(), await call.read()]
+        kept.database.drop_past(place(6).timestamp_ms)
+        error = await failure(call)
+        ran = await asyncio.to_thread(run, "history", "--follow", "--from", "0", "--observer", address)
+    kept.close()
+
+    assert 0 <= begun[-1].next_offset < 5
+    assert (ErrorCode.OFFSET_OUT_OF_RANGE, True) == (error.code, "are known from offset 6 on now" in error.message)
+    assert (1, True, False) == (ran.code, "are known from offset 6 on" in ran.err, "goes on" in ran.err)
