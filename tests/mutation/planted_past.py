@@ -83,4 +83,12 @@ PAST_BUGS: Final = (
         test="tests/services/observer/test_state_retention.py"
         "::test_a_watch_that_the_retention_has_passed_ends_with_the_first_offset_that_is_there",
     ),
+    Planted(
+        number="C199",
+        what="what an upgrade has filled is told as changes, and states of before as if they were whole",
+        file="libs/quorate/sql/kept.py",
+        right="            if self.is_grown:\n",
+        wrong="            if not self.is_grown and self.is_replaced:\n",
+        test="tests/sql/test_kept_reads.py::test_after_tables_have_grown_the_history_begins_anew",
+    ),
 )

@@ -6,6 +6,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
@@ -39,7 +40,7 @@ from quorate.sql.sentences import sentence
 from quorate.sql.subjects import subject_of
 from tests.metadata.histories import histories, write
 from tests.metadata.test_properties import replayed
-from tests.sql.test_kept import Kept, is_open, place
+from tests.sql.test_kept import Kept, applied, is_open, place
 
 ALL = subject_of(None)
 SUBJECTS = ("topic/orders", "topic/größe", "broker/1", "broker/01", "controller/2", "user/alice", "configs", "acls")
@@ -191,7 +192,7 @@ def test_what_a_checkpoint_has_replaced_is_not_known_and_times_are_found_by_what
         at = past.offset_at(first.place.timestamp_ms - 1, end=len(log)), past.offset_at(10_000, end=len(log))
         for unknown in (1, 39):
             with pytest.raises(
-                UnknownState, match=f"at offset {unknown} is not known: a checkpoint or the retention has"
+                UnknownState, match=f"at offset {unknown} is not known: a checkpoint, an upgrade or the retention has"
             ):
                 list(past.diff(ALL, unknown, 50))
         known = list(past.diff(ALL, 40, 50))
@@ -238,3 +239,43 @@ def test_a_subject_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="'nonsense': a history is of topic/…, broker/…"):
         subject_of("nonsense")
     assert set(NOUNS) == set(ALL.tables)
+
+
+def test_after_tables_have_grown_the_history_begins_anew(tmp_path: Path) -> None:
+    """Here the earlier release had no epochs of brokers: no state of before can be told, and that was no change."""
+    log = whole(write(Random(5), 200))
+    more, end = [ConfigRecord(TOPIC, "t", "retention.ms", "1")], len(log)
+    url = f"sqlite:///{tmp_path}/state.db"
+    kept = Kept(url)
+    for record in log:
+        kept.follow([record])
+        kept.write()
+    kept.close()
+    with sqlite3.connect(tmp_path / "state.db") as connection:
+        for (view,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'view'").fetchall():
+            connection.execute(f"DROP VIEW {view}")
+        for table in ("brokers", "brokers_past"):
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN broker_epoch")
+    connection.close()
+    kept = Kept(url)
+    kept.begin(log)
+    kept.database.replace(kept.following.image, before=kept.at, after=kept.at or applied(0))
+    kept.follow(more)
+    kept.write()
+    kept.close()
+    reader = KeptReader(sa.create_engine(url))
+    with reader.reading() as past:
+        begins, changes = past.begins(), listed(past, None, limit=1_000, begin=past.begins(), end=end + 1)
+        for unknown in (1, end - 1):
+            with pytest.raises(
+                UnknownState, match=f"{unknown} is not known: a checkpoint, an upgrade or the retention"
+            ):
+                list(past.records(unknown))
+        states = [ClusterState(), ClusterState()]
+        for at, state in zip((end, end + 1), states, strict=True):
+            state.load(past.records(at), at)
+    reader.close()
+
+    assert end == begins
+    assert at_their_places(followed([*log, *more]))[-1:] == at_their_places(changes)
+    assert [of_tables(replayed(each)) for each in (log, [*log, *more])] == [of_tables(each) for each in states]

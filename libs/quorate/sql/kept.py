@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from quorate.nouns import Epoch, Offset
 from quorate.sql.following import Changed, Place
-from quorate.sql.kept_retention import drop_past
+from quorate.sql.kept_retention import drop_past, note_beginning
 from quorate.sql.kept_schema import make
 from quorate.sql.kept_tables import APPLIED, GAPS, KEPT, whole_at
 from quorate.sql.kept_writes import insert_rows, merge_rows, prepared, write_changes
@@ -147,11 +147,16 @@ class KeptDatabase:
         self.is_replaced = False
 
     def replace(self, image: Image, *, before: Applied | None, after: Applied) -> None:
-        """Makes the rows those of a whole state, by one change at the record before `after`. Raises as `write`."""
+        """Makes the rows those of a whole state, by one change at the record before `after`. Raises as `write`.
+
+        After tables have grown the history begins there, as no row of before has all values.
+        """
         with self._transaction() as connection:
             _move(connection, before, after, is_whole=True)
             had = -1 if before is None else before.place.offset
-            if after.place.offset > had:
+            if self.is_grown:
+                note_beginning(connection, after.place.offset, after.timestamp_ms, before_ms=after.timestamp_ms)
+            elif after.place.offset > had:
                 gap = {"after_offset": had, "until_offset": after.place.offset, "until_ms": after.timestamp_ms}
                 connection.execute(sa.insert(GAPS), gap)
             for kept in KEPT.values():

@@ -53,7 +53,8 @@ class Cursor(NamedTuple):
 class Gap(NamedTuple):
     """A part of the log that a checkpoint has replaced: what changed in it is one change, at `until_offset`.
 
-    `after_offset` is the last one before it; -1 if the history begins there, with a checkpoint or by its retention.
+    `after_offset` is the last one before it; -1 if the history begins there: with a checkpoint, as its retention has
+    dropped what was before, or as tables have grown there.
     `until_ms` is when the last change in it was; None if an earlier release, which noted no time, has written it.
     """
 
@@ -64,7 +65,7 @@ class Gap(NamedTuple):
     @property
     def what(self) -> str:
         """What has become of the log, with the offsets."""
-        by = "a checkpoint" if self.after_offset >= 0 else "a checkpoint or the retention"
+        by = "a checkpoint" if self.after_offset >= 0 else "a checkpoint, an upgrade or the retention"
         return f"{by} has replaced the log from offset {self.after_offset + 1} to {self.until_offset}"
 
 
@@ -143,7 +144,7 @@ class KeptPast:
     def begins(self) -> Offset:
         """Returns the offset from which on changes are known: 0, or the end of the checkpoint that was read first.
 
-        With a retention it is after what that has dropped.
+        With a retention it is after what that has dropped, and after an upgrade that has grown tables after that.
         """
         return max((gap.until_offset + 1 for gap in self.gaps() if gap.after_offset < 0), default=0)
 

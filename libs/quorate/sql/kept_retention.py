@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from quorate.nouns import Offset
 from quorate.sql.kept_tables import GAPS, KEPT, TO
 
-__all__ = ["drop_past"]
+__all__ = ["drop_past", "note_beginning"]
 
 ROWS_AT_ONCE: Final = 10_000
 """Rows of one table that are dropped in one transaction, and others that the same record ended."""
@@ -34,12 +34,15 @@ def drop_past(connection: sa.Connection, before_ms: int) -> bool:
             until, is_more = max(until, last), is_more or len(old) == ROWS_AT_ONCE
             until_ms = max(until_ms, *(ms for _, ms in old))
     if until >= 0:
-        _note(connection, until, until_ms, before_ms)
+        note_beginning(connection, until, until_ms, before_ms=before_ms)
     return is_more
 
 
-def _note(connection: sa.Connection, until: Offset, until_ms: int, before_ms: int) -> None:
-    """Makes one gap of what was dropped and of the gaps that it covers; of one without a time it is `before_ms`."""
+def note_beginning(connection: sa.Connection, until: Offset, until_ms: int, *, before_ms: int) -> None:
+    """Makes one gap, from the log's start to an offset and its time, of what is not known and of the gaps in that.
+
+    The time of one that has none is `before_ms`.
+    """
     covered = (GAPS.c.until_offset <= until) | (GAPS.c.after_offset < 0)
     for offset, ms in connection.execute(sa.select(GAPS.c.until_offset, GAPS.c.until_ms).where(covered)):
         until, until_ms = max(until, offset), max(until_ms, before_ms if ms is None else ms)

@@ -148,5 +148,5 @@ GAPS: Final = Table(
     Column("until_offset", BigInteger, nullable=False, comment="The offset at which all its changes are written."),
     Column("until_ms", BigInteger, comment="When its last change was, in ms since 1970; null if not known."),
     comment="parts of the log that a checkpoint has replaced: what changed in one is written as one change at its end; "
-    "from -1 on also what the retention has dropped",
+    "from -1 on also what the retention has dropped, or what was before tables have grown",
 )
