@@ -1,10 +1,12 @@
 """A process that answers one query on the database of the state: the SQL is its input, frames are its output.
 
-It opens the file for reading alone; memory is bounded for it alone, too, as SQLite counts that for a whole process.
+It opens the file for reading alone; memory is bounded for it alone, too: that of SQLite, which counts for a whole
+process, and all that the process has.
 """
 
 from __future__ import annotations
 
+import resource
 import sqlite3
 import struct
 import sys
@@ -19,8 +21,13 @@ from quorate.sql.guarded import Answer, Caps, GuardedConnection, QueryRefused
 
 __all__ = ["CAPS", "HEAD", "Kind"]
 
-CAPS: Final = Caps(rows=100_000, characters=64 << 20, seconds=20.0, memory_bytes=256 << 20)
+CAPS: Final = Caps(rows=100_000, characters=64 << 20, seconds=20.0, value_bytes=2 << 20, memory_bytes=256 << 20)
 """What one query may take at most."""
+PROCESS_BYTES: Final = 512 << 20
+"""The address space of this process: some 30 MiB of its own, SQLite's memory, and a row that Python has a copy of, in
+which a character takes up to four bytes."""
+assert CAPS.memory_bytes is not None
+assert 2 * CAPS.memory_bytes <= PROCESS_BYTES
 PART_CHARACTERS: Final = 256 << 10
 """The characters of values after which a part of an answer is full."""
 ROW_CHARACTERS_MAX: Final = 512 << 10
@@ -61,6 +68,8 @@ def frames(path: str, sql: str, caps: Caps = CAPS) -> Iterator[tuple[Kind, bytes
         yield Kind.END, b""
     except QueryRefused as refusal:
         yield Kind.REFUSED, str(refusal).encode()
+    except MemoryError:
+        yield Kind.REFUSED, str(guarded.needs_memory()).encode()
 
 
 def _parts(answer: Answer, next_offset: int) -> Iterator[QueryResponse]:
@@ -100,4 +109,5 @@ def _tell(found: Iterable[tuple[Kind, bytes]]) -> None:
 
 
 if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_AS, (PROCESS_BYTES, PROCESS_BYTES))
     _tell(frames(sys.argv[1], sys.stdin.buffer.read().decode("utf-8", "surrogatepass")))

@@ -91,4 +91,13 @@ PAST_BUGS: Final = (
         wrong="            if not self.is_grown and self.is_replaced:\n",
         test="tests/sql/test_kept_reads.py::test_after_tables_have_grown_the_history_begins_anew",
     ),
+    Planted(
+        number="C200",
+        what="a row of a query takes all memory of the machine, as Python's copy of it is not bounded",
+        file="services/observer/query_process.py",
+        right="    resource.setrlimit(resource.RLIMIT_AS, (PROCESS_BYTES, PROCESS_BYTES))\n",
+        wrong="",
+        test="tests/services/observer/test_queries.py"
+        "::test_rows_of_long_texts_take_no_more_memory_than_their_process_may_have",
+    ),
 )

@@ -29,8 +29,6 @@ GRANTED: Final = frozenset(
 )
 FORBIDDEN_FUNCTIONS: Final = frozenset({"load_extension", "fts3_tokenizer", "edit", "readfile", "writefile"})
 """Functions that reach outside the database, in builds of SQLite that have them."""
-VALUE_BYTES_MAX: Final = 16 << 20
-"""The longest text that a query may make, in bytes."""
 SQL_BYTES_MAX: Final = 100_000
 STEPS_BETWEEN_LOOKS: Final = 10_000
 """Instructions of SQLite's machine between two looks at the clock: some tenths of a millisecond."""
@@ -52,6 +50,8 @@ class Caps:
     characters: int = 256 << 20
     """Of the answer's values as text."""
     seconds: float = 60.0
+    value_bytes: int = 16 << 20
+    """Of the longest text that a query may make."""
     memory_bytes: int | None = None
     """Of all tables and queries of this process together, as SQLite counts it; once set it is only ever lowered."""
 
@@ -77,7 +77,7 @@ class GuardedConnection:
         connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')").close()
         if caps.memory_bytes is not None:
             connection.execute(f"PRAGMA hard_heap_limit = {caps.memory_bytes}")
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, caps.value_bytes)
         connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, SQL_BYTES_MAX)
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
 

@@ -166,6 +166,18 @@ def test_a_row_that_fits_no_message_is_refused(state: tuple[Path, Kept]) -> None
     assert (Kind.REFUSED, b"a row has more than 524,288 characters, the cap: substr returns a part") == (kind, content)
 
 
+async def test_rows_of_long_texts_take_no_more_memory_than_their_process_may_have(state: tuple[Path, Kept]) -> None:
+    """Python has four bytes of each character, where SQLite has one."""
+    texts = ", ".join(f"x || {number}" for number in range(99))
+    async with serving(f"sqlite:///{state[0]}") as stub:
+        with pytest.raises(ApiError, match="need more than 256 MiB of memory, the cap") as many:
+            await asked(stub, f"WITH a(x) AS (SELECT hex(zeroblob(900000)) || char(128512)) SELECT {texts} FROM a")
+        with pytest.raises(ApiError, match="string or blob too big") as long:
+            await asked(stub, "SELECT length(zeroblob(3 << 20))")
+
+    assert {ErrorCode.INVALID_REQUEST} == {many.value.code, long.value.code}
+
+
 async def test_refusals_name_the_reason_and_endless_queries_hold_nobody_up(state: tuple[Path, Kept]) -> None:
     """Those that are cancelled make room."""
     path, _ = state
