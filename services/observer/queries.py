@@ -19,6 +19,9 @@ __all__ = ["QUERIES_MAX", "Queries"]
 
 QUERIES_MAX: Final = 4
 """Queries that are answered at once: each is a process, with up to `CAPS.memory_bytes`."""
+ANSWERED_S: Final = CAPS.seconds + 5
+"""How long (s) the next part may take to come, with the start of the process: SQLite does not look at the clock while
+one function runs."""
 TAKEN_S: Final = 2 * CAPS.seconds
 """How long (s) an answer may take in all, with the time until its caller has taken it."""
 
@@ -84,8 +87,12 @@ async def _parts(process: Process) -> AsyncGenerator[QueryResponse, None]:
     assert process.stdout is not None, "PIPE"
     while True:
         try:
-            kind, size = HEAD.unpack(await process.stdout.readexactly(HEAD.size))
-            content = await process.stdout.readexactly(size)
+            async with asyncio.timeout(ANSWERED_S):
+                kind, size = HEAD.unpack(await process.stdout.readexactly(HEAD.size))
+                content = await process.stdout.readexactly(size)
+        except TimeoutError:
+            message = f"the query takes longer than {CAPS.seconds:g} s, the cap"
+            raise ApiError(ErrorCode.INVALID_REQUEST, message) from None
         except asyncio.IncompleteReadError:
             code = await process.wait()
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the query's process ended with {code}") from None

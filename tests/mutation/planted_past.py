@@ -100,4 +100,12 @@ PAST_BUGS: Final = (
         test="tests/services/observer/test_queries.py"
         "::test_rows_of_long_texts_take_no_more_memory_than_their_process_may_have",
     ),
+    Planted(
+        number="C201",
+        what="a query that is within one function goes on beyond the cap of its time",
+        file="services/observer/queries.py",
+        right="            async with asyncio.timeout(ANSWERED_S):\n",
+        wrong="            async with asyncio.timeout(TAKEN_S):\n",
+        test="tests/services/observer/test_queries.py::test_a_function_that_takes_too_long_is_ended_from_outside",
+    ),
 )

@@ -24,6 +24,7 @@ from quorate.runtime.following.replica import Replica
 from quorate.runtime.requests.statuses import error_from_call
 from quorate.runtime.telemetry.tracing import OFF
 from quorate.sql.guarded import Caps
+from services.observer import queries
 from services.observer.queries import QUERIES_MAX
 from services.observer.query_process import PART_ROWS, Kind, frames
 from services.observer.servicer import ObserverService
@@ -176,6 +177,19 @@ async def test_rows_of_long_texts_take_no_more_memory_than_their_process_may_hav
             await asked(stub, "SELECT length(zeroblob(3 << 20))")
 
     assert {ErrorCode.INVALID_REQUEST} == {many.value.code, long.value.code}
+
+
+async def test_a_function_that_takes_too_long_is_ended_from_outside(
+    state: tuple[Path, Kept], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "ANSWERED_S", 1.0)
+    monkeypatch.setattr(queries, "TAKEN_S", 8.0)
+    within = "SELECT instr(zeroblob(2000000), CAST(zeroblob(1000000) || 'b' AS BLOB))"
+    async with serving(f"sqlite:///{state[0]}") as stub:
+        with pytest.raises(ApiError, match="the query takes longer than 20 s, the cap") as refused:
+            await asked(stub, within)
+
+    assert ErrorCode.INVALID_REQUEST is refused.value.code
 
 
 async def test_refusals_name_the_reason_and_endless_queries_hold_nobody_up(state: tuple[Path, Kept]) -> None:
