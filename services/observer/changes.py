@@ -48,6 +48,9 @@ LOOK_S: Final = 0.05
 """The pause (s) between two looks at how far the database is, while somebody watches."""
 TOLD_S: Final = 5.0
 """A watch of which nothing changes is told how far it is at least as often (s)."""
+IMAGE_S: Final = 60.0
+"""How long (s) a state of the past may take to be told: its transaction is open until then, and what is written
+meanwhile stays in SQLite's WAL, and what is deleted in PostgreSQL's tables."""
 WAIT_S: Final = 10.0
 """How long (s) a watch waits for a database that has not reached its offset, such as that of another observer."""
 
@@ -92,8 +95,12 @@ class Changes:
         """Yields the parts of the state at a place of the log, in a thread of its own. Raises ApiError."""
         thread, parts = DaemonThreads(1, "state-image"), _image(self._past(), at)
         loop = asyncio.get_running_loop()
+        ends_s = loop.time() + IMAGE_S
         try:
             while (part := await loop.run_in_executor(thread, next, parts, None)) is not None:
+                if loop.time() >= ends_s:
+                    message = f"the state was not taken within {IMAGE_S:g} s, the time for which one is held"
+                    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message)
                 yield part
         finally:
             thread.submit(parts.close)  # after the part that is under way, if its caller has gone

@@ -108,4 +108,12 @@ PAST_BUGS: Final = (
         wrong="            async with asyncio.timeout(TAKEN_S):\n",
         test="tests/services/observer/test_queries.py::test_a_function_that_takes_too_long_is_ended_from_outside",
     ),
+    Planted(
+        number="C203",
+        what="a slow caller holds a transaction of the database as long as it likes",
+        file="services/observer/changes.py",
+        right="                if loop.time() >= ends_s:\n",
+        wrong="                if loop.time() < 0:\n",
+        test="tests/services/observer/test_changes.py::test_a_state_of_the_past_is_held_for_a_bounded_time",
+    ),
 )

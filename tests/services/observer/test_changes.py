@@ -276,6 +276,19 @@ async def test_a_state_of_the_past_is_examined_as_the_doctor_does(kept: tuple[st
     assert found[0] == found[1] != found[2]
 
 
+async def test_a_state_of_the_past_is_held_for_a_bounded_time(
+    kept: tuple[str, Kept], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As its transaction is open meanwhile. The present one takes none."""
+    monkeypatch.setattr(changes, "IMAGE_S", 0.0)
+    async with serving(kept[0]) as stub:
+        let_go = await failure(stub.GetImage(GetImageRequest(at=LogPlace(offset=30))))
+        present = [part.next_offset async for part in stub.GetImage(GetImageRequest())]
+
+    assert (ErrorCode.REQUEST_TIMED_OUT, True) == (let_go.code, "was not taken within 0 s" in let_go.message)
+    assert [0] == present
+
+
 async def test_an_observer_that_tells_the_present_alone_is_not_taken_for_the_past(
     kept: tuple[str, Kept], monkeypatch: pytest.MonkeyPatch
 ) -> None:
