@@ -32,7 +32,7 @@ from quorate.sql.kept_reads import Cursor, KeptPast, KeptReader, Page, TooMany, 
 from quorate.sql.subjects import Subject, subject_of
 from services.observer.change_messages import gap_message, in_parts, logged
 from services.observer.database import reason_of
-from services.observer.engines import reading_engine_of
+from services.observer.engines import is_broken, reading_engine_of
 from services.observer.image_messages import image_parts
 
 __all__ = ["LIMIT_MAX", "WATCHES_MAX", "Changes"]
@@ -213,6 +213,9 @@ def _reading(reader: KeptReader) -> Iterator[KeptPast]:
     except TooMany as much:
         raise _invalid(str(much)) from None
     except sa.exc.DBAPIError as error:
+        if is_broken(error):
+            reason = f"the database of the state is damaged: {reason_of(error)}"
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from None
         reason = f"the database of the state cannot be read now: {reason_of(error)}"
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason) from None
 

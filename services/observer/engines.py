@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from quorate.sql.guarded import PRIMARY, is_damaged
 from quorate.sql.kept import IDLE_S, INTERVAL_S, PROBES
 
-__all__ = ["engine_of", "is_away", "reading_engine_of"]
+__all__ = ["engine_of", "is_away", "is_broken", "reading_engine_of"]
 
 CONNECT_TIMEOUT_S: Final = 10
 """How long (s) a connection to PostgreSQL may take; psycopg waits 130 s by itself, and others for ever."""
@@ -38,8 +39,8 @@ AWAY_CODES: Final = (
     sqlite3.SQLITE_PROTOCOL,
 )
 """The same of SQLite."""
-PRIMARY: Final = 0xFF
-"""The bits of a code of SQLite that say its kind."""
+DAMAGED_STATES: Final = ("XX001", "XX002")
+"""What PostgreSQL says of a table or an index that is damaged."""
 
 
 def is_away(error: Exception) -> bool:
@@ -54,6 +55,11 @@ def is_away(error: Exception) -> bool:
         return code & PRIMARY in AWAY_CODES
     # A connection that fails has no SQLSTATE: libpq has no result yet.
     return isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError)
+
+
+def is_broken(error: sa.exc.DBAPIError) -> bool:
+    """Returns whether a database is damaged, so that no later try reads it."""
+    return getattr(error.orig, "sqlstate", None) in DAMAGED_STATES or is_damaged(error.orig)
 
 
 def reading_engine_of(url: str) -> sa.Engine:

@@ -101,6 +101,12 @@ async def _parts(process: Process) -> AsyncGenerator[QueryResponse, None]:
                 yield QueryResponse.FromString(content)
             case Kind.REFUSED:
                 raise ApiError(ErrorCode.INVALID_REQUEST, content.decode())
+            case Kind.DAMAGED:
+                message = f"the database of the state is damaged: {content.decode()}"
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+            case Kind.AWAY:
+                message = f"the database of the state cannot be read now: {content.decode()}"
+                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
             case Kind.EMPTY:
                 raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the database of the state has no state yet")
             case _:

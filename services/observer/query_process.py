@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kraft.service.observer_pb2 import QueryResponse
-from quorate.sql.guarded import Answer, Caps, GuardedConnection, QueryRefused
+from quorate.sql.guarded import Answer, Caps, GuardedConnection, QueryRefused, is_damaged
 
 __all__ = ["CAPS", "HEAD", "Kind"]
 
@@ -47,16 +47,28 @@ class Kind(IntEnum):
     PART = 1
     REFUSED = 2
     EMPTY = 3
+    DAMAGED = 4
+    AWAY = 5
 
 
 def frames(path: str, sql: str, caps: Caps = CAPS) -> Iterator[tuple[Kind, bytes]]:
-    """Yields the answer's frames; a refusal is the last one."""
+    """Yields the answer's frames; the last one says that it is whole, or why not."""
+    try:
+        yield from _answered(path, sql, caps)
+    except sqlite3.Error as problem:
+        yield (Kind.DAMAGED if is_damaged(problem) else Kind.AWAY), str(problem).encode()
+
+
+def _answered(path: str, sql: str, caps: Caps) -> Iterator[tuple[Kind, bytes]]:
+    """Yields the frames. Raises sqlite3.Error for a file that cannot be read."""
     try:
         connection = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
         connection.execute("BEGIN")  # the offset and the rows are of one state
         at = connection.execute("SELECT next_offset FROM applied").fetchone()
-    except sqlite3.OperationalError:
-        at = None
+    except sqlite3.OperationalError as problem:
+        if problem.sqlite_errorcode != sqlite3.SQLITE_ERROR and Path(path).exists():
+            raise
+        at = None  # there is no file, or no such table in it
     if at is None:
         yield Kind.EMPTY, b""
         return

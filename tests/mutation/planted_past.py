@@ -116,4 +116,12 @@ PAST_BUGS: Final = (
         wrong="                if loop.time() < 0:\n",
         test="tests/services/observer/test_changes.py::test_a_state_of_the_past_is_held_for_a_bounded_time",
     ),
+    Planted(
+        number="C202",
+        what="of a damaged database it is said that it may be read later",
+        file="services/observer/engines.py",
+        right="in DAMAGED_STATES or is_damaged(error.orig)",
+        wrong="in DAMAGED_STATES",
+        test="tests/services/observer/test_queries.py::test_of_a_database_that_is_damaged_query_and_changes_say_so",
+    ),
 )

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-__all__ = ["Answer", "Caps", "GuardedConnection", "QueryRefused"]
+__all__ = ["Answer", "Caps", "GuardedConnection", "QueryRefused", "is_damaged"]
 
 _REFUSED: Final = {
     sqlite3.SQLITE_INSERT: "a write to {}",
@@ -33,6 +33,10 @@ SQL_BYTES_MAX: Final = 100_000
 STEPS_BETWEEN_LOOKS: Final = 10_000
 """Instructions of SQLite's machine between two looks at the clock: some tenths of a millisecond."""
 
+DAMAGED_CODES: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+PRIMARY: Final = 0xFF
+"""The bits of a code of SQLite that say its kind."""
+
 Row: TypeAlias = tuple[Any, ...]  # Any: what SQLite has as values: int, float, str, bytes, None
 Reads: TypeAlias = defaultdict[str, set[str]]
 """The columns that a query reads, by table or view."""
@@ -40,6 +44,11 @@ Reads: TypeAlias = defaultdict[str, set[str]]
 
 class QueryRefused(Exception):
     """Raised for a query that is wrong, would do more than read, or is beyond a cap; the message says which."""
+
+
+def is_damaged(problem: BaseException | None) -> bool:
+    """Returns whether SQLite says that a file is damaged, or no database at all."""
+    return getattr(problem, "sqlite_errorcode", 0) & PRIMARY in DAMAGED_CODES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +138,7 @@ class GuardedConnection:
     def _guarded(self, ends_s: float, read: Reads | None = None) -> Iterator[None]:
         """Has SQLite refuse all but reading in the block, and stop at `ends_s`; what is read is added to `read`.
 
-        Raises QueryRefused for what SQLite raises.
+        Raises QueryRefused for what SQLite raises, but for a file that is damaged.
         """
         connection, refused = self._connection, list[str]()
 
@@ -151,6 +160,8 @@ class GuardedConnection:
         except MemoryError:
             raise self.needs_memory() from None
         except (sqlite3.Error, sqlite3.Warning) as problem:
+            if is_damaged(problem):
+                raise
             if self._now_s() >= ends_s:
                 raise QueryRefused(f"the query takes longer than {self._caps.seconds:g} s, the cap") from None
             raise QueryRefused(self._reason(problem, refused)) from None

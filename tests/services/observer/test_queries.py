@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from deploy.local.ports import free_ports
-from kraft.service.observer_pb2 import ListTracesRequest, QueryRequest, QueryResponse
+from kraft.service.observer_pb2 import ListChangesRequest, ListTracesRequest, QueryRequest, QueryResponse
 from kraft.service.observer_pb2_grpc import ObserverStub, add_ObserverServicer_to_server
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Offset
@@ -31,10 +31,12 @@ from services.observer.servicer import ObserverService
 from services.observer.spans import SpanStore
 from tests.cli.directories import Ran, run
 from tests.metadata.histories import write
+from tests.services.observer.test_changes import failure
 from tests.services.scripted import WITHIN_S, listening
 from tests.sql.test_kept import Kept
 
 NUMBERS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+PAGE_BYTES = 4_096
 ENDLESS = f"{NUMBERS} SELECT count(*) FROM n"
 
 
@@ -236,3 +238,31 @@ async def test_without_a_database_that_can_be_asked_it_says_so(url: str | None, 
             await asked(stub, "SELECT 1")
 
     assert code is refused.value.code
+
+
+@pytest.mark.parametrize(
+    ("made", "code", "reason"),
+    [
+        ("letter", ErrorCode.UNKNOWN_SERVER_ERROR, "of the state is damaged: file is not a database"),
+        ("torn", ErrorCode.UNKNOWN_SERVER_ERROR, "of the state is damaged: database disk image is malformed"),
+        ("directory", ErrorCode.COORDINATOR_NOT_AVAILABLE, "the database of the state cannot be read now: "),
+    ],
+)
+async def test_of_a_database_that_is_damaged_query_and_changes_say_so(
+    state: tuple[Path, Kept], tmp_path: Path, made: str, code: ErrorCode, reason: str
+) -> None:
+    path = tmp_path / "state.db"
+    match made:
+        case "letter":
+            path.write_text("so long, " * 1_000)
+        case "torn":
+            whole = state[0].read_bytes()
+            path.write_bytes(whole[:PAGE_BYTES] + b"\xff" * (len(whole) - PAGE_BYTES))
+        case _:
+            path.mkdir()
+    async with serving(f"sqlite:///{path}") as stub:
+        with pytest.raises(ApiError, match=reason) as refused:
+            await asked(stub, "SELECT * FROM topics")
+        error = await failure(stub.ListChanges(ListChangesRequest()))
+
+    assert (code, code, True) == (refused.value.code, error.code, reason in error.message), error
