@@ -124,4 +124,12 @@ PAST_BUGS: Final = (
         wrong="in DAMAGED_STATES",
         test="tests/services/observer/test_queries.py::test_of_a_database_that_is_damaged_query_and_changes_say_so",
     ),
+    Planted(
+        number="C204",
+        what="each page of a topic sorts all of the topic's past",
+        file="libs/quorate/sql/kept_tables.py",
+        right="            if noun.name in OWNED:\n",
+        wrong="            if False:\n",
+        test="tests/sql/test_kept_reads.py::test_a_page_of_a_topic_reads_no_more_of_its_past_than_it_tells",
+    ),
 )

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -279,3 +280,40 @@ def test_after_tables_have_grown_the_history_begins_anew(tmp_path: Path) -> None
     assert end == begins
     assert at_their_places(followed([*log, *more]))[-1:] == at_their_places(changes)
     assert [of_tables(replayed(each)) for each in (log, [*log, *more])] == [of_tables(each) for each in states]
+
+
+def test_a_page_of_a_topic_reads_no_more_of_its_past_than_it_tells(tmp_path: Path) -> None:
+    """Also in a database of an earlier release, which had no index for that."""
+    url, log = f"sqlite:///{tmp_path}/state.db", whole(write(Random(3), 60))
+    kept = Kept(url)
+    kept.follow(log)
+    kept.write()
+    with kept.engine.begin() as connection:
+        for (index,) in plan_indexes(connection):
+            connection.exec_driver_sql(f"DROP INDEX {index}")
+    kept.close()
+    Kept(url).close()
+    engine = sa.create_engine(url)
+    asked = list[tuple[str, Any]]()
+    sa.event.listen(engine, "before_cursor_execute", lambda *of: asked.append((of[2], of[3])))
+    reader = KeptReader(engine)
+    with reader.reading() as past:
+        past.changes(subject_of("topic/orders"), begin=Cursor(3), end=len(log), limit=5)
+        of_partitions = [each for each in asked if "FROM partitions" in each[0]]
+        with engine.connect() as connection:
+            plans = [
+                [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", of)]
+                for text, of in of_partitions
+            ]
+    reader.close()
+
+    used = [f"partitions{each}" for each in ("_past_topic_valid_to", "_past_topic_valid_from", "_topic_valid_from")]
+    assert [True] * 3 == [
+        f"INDEX {each}_offset (topic=? AND" in plan[0] for each, plan in zip(used, plans, strict=True)
+    ]
+    assert [1] * 3 == [len(plan) for plan in plans], "nothing is sorted"
+
+
+def plan_indexes(connection: sa.Connection) -> list[Any]:
+    named = "SELECT name FROM sqlite_schema WHERE type = 'index' AND name LIKE 'partitions%topic%'"
+    return list(connection.exec_driver_sql(named))

@@ -41,6 +41,10 @@ Its B-trees refuse a row of more than 2,704 bytes; a hash index has only the has
 numbers, ids, and names of topics, which have 249 characters at most.
 """
 
+OWNED: Final[Mapping[str, str]] = {"partitions": "topic"}
+"""Tables of whose past a part is read in its order, and the column that says whose: a topic may have most changes of
+all. Of a row of another table there are few, which are sorted."""
+
 _SAID: Final = {
     "offset": "The offset of the record that {} this row.",
     "epoch": "The leader epoch of that record.",
@@ -102,6 +106,8 @@ def _kept(noun: Noun) -> KeptNoun:
     for table, offsets in ((present, FROM[:1]), (past, (FROM[0], TO[0]))):
         for name in offsets:  # what changed is looked for by its offset
             Index(f"{table.name}_{name}", table.c[name])
+            if noun.name in OWNED:
+                Index(f"{table.name}_{OWNED[noun.name]}_{name}", table.c[OWNED[noun.name]], table.c[name])
     return KeptNoun(noun=noun, present=present, past=past, incoming=incoming)
 
 
