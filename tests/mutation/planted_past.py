@@ -132,4 +132,12 @@ PAST_BUGS: Final = (
         wrong="            if False:\n",
         test="tests/sql/test_kept_reads.py::test_a_page_of_a_topic_reads_no_more_of_its_past_than_it_tells",
     ),
+    Planted(
+        number="C205",
+        what="of a schema that is not there it is said for ever that another observer writes it",
+        file="libs/quorate/sql/kept.py",
+        right="    if connection.scalar(sa.select(sa.func.current_schema())) is None:\n",
+        wrong='    if connection.scalar(sa.select(sa.func.current_schema())) == "":\n',
+        test="tests/services/observer/test_state_keeper.py::test_a_schema_that_is_not_there_ends_the_start",
+    ),
 )

@@ -19,7 +19,7 @@ from quorate.sql.following import Changed, Place
 from quorate.sql.kept_retention import drop_past, note_beginning
 from quorate.sql.kept_schema import make
 from quorate.sql.kept_tables import APPLIED, GAPS, KEPT, whole_at
-from quorate.sql.kept_writes import insert_rows, merge_rows, prepared, write_changes
+from quorate.sql.kept_writes import Missing, insert_rows, merge_rows, prepared, write_changes
 from quorate.sql.nouns import Image, rows
 
 __all__ = ["Applied", "KeptDatabase", "Superseded"]
@@ -94,7 +94,8 @@ class KeptDatabase:
     def claim(self) -> bool:
         """Returns whether this process may write from now on until `close`; else another one holds the lock.
 
-        The tables are made, or grown. Raises sqlalchemy.exc.DBAPIError, and OSError for the lock's file.
+        The tables are made, or grown. Raises Missing if no schema of PostgreSQL is there to make them in,
+        sqlalchemy.exc.DBAPIError, and OSError for the lock's file.
         """
         if self._connection is not None:
             return True
@@ -200,6 +201,9 @@ def _lock_server(connection: sa.Connection) -> bool:
     settings = sa.text("SELECT set_config(name, :value, false) FROM pg_settings WHERE name = :name")
     for name, value in ALIVE.items():
         connection.execute(settings, {"name": name, "value": str(value)})
+    if connection.scalar(sa.select(sa.func.current_schema())) is None:
+        path = connection.scalar(sa.text("SHOW search_path"))
+        raise Missing(f"has no schema for our tables: its search_path is {path}, and names none that is there")
     schema = sa.func.hashtext(sa.func.current_schema())
     return bool(connection.scalar(sa.select(sa.func.pg_try_advisory_lock(WRITER_LOCK, schema))))
 

@@ -33,7 +33,7 @@ Parameters = Mapping[str, Any]  # Any: a value of whichever column
 
 
 class Missing(Exception):
-    """Raised for a change of a row that is not there: the message names the table, the key and the record."""
+    """Raised for a row that a record changes, and for a schema, that are not there; the message names it."""
 
 
 class _Kind(NamedTuple):

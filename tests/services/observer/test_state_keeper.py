@@ -342,6 +342,18 @@ async def test_of_two_observers_on_one_postgresql_one_writes_and_the_other_takes
     await one_writes_at_a_time(server, tmp_path)
 
 
+async def test_a_schema_that_is_not_there_ends_the_start(server: str) -> None:
+    """By its lock alone it would look as if another observer wrote it."""
+    url = f"{server}?options=-csearch_path%3Dnowhere"
+    keeper = StateKeeper(url, partial(LogReader, ["127.0.0.1:1"], open_channel))
+    with pytest.raises(
+        ConfigError, match="it has no schema for our tables: its search_path is nowhere, and names none"
+    ):
+        async with asyncio.timeout(WITHIN_S):
+            await keeper.run()
+    await keeper.close()
+
+
 def test_views_and_past_are_the_same_on_postgresql_and_sqlite(tmp_path: Path, server: str) -> None:
     schema, log = "views", whole(write(Random(3), 300))
     log += [
