@@ -232,7 +232,10 @@ def _page(past: KeptPast, *, subject: Subject, request: ListChangesRequest, limi
         begin = max(begin, Cursor(min(begins, end)))  # the retention may have passed it between two pages
     else:
         end = _offset(past, request.to, "to", applied, applied)
-        begin = Cursor(max(begins, _offset(past, getattr(request, "from"), "from", begins, applied)))
+        first = _offset(past, getattr(request, "from"), "from", 0, applied)
+        if end < first:
+            raise _invalid(f"from {first} to {end}: the second offset is below the first")
+        begin = Cursor(min(max(begins, first), end))
     page = past.changes(subject, begin=begin, end=end, limit=limit)
     since_ms = _ms(getattr(request, "from")) if not request.page_token else None
     found = logged(page.changes, past.gaps())

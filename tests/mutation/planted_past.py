@@ -140,4 +140,13 @@ PAST_BUGS: Final = (
         wrong='    if connection.scalar(sa.select(sa.func.current_schema())) == "":\n',
         test="tests/services/observer/test_state_keeper.py::test_a_schema_that_is_not_there_ends_the_start",
     ),
+    Planted(
+        number="C206",
+        what="a list from an offset to one below it says that nothing has changed",
+        file="services/observer/changes.py",
+        right="        if end < first:\n",
+        wrong="        if end < 0:\n",
+        test="tests/services/observer/test_state_retention.py"
+        "::test_a_list_of_what_lies_before_the_history_says_so_and_one_backwards_is_refused",
+    ),
 )

@@ -55,8 +55,8 @@ def tell_by_observer(
             unknown |= _gaps(page.gaps)
             count += _print(page.changes, output=output)
         assert begins is not None, "there is at least one page"
-        if begins == page.begins_at_offset > _least(since):
-            unknown.add(Unknown(-1, begins - 1))
+        if begins <= page.begins_at_offset > _least(since):
+            unknown.add(Unknown(-1, page.begins_at_offset - 1))
         print_end(count, begins=begins, ends=page.to_offset, output=output, unknown=sorted(unknown))
 
     ask_first(observers, command_config, ask)

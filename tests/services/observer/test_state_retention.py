@@ -183,3 +183,23 @@ async def test_a_watch_that_the_retention_has_passed_ends_with_the_first_offset_
     assert 0 <= begun[-1].next_offset < 5
     assert (ErrorCode.OFFSET_OUT_OF_RANGE, True) == (error.code, "are known from offset 6 on now" in error.message)
     assert (1, True, False) == (ran.code, "are known from offset 6 on" in ran.err, "goes on" in ran.err)
+
+
+async def test_a_list_of_what_lies_before_the_history_says_so_and_one_backwards_is_refused(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/state.db"
+    kept = Kept(url)
+    kept.load([*(NoOpRecord() for _ in range(8)), TopicRecord("a", Uuid(b"a" * 16))])
+    kept.follow([TopicRecord("b", Uuid(b"b" * 16))])
+    kept.write()
+    kept.close()
+    async with serving_at(url) as address:
+        of = ("history", "--observer", address)
+        before, across, backwards = [
+            await asyncio.to_thread(run, *of, "--from", begin, "--to", end)
+            for begin, end in (("2", "5"), ("2", "10"), ("6", "5"))
+        ]
+    note = "note: of what lies before offset 9 there is no log"
+
+    assert ["0 changes between offset 5 and offset 5", note] == before.out.splitlines()
+    assert ["1 change between offset 9 and offset 10", note] == across.out.splitlines()[1:]
+    assert (1, "", True) == (backwards.code, backwards.out, "from 6 to 5: the second offset is below" in backwards.err)
