@@ -34,6 +34,7 @@ __all__ = ["add_listings", "ask_by_sql"]
 ROWS_MAX = 1_000_000
 SECONDS_MAX = 60.0
 OFFLINE_OR_OBSERVER = "--offline or --observer"
+CAPS = "--rows-max and --seconds-max"
 NOT_FOR_OBSERVER = "--offline, --bootstrap-controller and --with-open-transaction"
 
 
@@ -62,10 +63,13 @@ def ask_by_sql(
     as_of: AsOf = None,
     with_open_transaction: WithOpenTransaction = False,
     output: TableForm = TableOutput.TEXT,
-    rows_max: Annotated[int, typer.Option("--rows-max", min=1, help="More rows are an error.")] = ROWS_MAX,
-    seconds_max: Annotated[float, typer.Option("--seconds-max", min=0.1, help="A longer query is an error.")] = (
-        SECONDS_MAX
-    ),
+    rows_max: Annotated[
+        int | None, typer.Option("--rows-max", min=1, help=f"More rows are an error; {ROWS_MAX:,} unless given.")
+    ] = None,
+    seconds_max: Annotated[
+        float | None,
+        typer.Option("--seconds-max", min=0.1, help=f"A longer query is an error; {SECONDS_MAX:g} unless given."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Ask the cluster's state by SQL: topics, partitions, brokers, configs and so on, a table each (SQLite's SQL).
@@ -146,13 +150,14 @@ def _ask(
     *,
     output: str,
     with_open_transaction: bool = False,
-    rows_max: int = ROWS_MAX,
-    seconds_max: float = SECONDS_MAX,
+    rows_max: int | None = None,
+    seconds_max: float | None = None,
 ) -> None:
     """Asks files, a live quorum or an observer. Raises Misused unless just one is given, Failed, Corrupt, OSError."""
     observer, command_config = observer_of(observer, command_config, offline, bootstrap, with_open_transaction)
     if observer is not None:
         only_by_observer(offline, bootstrap, with_open_transaction, what=NOT_FOR_OBSERVER)
+        only_by_observer(rows_max, seconds_max, what=CAPS, why=", which has caps of its own")
         with needing_grpc():
             from quorate.cli.observer_sql import ask_observer
         ask_observer(observer, command_config, query, output=output, as_of=as_of)
@@ -161,4 +166,4 @@ def _ask(
     from quorate.cli.sql import ask
 
     (found,) = loaded_from(source, as_of, with_open_transaction=with_open_transaction)
-    ask(found, query, output=output, rows_max=rows_max, seconds_max=seconds_max)
+    ask(found, query, output=output, rows_max=rows_max or ROWS_MAX, seconds_max=seconds_max or SECONDS_MAX)

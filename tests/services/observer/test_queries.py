@@ -109,6 +109,7 @@ async def test_the_command_prints_what_an_observer_answers(state: tuple[Path, Ke
         unreached = await by_command("SELECT 1", f"127.0.0.1:{nobody}")
         beyond = await by_command("SELECT 1", address, "--as-of", "999999")
         misused = await by_command("SELECT 1", address, "--with-open-transaction")
+        caps = [await by_command("SELECT 1", address, *each) for each in (("--rows-max", "1"), ("--seconds-max", "1"))]
     async with serving_at(None) as address:
         without = await by_command("SELECT 1", address)
 
@@ -121,6 +122,7 @@ async def test_the_command_prints_what_an_observer_answers(state: tuple[Path, Ke
     assert (3, True) == (unreached.code, f"127.0.0.1:{nobody}: " in unreached.err)
     assert (1, True) == (beyond.code, "999999: the database has the log from 0 up to" in beyond.err)
     assert (2, True) == (misused.code, "--with-open-transaction are not for --observer" in misused.err)
+    assert [(2, True)] * 2 == [(each.code, "which has caps of its own" in each.err) for each in caps]
 
 
 async def by_command(query: str, observer: str, *options: str) -> Ran:
