@@ -149,4 +149,12 @@ PAST_BUGS: Final = (
         test="tests/services/observer/test_state_retention.py"
         "::test_a_list_of_what_lies_before_the_history_says_so_and_one_backwards_is_refused",
     ),
+    Planted(
+        number="C207",
+        what="a question about the past that begins with a comment is refused",
+        file="libs/quorate/sql/as_of.py",
+        right='WITH: Final = re.compile(rf"{BLANK}*WITH',
+        wrong='WITH: Final = re.compile(rf"\\s*WITH',
+        test="tests/sql/test_kept_reads.py::test_a_query_as_of_an_offset_may_have_comments_and_may_be_explained",
+    ),
 )

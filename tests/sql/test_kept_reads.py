@@ -124,6 +124,28 @@ def at_their_places(changes: list[Changed]) -> list[tuple[Offset, Difference]]:
     return [(each.place.offset, each.row) for each in changes]
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "-- which\n/* of\n all */ WITH a AS (SELECT name FROM topics) SELECT * FROM a",
+        "WITH -- of all\n RECURSIVE/**/a(name) AS (SELECT name FROM topics) SELECT * FROM a -- there are",
+        "/* WITH */ SELECT name FROM topics",
+    ],
+)
+def test_a_query_as_of_an_offset_may_have_comments_and_may_be_explained(tmp_path: Path, query: str) -> None:
+    kept = Kept(f"sqlite:///{tmp_path}/state.db")
+    kept.follow([TopicRecord(name, Uuid(name.encode() * 16)) for name in "abc"])
+    kept.write()
+    kept.close()
+    with sqlite3.connect(tmp_path / "state.db") as connection:
+        found = connection.execute(query_as_of(query, 2)).fetchall()
+        plan = connection.execute(query_as_of(f"/**/ EXPLAIN /**/ QUERY\nPLAN {query}", 2)).fetchall()
+    connection.close()
+
+    assert [("a",), ("b",)] == found
+    assert any("topics" in each[3] for each in plan)
+
+
 @settings(max_examples=8)
 @given(histories(max_size=40).map(whole), st.integers(1, 7), st.randoms(use_true_random=False))
 def test_its_changes_are_those_of_a_replay_and_its_differences_those_of_the_states(

@@ -14,7 +14,10 @@ from quorate.sql.views import VIEWS
 
 __all__ = ["query_as_of"]
 
-WITH: Final = re.compile(r"\s*WITH\s+(RECURSIVE\s+)?", re.IGNORECASE)
+BLANK: Final = r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)"
+"""What SQLite passes over between two words."""
+EXPLAIN: Final = re.compile(rf"{BLANK}*EXPLAIN{BLANK}+(?:QUERY{BLANK}+PLAN{BLANK}+)?", re.IGNORECASE | re.DOTALL)
+WITH: Final = re.compile(rf"{BLANK}*WITH{BLANK}+(?:RECURSIVE{BLANK}+)?", re.IGNORECASE | re.DOTALL)
 
 
 def query_as_of(query: str, offset: Offset) -> str:
@@ -29,6 +32,8 @@ def query_as_of(query: str, offset: Offset) -> str:
     )
     views = (f"{name} AS ({view.query})" for name, view in VIEWS.items())
     shadows = ", ".join([*tables, *views])
+    explained = "" if (found := EXPLAIN.match(query)) is None else found[0]
+    query = query[len(explained) :]
     if (own := WITH.match(query)) is not None:
-        return f"WITH RECURSIVE {shadows}, {query[own.end() :]}"
-    return f"WITH {shadows} {query}"
+        return f"{explained}WITH RECURSIVE {shadows}, {query[own.end() :]}"
+    return f"{explained}WITH {shadows} {query}"
