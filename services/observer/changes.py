@@ -229,7 +229,8 @@ def _page(past: KeptPast, *, subject: Subject, request: ListChangesRequest, limi
     begins, applied = past.begins(), _end_of(past)
     if request.page_token:
         begin, end = _of_token(request.page_token, applied)
-        begin = max(begin, Cursor(min(begins, end)))  # the retention may have passed it between two pages
+        if begin.offset < begins:  # the retention has passed it between two pages
+            raise _out_of_range(f"the list was at offset {begin.offset}: changes are known from offset {begins} on now")
     else:
         end = _offset(past, request.to, "to", applied, applied)
         first = _offset(past, getattr(request, "from"), "from", 0, applied)

@@ -157,4 +157,13 @@ PAST_BUGS: Final = (
         wrong='WITH: Final = re.compile(rf"\\s*WITH',
         test="tests/sql/test_kept_reads.py::test_a_query_as_of_an_offset_may_have_comments_and_may_be_explained",
     ),
+    Planted(
+        number="C208",
+        what="a list goes on behind what the retention has dropped between two pages",
+        file="services/observer/changes.py",
+        right="        if begin.offset < begins:  # the retention",
+        wrong="        if begin.offset < 0:  # the retention",
+        test="tests/services/observer/test_state_retention.py"
+        "::test_a_list_that_the_retention_has_passed_between_two_pages_ends_with_the_first_offset_that_is_there",
+    ),
 )

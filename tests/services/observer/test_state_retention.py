@@ -203,3 +203,23 @@ async def test_a_list_of_what_lies_before_the_history_says_so_and_one_backwards_
     assert ["0 changes between offset 5 and offset 5", note] == before.out.splitlines()
     assert ["1 change between offset 9 and offset 10", note] == across.out.splitlines()[1:]
     assert (1, "", True) == (backwards.code, backwards.out, "from 6 to 5: the second offset is below" in backwards.err)
+
+
+async def test_a_list_that_the_retention_has_passed_between_two_pages_ends_with_the_first_offset_that_is_there(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path}/state.db"
+    kept = Kept(url)
+    for each in range(8):
+        kept.follow([ConfigRecord(TOPIC, "t", "retention.ms", str(each))])
+    kept.write()
+    past = Changes(url)
+    first = await past.page(ListChangesRequest(limit=2))
+    kept.database.drop_past(place(6).timestamp_ms)
+    with pytest.raises(ApiError, match="the list was at offset 2: changes are known from offset 6 on now") as refused:
+        await past.page(ListChangesRequest(page_token=first.next_page_token))
+    past.close()
+    kept.close()
+
+    assert [0, 1] == [each.offset for each in first.changes]
+    assert ErrorCode.OFFSET_OUT_OF_RANGE is refused.value.code
