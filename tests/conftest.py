@@ -53,7 +53,7 @@ LONG = (
     "pipeline/test_formats.py",
     "pipeline/test_jobs.py",
     "bench/test_pipeline_benches.py",
-    "pipeline/test_few.py",
+    "pipeline/test_incident.py",
     "pipeline/test_stream_kills.py",
 )
 """Files of few tests that take minutes, the longest first: a run begins with them, as its end waits for the last."""

@@ -1,22 +1,13 @@
-"""Few records have a session of their own: when they are few, and that its tables are those of any other."""
+"""Few records have a session of their own, whose tables are those of any other (`test_incident`): when are they few?"""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from services.pipeline.exits import DONE
 from services.pipeline.size import FEW_BYTES, PACKED, are_few
-from tests.pipeline.logs import batches, history, node, segment
-from tests.pipeline.test_main import run
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.timeout(1_800)
+from tests.pipeline.logs import node
 
 
 def sized(path: Path, size: int) -> Path:
@@ -25,11 +16,6 @@ def sized(path: Path, size: int) -> Path:
     with path.open("wb") as file:
         file.truncate(size)
     return path
-
-
-def steps(told: str) -> list[str]:
-    """Those of a job, without how long each took."""
-    return re.findall(r"^ *\d+\.\d s  (\w+: .*)$", told, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -61,45 +47,3 @@ def test_logs_spans_and_what_bronze_has_count_together(
 )
 def test_what_is_not_on_this_machine_may_be_much(tables: str, source: str | None, spans: str | None) -> None:
     assert not are_few(tables, source, spans)
-
-
-def test_the_tables_are_the_same_in_either_session_and_each_step_says_how_long_it_took(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In the session for few they are made in two runs: what has been read must be read again once it has grown.
-
-    The log has no checkpoint, which is nothing wrong, and said.
-    """
-    from services.pipeline.memory import IS_SMALL, is_small
-
-    partition, content = node(tmp_path / "logs", "one"), batches(history(6))
-    logs = ("--from", str(partition))
-
-    def told(job: str, place: str, *more: str) -> str:
-        assert DONE == run(spark, job, "--to", str(tmp_path / place), *more)
-        return capsys.readouterr().err
-
-    def all_told(place: str) -> str:
-        return told("run", place, *logs, "--report", str(tmp_path / f"{place}.html"))
-
-    assert is_small(spark)
-    segment(partition, content[:4])
-    first = steps(told("ingest", "few", *logs) + told("silver", "few"))
-    segment(partition, content[4:], base_offset=5)
-    said = all_told("few")
-    second = steps(said)
-    spark.conf.set(IS_SMALL, "false")
-    try:
-        at_once = steps(all_told("many"))
-    finally:
-        spark.conf.set(IS_SMALL, "true")
-
-    assert {"records: 5 new", "partition_history: 4 rows"} < set(first)
-    assert {"records: 3 new", "partition_history: 7 rows", "report: findings", "report: timelines"} < set(second)
-    assert at_once[1:] == second[1:]
-    page = (tmp_path / "few.html").read_text()
-    assert (tmp_path / "many.html").read_text() == page
-    assert "verify: there is no checkpoint to compare the replay with" in said
-    assert "There was no checkpoint to compare the replay with." in page
-    assert "orders-0" in page
-    assert "run verify" not in page

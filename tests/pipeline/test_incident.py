@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,22 +77,64 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("incident") / "lake"
 
 
+def told(spark: SparkSession, lake: Path, *asked: str) -> list[str]:
+    """The steps of a job that is done, each without how long it took."""
+    with redirect_stderr(StringIO()) as said:
+        code = run(spark, *asked, "--from", str(lake.parent / "logs"), "--to", str(lake))
+
+    assert DONE == code, said.getvalue()
+    return re.findall(r"^ *\d+\.\d s  (\w+: .*)$", said.getvalue(), re.MULTILINE)
+
+
+def all_told(spark: SparkSession, lake: Path, report: Path) -> list[str]:
+    return told(spark, lake, "run", "--min-isr", "2", "--report", str(report))
+
+
 @pytest.fixture(scope="module")
-def page(spark: SparkSession, lake: Path) -> Page:
-    """What a browser makes of the report of five clusters: of one all that is known is a name and a feature level."""
+def steps(spark: SparkSession, lake: Path) -> list[str]:
+    """Those to the report of five clusters: of one all that is known is a name and a feature level.
+
+    Bronze had one of them before: what has been read must be read again once it has grown.
+    """
     logs = lake.parent / "logs"
     dead().write(logs / "dead", "dead")
+    before = told(spark, lake, "ingest")
     silent().write(logs / "silent", "silent")
     added().write(logs / "added", "added")
     Story(feature("metadata.version", 25)).after(minutes=1).say(feature("a", 1)).write(logs / "empty", "empty")
     based = node(logs / "based", "based")
     segment(based, batches(history(1))[1:], base_offset=2)
     checkpoint(based, [FeatureLevelRecord("metadata.version", 25), *history(0)[0]], OffsetAndEpoch(offset=2, epoch=1))
-    to = lake.parent / "report.html"
-    code = run(spark, "run", "--from", str(logs), "--to", str(lake), "--min-isr", "2", "--report", str(to))
+    return before + all_told(spark, lake, lake.parent / "report.html")
 
-    assert DONE == code
-    return Page(to.read_text())
+
+@pytest.fixture(scope="module")
+def page(steps: list[str], lake: Path) -> Page:
+    """What a browser makes of their report."""
+    assert steps
+    return Page((lake.parent / "report.html").read_text())
+
+
+def test_the_tables_are_the_same_in_the_session_for_many_and_each_step_says_how_long_it_took(
+    spark: SparkSession, lake: Path, steps: list[str]
+) -> None:
+    from services.pipeline.memory import IS_SMALL, is_small
+
+    assert is_small(spark)
+    many = lake.with_name("many")
+    spark.conf.set(IS_SMALL, "false")
+    try:
+        at_once = all_told(spark, many, many.with_suffix(".html"))
+    finally:
+        spark.conf.set(IS_SMALL, "true")
+
+    first, *of_growth = steps
+    one, others, every = (int(each.split()[1]) for each in (first, of_growth[0], at_once[0]))
+
+    assert 0 < one < one + others == every
+    assert {"report: findings", "report: timelines"} < set(at_once)
+    assert at_once[1:] == of_growth[1:]
+    assert many.with_suffix(".html").read_text() == (lake.parent / "report.html").read_text()
 
 
 def findings(spark: SparkSession, lake: Path, code: str) -> list[tuple[str, str, str]]:
