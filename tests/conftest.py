@@ -46,6 +46,7 @@ LONG = (
     "seeds/test_determinism.py",
     "sim_controller/test_seeds.py",
     "exhaustive/test_walks.py",
+    "interop/test_enforcement_compared.py",
     "interop/operations/test_operations.py",
     "interop/test_gateway_listeners.py",
     "interop/test_mixed_start.py",
