@@ -53,8 +53,9 @@ async def main(life: ServiceLife) -> None:
         log.warning("speaks to the services in the clear", setting="grpc.security.protocol")
     warn_of_any(is_authorized=config.authorizer is not None, rules=config.node_rules)
     async with (
-        process.running() as tasks,
+        # Its channels are closed once all tasks have ended, which may still call.
         _gateway(config, process.telemetry, process.transport) as (gateway, readers),
+        process.running() as tasks,
     ):
         await health.start()
         of_listeners = [each.tls for each in security.values() if each.tls is not None]
