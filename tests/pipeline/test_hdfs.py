@@ -103,6 +103,16 @@ def streamed(spark: SparkSession, url: str, to: Path) -> DataFrame:
     return spark.read.parquet(str(to / "rows"))
 
 
+def put(store: Hdfs, directory: Path) -> None:
+    """The files of a directory, below its name: by the client, as each command of Hadoop's is a JVM of its own."""
+    from hdfs_native import Client
+
+    client = Client(store.url)
+    for path in sorted(each for each in directory.rglob("*") if each.is_file()):
+        with client.create(f"/{path.relative_to(directory.parent)}") as file:
+            file.write(path.read_bytes())
+
+
 def found_by(url: str, **variables: str) -> list[str]:
     """What a process with these environment variables finds below a URL, or its error: the name and the message."""
     answer: list[str] = json.loads(printed(FOUND, url, variables=variables))
@@ -135,16 +145,17 @@ def test_a_batch_and_a_stream_have_the_rows_of_the_disk(spark: SparkSession, tmp
 
 
 def test_a_stream_goes_on_where_a_file_has_grown(spark: SparkSession, tmp_path: Path, store: Hdfs) -> None:
+    from hdfs_native import Client
+
     content = batches(history(6))
     directory = node(tmp_path / "grows", "one")
     log = segment(directory, content[:2])
-    store.shell("-put", tmp_path / "grows", "/")
+    put(store, tmp_path / "grows")
     url = f"{store.url}/grows"
 
     first = {row["offset"] for row in streamed(spark, url, tmp_path).collect()}
-    rest = tmp_path / "rest"
-    rest.write_bytes(b"".join(content[2:]))
-    store.shell("-appendToFile", rest, f"/{log.relative_to(tmp_path)}")
+    with Client(store.url).append(f"/{log.relative_to(tmp_path)}") as file:
+        file.write(b"".join(content[2:]))
     every = [row["offset"] for row in streamed(spark, url, tmp_path).collect()]
 
     assert first < set(every)
@@ -218,7 +229,7 @@ def test_a_query_of_a_log_that_is_open_for_writing_says_so_and_a_stream_goes_on_
 
     content = batches(history(6))
     log = segment(node(tmp_path / "opens", "one"), content[:2])
-    store.shell("-put", tmp_path / "opens", "/")
+    put(store, tmp_path / "opens")
     url, path = f"{store.url}/opens", f"/{log.relative_to(tmp_path)}"
     first = {row["offset"] for row in streamed(spark, url, tmp_path).collect()}
     with Client(store.url).append(path) as file:
