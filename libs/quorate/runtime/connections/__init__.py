@@ -2,5 +2,5 @@
 
 peers              the address of the other end of a call
 transport          TLS 1.3 of servers and clients: certificates that are replaced while both are at work
-reloading_channel  a client's channel, made anew when they are
+reloading_channel  a client's channel, made anew when its certificates are
 """
