@@ -337,7 +337,16 @@ def _(patch: Patch) -> None:
     patch.setattr(partition_change, "keeps_copies", keeps)
 
 
-SOONER_FROM: Final = {1: 100_000, 3: 100_000, 5: 100_000, 13: 100_000, 16: 200_000, 22: 200_000, 23: 100_000}
+SOONER_FROM: Final = {
+    1: 100_000,
+    3: 100_000,
+    5: 100_000,
+    13: 100_000,
+    16: 200_000,
+    22: 200_000,
+    23: 100_000,
+    32: 400_000,
+}
 """The base from which a bug is found much sooner than from 0 (README.md)."""
 
 

@@ -8,7 +8,7 @@ from tests.seeds.planting import Mutant
 from tests.sim_replication.mutants import MUTANTS, kill
 
 SEEDS_TO_KILL = 100
-BASES = (0, 100_000, 200_000)
+BASES = (0, 100_000, 200_000, 400_000)
 
 
 @pytest.mark.mutants
