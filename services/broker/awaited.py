@@ -19,6 +19,7 @@ from services.broker.table import Key
 __all__ = ["Awaited"]
 
 SHORT_MS: Final = 20
+"""How long a fetch of such a follower waits at most."""
 EXPECTED_MS: Final = 2_000
 """So long for each partition; a follower that does not fetch it by then has a reason of its own."""
 
@@ -37,7 +38,7 @@ class Awaited:
         """By the `id` of the wait."""
 
     def expect(self, key: Key, followers: Iterable[NodeId], *, now_ms: int) -> None:
-        """Notes that these are to fetch a partition from now on; what they wait for now is answered."""
+        """Notes that these followers are to fetch a partition from now on; their fetches that wait are answered."""
         for follower in followers:
             self._forget_late(follower, now_ms)
             until_ms = self._until_ms.setdefault(follower, OrderedDict())
@@ -54,13 +55,13 @@ class Awaited:
                 del self._until_ms[follower]
 
     def wait_ms_max(self, follower: NodeId, *, now_ms: int) -> int | None:
-        """Returns how long a fetch of this follower may wait; None if no other limit is known here."""
+        """Returns how many ms a fetch of this follower may wait; None: as long as it asks for."""
         self._forget_late(follower, now_ms)
         return SHORT_MS if follower in self._until_ms else None
 
     @contextmanager
     def waiting(self, follower: NodeId, wait: _Wait) -> Iterator[None]:
-        """Meanwhile a fetch of this follower waits."""
+        """In the block a fetch of this follower waits, and is answered if another partition is to be fetched."""
         waits = self._waits.setdefault(follower, {})
         waits[id(wait)] = wait
         try:

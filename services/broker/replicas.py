@@ -1,4 +1,4 @@
-"""The broker's replicas: each input of the core, and its effects in their order (`quorate.replication`; R10, R47).
+"""The broker's replicas: carries out, in order, what the core decides for each (`quorate.replication`; R10, R47).
 
 Everything here happens in one turn of the event loop, which is the lock of all partitions.
 """

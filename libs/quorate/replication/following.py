@@ -91,7 +91,7 @@ EARLY: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""What a leader answers that is behind in the metadata log: milliseconds as a rule, when both have just heard of it."""
+"""What a leader answers that is behind in the metadata log: by milliseconds as a rule."""
 
 
 class Phase(Enum):
@@ -120,8 +120,8 @@ class Following:
     """Whether that is no fault: the leader has heard of its epoch before this broker."""
     asked: FetchAt | None = None
     """The last fetch, which stays the same while the log does."""
-    early: int = 0
-    """How often in a row the leader had not heard of the partition or of its epoch yet."""
+    early_backoff_ms: int = 0
+    """The last wait for a leader that had not heard of the partition or of its epoch yet; 0 once it has answered."""
     lag: Offset = 0
     """How far its log end was behind the leader's high watermark, as the last answer had it (R68)."""
 
@@ -163,7 +163,7 @@ class Following:
             return []
         self.failure = ""
         if not isinstance(answer, Refused):
-            self.early = 0
+            self.early_backoff_ms = 0
         match answer:
             case Fetched():
                 return self._take_batches(answer)
@@ -287,14 +287,14 @@ class Following:
             return []
         self._back_off(reason, now_ms)
         if error in EARLY:
-            self.resume_at_ms = now_ms + self._early_backoff_ms()
+            self.early_backoff_ms = self._next_early_backoff_ms()
+            self.resume_at_ms = now_ms + self.early_backoff_ms
         return []
 
-    def _early_backoff_ms(self) -> int:
+    def _next_early_backoff_ms(self) -> int:
         """Returns how long to wait for a leader that is behind in the metadata log. Kafka's follower waits as ever."""
-        backoff_ms = min(self.settings.first_fetch_backoff_ms << self.early, self.settings.fetch_backoff_ms)
-        self.early += 1
-        return backoff_ms
+        longer_ms = max(self.settings.first_fetch_backoff_ms, 2 * self.early_backoff_ms)
+        return min(longer_ms, self.settings.fetch_backoff_ms)
 
     def _back_off(self, why: str, now_ms: int) -> None:
         self.failure, self.resume_at_ms = why, now_ms + self.settings.fetch_backoff_ms

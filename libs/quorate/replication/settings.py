@@ -14,7 +14,8 @@ class ReplicationSettings:
     fetch_backoff_ms: int = 1_000
     """`replica.fetch.backoff.ms`: how long a follower waits after its leader has refused a fetch (R60)."""
     first_fetch_backoff_ms: int = 20
-    """And after the first refusal of a leader that has not heard of its epoch yet; then twice as long each time."""
+    """The same after the first refusal of a leader that has not heard of its epoch yet; then twice as long each time,
+    up to `fetch_backoff_ms`. Not a setting in Kafka."""
     alter_partition_backoff_ms: int = 50
     """How long the broker waits before it repeats an AlterPartition that failed as a whole; not a setting in Kafka."""
 

@@ -163,7 +163,7 @@ class Waits(Generic[P]):
             self._drop(number)
 
     def end(self, wait: FetchWait[P]) -> list[Done[P]]:
-        """Returns the answer to a fetch before there is enough for it; nothing if it is held no more."""
+        """Completes a fetch with what there is by now; returns its answer, or nothing if it is held no more."""
         if (number := self._numbers.get(id(wait))) is None:
             return []
         self._drop(number)
