@@ -12,7 +12,7 @@ REQUEST: Final = "kafka.network:type=RequestMetrics,name="
 
 
 class Listener(Protocol):
-    """What has connections."""
+    """A server of Kafka's wire, as far as the metric of its connections asks."""
 
     def __len__(self) -> int:
         """How many are open."""

@@ -1,4 +1,4 @@
-"""Whether the disk has room: what is said, and stops readiness, before appends are refused or the process ends."""
+"""Free space of the log directory: too little is logged and fails readiness, before appends are refused for it."""
 
 from __future__ import annotations
 

@@ -194,9 +194,10 @@ class KeptDatabase:
 
 
 def _lock_server(connection: sa.Connection) -> bool:
-    """Returns whether this connection holds the server's lock of its schema from now on.
+    """Takes PostgreSQL's advisory lock of the schema for this session; returns False if another session holds it.
 
-    The lock ends with the session: within 25 s if our host dies without a word, where the server would take hours.
+    Raises Missing if no schema of the search_path is there. The lock ends with the session: within 25 s if our host
+    dies without a word, where the server would take hours.
     """
     settings = sa.text("SELECT set_config(name, :value, false) FROM pg_settings WHERE name = :name")
     for name, value in ALIVE.items():
