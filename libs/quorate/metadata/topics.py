@@ -267,12 +267,7 @@ class Topics:
 
     def lay_down(self, record: PartitionRecord, _: Offset) -> None:
         """Creates or replaces a partition. Raises ReplayFault if the topic does not exist."""
-        topic = self._by_id.get(record.topic_id)
-        if topic is None:
-            raise _no_topic(record.topic_id)
-        rows = topic.partitions
-        assert isinstance(rows, PartitionRows), rows
-        rows.put(record.partition_id, registered(record))
+        _rows(self._required(record.topic_id)).put(record.partition_id, registered(record))
 
     def lay_down_next(self, records: Sequence[Message], place: int) -> int:
         """Creates the partitions from `place` on, as far as they are the next ones of a topic; returns how many.
@@ -284,10 +279,10 @@ class Topics:
         topic = self._by_id.get(first.topic_id) if type(first) is PartitionRecord else None
         if topic is None:
             return 0
-        assert isinstance(topic.partitions, PartitionRows), topic.partitions
+        rows = _rows(topic)
         made: list[Partition] = []
         alike: dict[tuple[object, ...], Partition] = {}
-        next_id, misses = topic.partitions.next_id, 0
+        next_id, misses = rows.next_id, 0
         for record in islice(records, place, None):
             if type(record) is not PartitionRecord or record.partition_id != next_id:
                 break
@@ -308,16 +303,13 @@ class Topics:
             made.append(partition)
             next_id += 1
         if made:
-            topic.partitions.extend(made)
+            rows.extend(made)
         return len(made)
 
     def change(self, record: PartitionChangeRecord, _: Offset) -> None:
         """Changes one partition by a PartitionChangeRecord. Raises ReplayFault if the partition does not exist."""
-        topic = self._by_id.get(record.topic_id)
-        if topic is None:
-            raise _no_topic(record.topic_id)
-        rows = topic.partitions
-        assert isinstance(rows, PartitionRows), rows
+        topic = self._required(record.topic_id)
+        rows = _rows(topic)
         partition = rows.get(record.partition_id)
         if partition is None:
             raise ReplayFault(f"topic {topic.name!r} has no partition {record.partition_id}")
@@ -325,11 +317,8 @@ class Topics:
 
     def remove(self, record: RemoveTopicRecord, _: Offset) -> None:
         """Removes a topic with its partitions and its configs. Raises ReplayFault if the topic does not exist."""
-        topic = self._by_id.get(record.topic_id)
-        if topic is None:
-            raise _no_topic(record.topic_id)
-        assert isinstance(topic.partitions, PartitionRows), topic.partitions
-        topic.partitions.clear()
+        topic = self._required(record.topic_id)
+        _rows(topic).clear()
         del self._by_id[topic.id]
         assert self._ids[topic.name] == topic.id, (topic, self._ids[topic.name])
         del self._ids[topic.name]
@@ -352,18 +341,18 @@ class Topics:
             raise ReplayFault(f"there is no topic {record.topic_name!r} to clear the ELR of")
         _clear_elr(named)
 
+    def _required(self, topic_id: Uuid) -> Topic:
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise ReplayFault(f"there is no topic with id {uuid_text(topic_id)}")
+        return topic
+
     def _seen(self, topic: Topic) -> Topic:
-        if self._offset is None:
-            return topic
-        assert isinstance(topic.partitions, PartitionRows), topic.partitions
-        return Topic(topic.name, topic.id, topic.partitions.at(self._offset))
+        return topic if self._offset is None else Topic(topic.name, topic.id, _rows(topic).at(self._offset))
 
     def _stretch(self, topic_id: Uuid, start: int, count: int) -> PartitionSlice:
         topic = self._by_id.get(topic_id)
-        if topic is None:
-            return PartitionSlice([], [])
-        assert isinstance(topic.partitions, PartitionRows), topic.partitions
-        return topic.partitions.stretch(start, count)
+        return PartitionSlice([], []) if topic is None else _rows(topic).stretch(start, count)
 
     def _search(self, left: int, wanted: Callable[[Partition], bool]) -> Iterator[TopicPartition]:
         for topic in self if left else ():
@@ -385,12 +374,18 @@ class Topics:
             del self._alike[unified]
 
 
-def _clear_elr(topic: Topic) -> None:
+def _rows(topic: Topic) -> PartitionRows:
+    """The partitions of a topic of the current state, which alone can be changed."""
     assert isinstance(topic.partitions, PartitionRows), topic.partitions
+    return topic.partitions
+
+
+def _clear_elr(topic: Topic) -> None:
+    rows = _rows(topic)
     for partition_id, partition in list(topic.pairs()):
         if partition.elr or partition.last_known_elr:
             cleared = PartitionChangeRecord(partition_id, topic.id, eligible_leader_replicas=(), last_known_elr=())
-            topic.partitions.put(partition_id, merged(partition, cleared))
+            rows.put(partition_id, merged(partition, cleared))
 
 
 def _may_collide(name: str) -> bool:
@@ -399,7 +394,3 @@ def _may_collide(name: str) -> bool:
 
 def _unified(name: str) -> str:
     return name.replace(".", "_")
-
-
-def _no_topic(topic_id: Uuid) -> ReplayFault:
-    return ReplayFault(f"there is no topic with id {uuid_text(topic_id)}")
