@@ -15,7 +15,7 @@ RECORD_BUGS: Final = (
     Planted(
         number="C140",
         what="what an fsync that failed has not written is taken for flushed by the next start",
-        file="libs/quorate/storage/disk_log.py",
+        file="libs/quorate/storage/opening.py",
         right="        last.rewrite(last.position_of(max(course.durable, last.base_offset)))\n",
         wrong="",
         test="tests/storage/test_power_cut.py::test_what_a_failed_fsync_has_not_written_is_written_by_the_next_start",

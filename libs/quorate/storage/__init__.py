@@ -4,6 +4,7 @@ names            the names of all files
 segment          one log segment: a file of batches
 sparse_index     sparse offset index and time index of a segment, for Kafka's tools
 disk_log         the log over its segments: append, flush, read, truncate
+opening          what a start opens, checked, and cut where it is torn
 recovery         recovery scan at start: distinguishes a torn tail from damage
 salvage          log salvage: puts damaged bytes aside that other nodes still have
 durable_mark     the offset up to which the log is known to be flushed

@@ -11,20 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from quorate.epochs import EpochCache
 from quorate.errors import Corrupt
 from quorate.nouns import Offset, OffsetAndEpoch
 from quorate.storage.durable_mark import DurableMark
 from quorate.storage.epochs_file import EpochsFile
 from quorate.storage.failpoints import reach
 from quorate.storage.files import NO_SPACE, NoSpace, make_directory, room_for, sync_directory
-from quorate.storage.names import (
-    PARTITION_DIRECTORY,
-    checkpoint_ids,
-    segment_bases,
-    segment_file,
-)
-from quorate.storage.recovery import Note, ScanPosition, TornTail, check_topic, scan, where_it_starts
+from quorate.storage.names import PARTITION_DIRECTORY, checkpoint_ids
+from quorate.storage.opening import open_segments
+from quorate.storage.recovery import Note, check_topic
 from quorate.storage.segment import Segment
 from quorate.wire.batch import BatchHeader, check_batch
 
@@ -79,7 +74,6 @@ class DiskLog:
         assert 0 < segment_bytes <= SEGMENT_BYTES_MAX, segment_bytes
         self.directory = directory / PARTITION_DIRECTORY
         make_directory(self.directory)
-        self.torn: TornTail | None = None
         self._segment_bytes = segment_bytes
         self._segment_ms = segment_ms
         self._failed: OSError | None = None
@@ -89,11 +83,15 @@ class DiskLog:
         self._marked_bytes = 0
         self._epochs_file = EpochsFile(self.directory)
         check_topic(self.directory)
-        self._segments: list[Segment] = []
-        self.leo: Offset = 0
-        self.flushed: Offset = 0
+        checkpoints = checkpoint_ids(self.directory)
+        opened = open_segments(
+            self.directory, checkpoints, listed=self._epochs_file.read(), durable=self._mark.read(), seen=seen
+        )
+        self._segments, self.epochs, self.torn = opened.segments, opened.epochs, opened.torn
+        self.leo: Offset = opened.end.offset
+        self.flushed: Offset = self.leo
         try:
-            self._recover(seen)
+            self._continue_after(opened.end, checkpoints)
         except BaseException:
             self.abandon()
             raise
@@ -296,65 +294,18 @@ class DiskLog:
         while self._segments:
             self._segments.pop().close()
 
-    def _recover(self, seen: Note | None) -> None:
-        checkpoints = checkpoint_ids(self.directory)
-        bases = segment_bases(self.directory) or [0]
-        floor = where_it_starts(self.directory, bases[0], checkpoints)
-        self.epochs = EpochCache(floor=floor)
-        course = ScanPosition(bases[0], floor=floor, listed=self._epochs_file.read(), durable=self._mark.read())
-        for base in bases:
-            self._scan_segment(base, course, is_last=base == bases[-1], seen=seen)
-        last = self._segments[-1]
-        if course.offset < course.durable:
-            why = f"the log ends at offset {course.offset}, and was known to be on disk below {course.durable}"
-            raise Corrupt(why, path=last.path, position=last.size)
-        self.leo = course.offset
-        # What the scan has read may be in the page cache alone: after a kill, or, in the last segment, a failed fsync.
-        last.rewrite(last.position_of(max(course.durable, last.base_offset)))
-        for segment in self._segments:
-            segment.flush()
-        sync_directory(self.directory)
-        self.flushed = self.leo
-        latest = max(checkpoints, default=EMPTY)
-        if latest > OffsetAndEpoch(epoch=course.epoch, offset=course.offset):
+    def _continue_after(self, end: OffsetAndEpoch, checkpoints: list[OffsetAndEpoch]) -> None:
+        """Goes on where the segments end, or the latest checkpoint if that is ahead. Raises Corrupt."""
+        latest, floor = max(checkpoints, default=EMPTY), self.start
+        if latest > end:
             self.restart_at(latest)
-        elif course.offset < floor.offset:
-            why = f"the log ends at offset {course.offset}, before offset {floor.offset} where its checkpoint ends"
+        elif end.offset < floor:
+            why = f"the log ends at offset {end.offset}, before offset {floor} where its checkpoint ends"
             raise Corrupt(why, path=self._segments[0].path, position=0)
         assert self.first_base <= self.start, (self.first_base, self.start)
         assert self.start <= self.flushed == self.leo, (self.start, self.flushed, self.leo)
         self._epochs_file.write(self.epochs.entries, leo=self.leo)
         self._mark.write(self.leo)
-
-    def _scan_segment(self, base: Offset, course: ScanPosition, *, is_last: bool, seen: Note | None) -> None:
-        path = segment_file(self.directory, base, ".log")
-        if base != course.offset:
-            why = f"the segment at offset {base} follows one that ends at {course.offset}"
-            raise Corrupt(why, path=path, position=0)
-        segment = Segment(self.directory, base)
-        self._segments.append(segment)
-        floor = self.epochs.floor.offset
-
-        def note(header: BatchHeader, data: bytes) -> None:
-            segment.note(header)
-            if header.next_offset > floor:
-                self.epochs.assign(epoch=header.epoch, start_offset=max(header.base_offset, floor))
-                if seen is not None:
-                    seen(header, data)
-
-        data, unread = segment.read_all()
-        try:
-            torn = scan(data, path, course, is_last=is_last, note=note)
-        except Corrupt:
-            if unread is None:
-                raise
-        if unread is not None:
-            raise Corrupt(f"offset {course.offset}: {unread.reason}", path=path, position=segment.size)
-        if torn is not None:
-            self.torn = torn
-            segment.truncate(torn.position, end=torn.offset)
-        if not is_last:
-            segment.seal()
 
     def _is_full(self, header: BatchHeader) -> bool:
         active = self._segments[-1]
