@@ -486,7 +486,7 @@ BROKER_BUGS: Final = (
     Planted(
         number="C97",
         what="at a broker as many large requests are decoded at once as come, of 15 MiB each",
-        file="libs/quorate/network/server.py",
+        file="libs/quorate/network/driver.py",
         right="await turn.enter_async_context(self._listening.large.turn(self.host))",
         wrong="await asyncio.sleep(0)",
         test="tests/network/test_many_callers.py::"

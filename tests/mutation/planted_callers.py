@@ -49,7 +49,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C4",
         what="a connection is served until it is empty",
-        file="libs/quorate/network/server.py",
+        file="libs/quorate/network/driver.py",
         right="asyncio.get_running_loop().call_soon(self._take_turn)",
         wrong="self._take_turn()",
         test=f"{CALLERS}::test_each_connection_has_one_request_answered_in_a_turn_of_the_loop",

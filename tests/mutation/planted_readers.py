@@ -93,7 +93,7 @@ READER_BUGS: Final = (
     Planted(
         number="C171",
         what="a stop does not wait for a request that is handed over meanwhile",
-        file="libs/quorate/network/server.py",
+        file="libs/quorate/network/driver.py",
         right="            handed_over.add_done_callback(taken.end)\n",
         wrong="            taken.end()\n",
         test="tests/network/test_taking.py::test_a_stop_waits_for_what_is_handed_over_meanwhile",
@@ -101,7 +101,7 @@ READER_BUGS: Final = (
     Planted(
         number="C172",
         what="a task is begun for a connection that has ended, when there may be no more tasks",
-        file="libs/quorate/network/server.py",
+        file="libs/quorate/network/driver.py",
         right="        elif self._takes_answers and not self._has_ended:\n",
         wrong="        elif self._takes_answers:\n",
         test="tests/network/test_taking.py::test_nothing_is_handed_over_once_its_connection_ends",

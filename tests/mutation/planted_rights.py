@@ -28,7 +28,7 @@ RIGHT_BUGS: Final = (
     Planted(
         number="C64",
         what="logins that a gateway has answered wait by address alone, and not by name",
-        file="libs/quorate/network/server.py",
+        file="libs/quorate/network/driver.py",
         right="self._listening.logins.turn(self.host, event.exchange.name_in(event.message)):",
         wrong="self._listening.logins.turn(self.host):",
         test="tests/network/test_many_callers.py::test_many_logins_of_one_name_do_not_stand_before_that_of_another",

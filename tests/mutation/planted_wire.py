@@ -98,7 +98,7 @@ WIRE_BUGS: Final = (
     Planted(
         number="W11",
         what="an answer without a form ends the whole server",
-        file="libs/quorate/network/server.py",
+        file="libs/quorate/network/driver.py",
         right="except Exception as problem:  # a fault of ours, of which other connections know nothing\n"
         "            self._end",
         wrong="except OSError as problem:\n            self._end",

@@ -1,6 +1,7 @@
 """Kafka's protocol over sockets: asyncio drivers of `quorate.protocol`, a server and a client.
 
-server          serves connections, and answers by a handler
+server          listens on a port, and counts who is connected
+driver          one connection: answers by a handler
 listening       what a listener is told
 connections     how many connections there are and may be
 buffers         how many bytes they hold together
