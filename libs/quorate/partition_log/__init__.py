@@ -14,6 +14,7 @@ producer_files      producer snapshots, and which transactions were aborted
 aborted             the file `.txnindex`
 segment             one segment: a file of batches
 open_files          which segments have their files open
+lookup              where an offset or a time lies among the segments
 segment_index       `.index` and `.timeindex`
 recovery            what a start trusts, scans and cuts off
 retention           which segments are old

@@ -7,7 +7,6 @@ says how far that has come.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -18,6 +17,7 @@ from quorate.nouns import Epoch, Offset, OffsetAndEpoch
 from quorate.partition_log.aborted import Aborted, cut_aborted
 from quorate.partition_log.appended import Appended
 from quorate.partition_log.flushing import Unflushed
+from quorate.partition_log.lookup import bytes_between, first_from_time, largest_time, place_of, slice_of
 from quorate.partition_log.markers import TransactionEnd, marker_in
 from quorate.partition_log.names import ABORTED
 from quorate.partition_log.open_files import OpenFiles
@@ -128,11 +128,7 @@ class PartitionLog:
 
     def size_between(self, start: Offset, end: Offset) -> int:
         """Returns how many bytes the batches from `start` to `end` (exclusive) have."""
-        if start >= end:
-            return 0
-        first, last = self._segment_at(start), self._segment_at(end)
-        between = sum(segment.size for segment in self._segments[first:last])
-        return between + self._segments[last].position_of(end) - self._segments[first].position_of(start)
+        return bytes_between(self._segments, start, end)
 
     def is_in_last_segment(self, offset: Offset) -> bool:
         """Returns whether the segment that is appended to holds `offset`."""
@@ -202,20 +198,11 @@ class PartitionLog:
         """
         assert self.start <= start, (self.start, start)
         assert bound <= self.leo, (bound, self.leo)
-        at = self._segment_at(start)
-        while start < bound and at < len(self._segments):
-            segment = self._segments[at]
-            begin = segment.position_of(start)
-            is_last = at + 1 == len(self._segments) or bound < self._segments[at + 1].base_offset
-            end = segment.position_of(bound) if is_last else segment.size
-            if begin < end:
-                return segment.slice(begin, end, max_bytes)
-            at += 1  # the rest of this segment was compacted away
-        return None
+        return slice_of(self._segments, start, bound, max_bytes)
 
     def aborted(self, start: Offset, end: Offset) -> Iterator[Aborted]:
         """Yields the aborted transactions with records from `start` to `end`, by their last offset (R52)."""
-        return self._producer_files.aborted(self._segments[self._segment_at(start) :], start, end)
+        return self._producer_files.aborted(self._segments[place_of(self._segments, start) :], start, end)
 
     def assign_epoch(self, epoch: Epoch, start_offset: Offset) -> None:
         """Notes that a leader's epoch begins, before it has a record (R13); on the disk with its first one."""
@@ -288,18 +275,12 @@ class PartitionLog:
 
         Of those that end above `least` and the log start.
         """
-        least = max(least, self.start)
-        for segment in self._segments[self._segment_at(least) :]:
-            if segment.largest_timestamp >= timestamp_ms and (found := segment.first_from(timestamp_ms, least)):
-                return segment, *found
-        return None
+        return first_from_time(self._segments, timestamp_ms, max(least, self.start))
 
     @property
     def largest_timestamp(self) -> tuple[int, Offset] | None:
         """The largest timestamp of a record, and an offset by its batch (KIP-734); None for a log without records."""
-        there = self._segments[self._segment_at(self.start) :]
-        every = [found for segment in there if segment.size and (found := segment.largest_from(self.start))]
-        return max(every, key=lambda each: each[0]) if every else None
+        return largest_time(self._segments, self.start)
 
     def flush(self) -> Offset:
         """Waits until every record is on the disk; returns the recovery point, which is the end of the log then."""
@@ -356,9 +337,6 @@ class PartitionLog:
         interval = self.settings.index_interval_bytes
         return Segment(self.directory, base, index_interval_bytes=interval, files=self._files)
 
-    def _segment_at(self, offset: Offset) -> int:
-        return max(bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
-
     def _appended(self, batch: bytes | bytearray, *, now_ms: int) -> Appended:
         ((_, header),) = batches(batch)
         self._write(batch, header, now_ms)
@@ -402,7 +380,7 @@ class PartitionLog:
     def _unflushed(self, until: int, end: Offset) -> Unflushed:
         if self._is_epochs_file_stale:
             self._write_epochs(self.leo, is_durable=False)
-        segments = [each.path for each in self._segments[self._segment_at(self.recovery_point) : until]]
+        segments = [each.path for each in self._segments[place_of(self._segments, self.recovery_point) : until]]
         return Unflushed(directory=self.directory, segments=tuple(segments), end=end)
 
     def _ends_at(self, leo: Offset) -> None:
