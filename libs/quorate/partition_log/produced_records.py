@@ -24,6 +24,8 @@ _RATIOS: Final = {"snappy": 22, "lz4": 256, "zstd": 32_768}
 """What a byte can become: a copy of 64 bytes takes 3, a length grows by 255 a byte, a block of 128 KiB takes 4."""
 _NULL: Final = 1
 """The length -1 as a varint."""
+KEY_AND_VALUE: Final = range(2)
+"""What a record has of one form each."""
 
 
 class Deltas(NamedTuple):
@@ -124,8 +126,7 @@ class _Walk:
             if size - begin < RECORD_BYTES_MIN:
                 self.needed = RECORD_BYTES_MIN
                 break
-            length = data[at]
-            at += 1
+            length, at = data[begin], begin + 1
             if length > 127:
                 length, at = _more(data, at, length)
             end = at + (length >> 1)
@@ -134,35 +135,25 @@ class _Walk:
             if end > size:
                 self.needed, at = end - begin, begin
                 break
-            stamp = data[at + 1]
-            at += 2
+            stamp, at = data[at + 1], at + 2
             if stamp > 127:
                 stamp, at = _more(data, at, stamp)
             if stamp != time:
                 time, delta = stamp, (stamp >> 1) ^ -(stamp & 1)
                 lowest, highest = min(lowest, delta), max(highest, delta)
-            offset = data[at]
-            at += 1
+            offset, at = data[at], at + 1
             if offset > 127:
                 offset, at = _more(data, at, offset)
             if offset != index << 1:
                 raise Corrupt(f"record {index} has the offset delta {(offset >> 1) ^ -(offset & 1)}")
-            key = data[at]
-            at += 1
-            if key > 127:
-                key, at = _more(data, at, key)
-            if key != _NULL:
-                at += _length(key, index)
-            value = data[at]
-            at += 1
-            if value > 127:
-                value, at = _more(data, at, value)
-            if value != _NULL:
-                at += _length(value, index)
+            for _ in KEY_AND_VALUE:
+                field, at = data[at], at + 1
+                if field > 127:
+                    field, at = _more(data, at, field)
+                if field != _NULL:
+                    at += _length(field, index)
             headers = data[at]
-            at += 1
-            if headers:
-                at = yield from self._headers(data, at - 1, end)
+            at = (yield from self._headers(data, at, end)) if headers else at + 1
             if at != end:
                 raise Corrupt(f"the length of record {index} is off by {end - at} from what its fields take")
             index += 1
