@@ -4,6 +4,8 @@ comments           what each field is, from the comments of the protos
 nouns              the tables: from which records their columns come, and which rows a state has
 difference         what differs between two states, row by row
 sentences          what a change is called, in one sentence: the only place that words changes
+access_words       those of ACLs, credentials, tokens and quotas
+wording            the form of the words of a table
 as_of              a query about the state at an offset, of a database that keeps the past
 subjects           what a history is asked of: a topic, a broker, a user, a table
 touched            the rows that a record may change, so that a log can be followed

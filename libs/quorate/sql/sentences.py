@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from math import nan
 from typing import Final, NamedTuple
 
-from quorate.doubles import double_text
-from quorate.metadata.acls import WILDCARD
 from quorate.metadata.partitions import NO_LEADER
 from quorate.nouns import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Epoch, NodeId, uuid_text
+from quorate.sql.access_words import ACCESS_WORDINGS
 from quorate.sql.difference import Change, Difference
 from quorate.sql.nouns import Value
+from quorate.sql.wording import AGAIN, DEFAULT, NOT_SET, Values, Wording, is_removed
 
 __all__ = [
     "AGAIN",
@@ -39,9 +37,6 @@ __all__ = [
     "voters",
 ]
 
-Values = Mapping[str, Value]
-"""A row by its columns. Of one that has changed, those may be missing that are as they were."""
-
 
 class Sentence(NamedTuple):
     """`text` is what is said of the subject, and does not begin with its name."""
@@ -54,11 +49,6 @@ class Sentence(NamedTuple):
 
 
 NONE_THERE: Final = "none"
-NOT_SET: Final = "not set"
-DEFAULT: Final = "(default)"
-WHOLE_MAX: Final = 1e15
-"""A double that is a whole number below this is written as an integer."""
-
 LEADER: Final = "leader"
 LISTS: Final = {
     "isr": "ISR",
@@ -79,7 +69,6 @@ RESERVED: Final = {
 UNCLEAN: Final = "unclean election"
 RECOVERED_WORDS: Final = "has recovered"
 EPOCH: Final = "leader epoch"
-AGAIN: Final = "is written again, unchanged"
 CREATED: Final = ("is created: replicas ", ", ISR ", ", leader ")
 """The words before a new partition's replicas, ISR and leader."""
 
@@ -131,21 +120,8 @@ def voters(before: Sequence[NodeId] | None, after: Sequence[NodeId]) -> Sentence
     return Sentence("quorum", f"voters {_ids(before)} → {now}")
 
 
-class _Wording(NamedTuple):
-    """The words of a table: of a row, of what it is at first, of what becomes of it, and of its end."""
-
-    subject: Callable[[Values], str]
-    first: Callable[[Values], str]
-    changed: Callable[[Values, Values], str]
-    gone: Callable[[Values], str]
-
-
 def _is_unregistered(_: Values) -> str:
     return "is unregistered"
-
-
-def _is_removed(_: Values) -> str:
-    return "is removed"
 
 
 def _partition_changed(was: Values, now: Values, is_unclean: Callable[[Values, Values], bool] | None = None) -> str:
@@ -232,156 +208,58 @@ def _config_changed(was: Values, now: Values) -> str:
     return f"{now['name']}: {was.get('value')} → {value}" if value is not None else f"{now['name']}: {secret}"
 
 
-def _quota(of: Values) -> str:
-    """Names the entity and the key; a part without a name is its type's default (KIP-546)."""
-    parts = sorted(json.loads(str(of["entity"])), key=lambda each: each["entity_type"])
-    named = (f"{each['entity_type']} {DEFAULT if (n := each['entity_name']) is None else n}" for each in parts)
-    return f"quota of {', '.join(named)}: {of['key']}"
-
-
-def _number(value: Value) -> str:
-    if value is None:
-        return double_text(nan)  # which a database has as null
-    assert isinstance(value, int | float), value
-    return str(int(value)) if value == value // 1 and abs(value) < WHOLE_MAX else double_text(float(value))
-
-
-def _quota_changed(was: Values, now: Values) -> str:
-    before, after = (_number(each["value"]) for each in (was, now))
-    return f"is written again: {after}" if before == after else f"{before} → {after}"
-
-
-def _acl(of: Values) -> str:
-    """Names the resource: literal, `*` for all, or a prefix (KIP-290)."""
-    kind, name = str(of["resource_type"]), of["resource_name"]
-    kind = f"resource type {kind}" if kind.isdecimal() else kind.lower().replace("_", " ")
-    if of["pattern_type"] == "PREFIXED":
-        return f"ACL of {kind} prefix {name}"
-    is_all = of["pattern_type"] == "LITERAL" and name == WILDCARD
-    return f"ACL of every {kind}" if is_all else f"ACL of {kind} {name}"
-
-
-def _rule(of: Values) -> str:
-    operation = str(of["operation"])
-    operation = f"operation {operation}" if operation.isdecimal() else operation
-    may = "may" if of["permission_type"] == "ALLOW" else "may not"
-    host = "any host" if of["host"] == WILDCARD else of["host"]
-    return f"{of['principal']} {may} {operation} from {host}"
-
-
-def _acl_changed(was: Values, now: Values) -> str:
-    before, after = _rule(was), _rule(now)
-    return f"is written again: {after}" if before == after else f"{before} → {after}"
-
-
-def _credential(of: Values) -> str:
-    mechanism = str(of["mechanism"])
-    mechanism = f"mechanism {mechanism}" if mechanism.isdecimal() else mechanism
-    return f"{mechanism} credential of user {of['name']}"
-
-
-def _credential_changed(was: Values, now: Values) -> str:
-    before, after = was.get("iterations"), now.get("iterations")
-    if before != after:
-        return f"is replaced: {before} iterations → {after} iterations"
-    return "is replaced" + (f", with {after} iterations" if after is not None else "")
-
-
-def _token(of: Values) -> str:
-    return f"delegation token {of['token_id']}" + (f" of {of['owner']}" if "owner" in of else "")
-
-
-def _until(of: Values) -> str:
-    at_ms = of["expiration_timestamp"]
-    assert isinstance(at_ms, int), at_ms
-    try:
-        return datetime.fromtimestamp(at_ms // 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
-    except (ValueError, OverflowError, OSError):  # outside of the years 1 to 9999
-        return f"{at_ms} ms since 1970"
-
-
-def _token_changed(was: Values, now: Values) -> str:
-    if "expiration_timestamp" not in now:
-        return AGAIN
-    before, after = _until(was), _until(now)
-    return f"is written again, until {after}" if before == after else f"is renewed: until {before} → {after}"
-
-
 BLOCK: Final = "the next block begins at "
 
-_WORDINGS: Final[Mapping[str, _Wording]] = {
-    "topics": _Wording(
+_WORDINGS: Final[Mapping[str, Wording]] = {
+    "topics": Wording(
         subject=lambda of: f"topic {of['name']}",
         first=lambda now: f"is created with id {now['topic_id']}",
         changed=lambda was, now: AGAIN,
-        gone=_is_removed,
+        gone=is_removed,
     ),
-    "partitions": _Wording(
+    "partitions": Wording(
         subject=lambda of: f"partition {of['topic']}-{of['partition_id']}",
         first=_partition_created,
         changed=_partition_changed,
-        gone=_is_removed,
+        gone=is_removed,
     ),
-    "brokers": _Wording(
+    "brokers": Wording(
         subject=lambda of: f"broker {of['broker_id']}",
         first=_registers,
         changed=_broker_changed,
         gone=_is_unregistered,
     ),
-    "controllers": _Wording(
+    "controllers": Wording(
         subject=lambda of: f"controller {of['controller_id']}",
         first=lambda now: f"registers as incarnation {now['incarnation_id']}",
         changed=_controller_changed,
         gone=_is_unregistered,
     ),
-    "voters": _Wording(
+    "voters": Wording(
         subject=lambda of: f"voter {of['voter_id']}",
         first=lambda now: f"is added, with directory {now['voter_directory_id']}",
         changed=_voter_changed,
         gone=lambda was: f"is removed, with directory {was['voter_directory_id']}",
     ),
-    "features": _Wording(
+    "features": Wording(
         subject=lambda of: f"feature {of['name']}",
         first=lambda now: f"0 → {now['feature_level']}",
         changed=_level_changed,
         gone=lambda was: f"{was['feature_level']} → 0",
     ),
-    "configs": _Wording(
+    "configs": Wording(
         subject=_config,
         first=lambda now: f"{now['name']}: {NOT_SET} → {now['value']}",
         changed=_config_changed,
         gone=lambda was: f"{was['name']}: {was['value']} → {NOT_SET}",
     ),
-    "client_quotas": _Wording(
-        subject=_quota,
-        first=lambda now: f"{NOT_SET} → {_number(now['value'])}",
-        changed=_quota_changed,
-        gone=lambda was: f"{_number(was['value'])} → {NOT_SET}",
-    ),
-    "acls": _Wording(
-        subject=_acl,
-        first=lambda now: f"is added: {_rule(now)}",
-        changed=_acl_changed,
-        gone=lambda was: f"is removed: {_rule(was)}",
-    ),
-    "scram_users": _Wording(
-        subject=_credential,
-        first=lambda now: f"is set, with {now['iterations']} iterations",
-        changed=_credential_changed,
-        gone=_is_removed,
-    ),
-    "delegation_tokens": _Wording(
-        subject=_token,
-        first=lambda now: f"is issued, until {_until(now)}",
-        changed=_token_changed,
-        gone=lambda was: f"is removed; it was good until {_until(was)}",
-    ),
-    "producer_ids": _Wording(
+    "producer_ids": Wording(
         subject=lambda _: "producer ids",
         first=lambda now: f"{BLOCK}{now['next_producer_id']}",
         changed=lambda was, now: f"{BLOCK}{was['next_producer_id']} → {now['next_producer_id']}",
         gone=lambda was: f"are no longer kept; the next block began at {was['next_producer_id']}",
     ),
+    **ACCESS_WORDINGS,
 }
 
 
