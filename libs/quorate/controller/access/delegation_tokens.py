@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import DELEGATION_TOKENS, release_of
@@ -24,12 +26,13 @@ __all__ = [
     "check_not_expired",
     "check_on",
     "check_version",
+    "expiring_after",
     "index_tokens",
     "is_expired",
     "parse_principal",
     "time_after",
-    "token_by_hmac",
     "token_hmac",
+    "token_to_change",
 ]
 
 TIMESTAMP_MAX: Final = 2**63 - 1
@@ -105,7 +108,21 @@ def index_tokens(state: ClusterState, settings: TokenSettings) -> None:
         state.delegation_tokens.index_by(settings.secret_key, partial(token_hmac, settings))
 
 
-def token_by_hmac(state: ClusterState, settings: TokenSettings, given: bytes) -> DelegationTokenRecord:
+def token_to_change(
+    state: ClusterState, settings: TokenSettings, principal: Principal, given: bytes
+) -> DelegationTokenRecord:
+    """Returns the token that a caller wants to renew or to let expire; whether it may, is not checked yet.
+
+    Raises ApiError, checked in this order: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED,
+    UNSUPPORTED_VERSION, DELEGATION_TOKEN_NOT_FOUND.
+    """
+    check_authenticated(principal)
+    check_on(settings)
+    check_version(state)
+    return _token_by_hmac(state, settings, given)
+
+
+def _token_by_hmac(state: ClusterState, settings: TokenSettings, given: bytes) -> DelegationTokenRecord:
     """Returns the token with this HMAC. Raises ApiError(DELEGATION_TOKEN_NOT_FOUND).
 
     It looks up a hash that is another one in each process (SipHash with a random key), as Kafka does in its cache, so
@@ -116,6 +133,13 @@ def token_by_hmac(state: ClusterState, settings: TokenSettings, given: bytes) ->
     if found is None:
         raise ApiError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "no delegation token has the HMAC that was given")
     return found
+
+
+def expiring_after(token: DelegationTokenRecord, period_ms: int, *, now_ms: int) -> DelegationTokenRecord:
+    """Returns a token that has not expired with another expiry time, at most at the end of its lifetime."""
+    expiry = min(token.max_timestamp, time_after(now_ms, period_ms))
+    assert expiry >= now_ms, (token, expiry, now_ms)  # `check_not_expired` has refused the others
+    return msgspec.structs.replace(token, expiration_timestamp=expiry)
 
 
 def check_may_change(token: DelegationTokenRecord, principal: Principal) -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from kraft.api.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from quorate.controller.access.delegation_tokens import (
     TokenSettings,
-    check_authenticated,
     check_may_change,
     check_not_expired,
-    check_on,
-    check_version,
-    time_after,
-    token_by_hmac,
+    expiring_after,
+    token_to_change,
 )
 from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.metadata.state import ClusterState
@@ -33,18 +28,13 @@ def expire_delegation_token(
     """
 
     def command(state: ClusterState, moment: Moment) -> Decision[ExpireDelegationTokenResponse]:
-        check_authenticated(principal)
-        check_on(settings)
-        check_version(state)
-        token = token_by_hmac(state, settings, request.hmac)
+        token = token_to_change(state, settings, principal, request.hmac)
         check_may_change(token, principal)
         if request.expiry_time_period_ms < 0:
             response = ExpireDelegationTokenResponse(expiry_timestamp_ms=moment.now_ms)
             return Decision(response, (RemoveDelegationTokenRecord(token.token_id),))
         check_not_expired(token, moment.now_ms)
-        expiry = min(token.max_timestamp, time_after(moment.now_ms, request.expiry_time_period_ms))
-        assert expiry >= moment.now_ms, (token, expiry, moment)  # `check_not_expired` has refused the others
-        changed = msgspec.structs.replace(token, expiration_timestamp=expiry)
-        return Decision(ExpireDelegationTokenResponse(expiry_timestamp_ms=expiry), (changed,))
+        changed = expiring_after(token, request.expiry_time_period_ms, now_ms=moment.now_ms)
+        return Decision(ExpireDelegationTokenResponse(expiry_timestamp_ms=changed.expiration_timestamp), (changed,))
 
     return command

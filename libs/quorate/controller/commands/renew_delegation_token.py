@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from kraft.api.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from quorate.controller.access.delegation_tokens import (
     TokenSettings,
-    check_authenticated,
     check_may_change,
     check_not_expired,
-    check_on,
-    check_version,
-    time_after,
-    token_by_hmac,
+    expiring_after,
+    token_to_change,
 )
 from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.metadata.state import ClusterState
@@ -32,18 +27,13 @@ def renew_delegation_token(
     """
 
     def command(state: ClusterState, moment: Moment) -> Decision[RenewDelegationTokenResponse]:
-        check_authenticated(principal)
-        check_on(settings)
-        check_version(state)
-        token = token_by_hmac(state, settings, request.hmac)
+        token = token_to_change(state, settings, principal, request.hmac)
         check_not_expired(token, moment.now_ms)
         check_may_change(token, principal)
         period_ms = settings.expiry_time_ms
         if request.renew_period_ms > 0:
             period_ms = min(period_ms, request.renew_period_ms)
-        expiry = min(token.max_timestamp, time_after(moment.now_ms, period_ms))
-        assert expiry >= moment.now_ms, (token, expiry, moment)  # `check_not_expired` has refused the others
-        renewed = msgspec.structs.replace(token, expiration_timestamp=expiry)
-        return Decision(RenewDelegationTokenResponse(expiry_timestamp_ms=expiry), (renewed,))
+        renewed = expiring_after(token, period_ms, now_ms=moment.now_ms)
+        return Decision(RenewDelegationTokenResponse(expiry_timestamp_ms=renewed.expiration_timestamp), (renewed,))
 
     return command
