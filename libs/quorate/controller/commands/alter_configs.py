@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeAlias
 
 from kraft.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from quorate.controller.configs.config_changes import Changes, ConfigRequest, Outcome, alter
+from quorate.controller.configs.config_changes import Changes, ConfigRequest, alter
 from quorate.controller.configs.kinds import said
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment, dry
@@ -29,7 +29,7 @@ def alter_configs(request: AlterConfigsRequest, *, settings: ControllerSettings)
     @CommandInSteps
     def command(state: ClusterState, _: Moment) -> Steps[Decision[AlterConfigsResponse]]:
         outcomes, records = yield from alter(state, map(_asked, request.resources), settings)
-        response = AlterConfigsResponse(responses=tuple(map(_result, outcomes)))
+        response = AlterConfigsResponse(responses=tuple(_Result(*each.fields) for each in outcomes))
         decision = Decision(response, tuple(records))
         return dry(decision) if request.validate_only else decision
 
@@ -55,8 +55,3 @@ def _changes(resource: ConfigResource, configs: tuple[_Config, ...], before: Map
         )
     listed = {each.name: each.value for each in configs}
     return {**listed, **{name: None for name in sorted(before) if name not in listed}}
-
-
-def _result(outcome: Outcome) -> _Result:
-    code, message = (0, None) if outcome.refusal is None else (int(outcome.refusal.code), outcome.refusal.message)
-    return _Result(code, message, outcome.resource.type, outcome.resource.name)

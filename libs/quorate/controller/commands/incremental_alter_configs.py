@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeAlias
 
 from kraft.api.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from quorate.controller.configs.config_changes import Changes, ConfigRequest, Outcome, alter, check_length
+from quorate.controller.configs.config_changes import Changes, ConfigRequest, alter, check_length
 from quorate.controller.configs.kinds import kind_of, said
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.configs.values import split
@@ -45,7 +45,7 @@ def incremental_alter_configs(
     @CommandInSteps
     def command(state: ClusterState, _: Moment) -> Steps[Decision[IncrementalAlterConfigsResponse]]:
         outcomes, records = yield from alter(state, map(_asked, request.resources), settings)
-        response = IncrementalAlterConfigsResponse(responses=tuple(map(_result, outcomes)))
+        response = IncrementalAlterConfigsResponse(responses=tuple(_Result(*each.fields) for each in outcomes))
         decision = Decision(response, tuple(records))
         return dry(decision) if request.validate_only else decision
 
@@ -108,8 +108,3 @@ def _without(parts: Iterable[str], named: Counter[str]) -> Iterator[str]:
             named[part] -= 1
         else:
             yield part
-
-
-def _result(outcome: Outcome) -> _Result:
-    code, message = (0, None) if outcome.refusal is None else (int(outcome.refusal.code), outcome.refusal.message)
-    return _Result(code, message, outcome.resource.type, outcome.resource.name)

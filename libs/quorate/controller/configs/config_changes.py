@@ -60,6 +60,12 @@ class Outcome:
     resource: ConfigResource
     refusal: ApiError | None = None
 
+    @property
+    def fields(self) -> tuple[int, str | None, int, str]:
+        """The fields of both responses: the error code, its message, the resource's type and its name."""
+        code, message = (ErrorCode.NONE, None) if self.refusal is None else (self.refusal.code, self.refusal.message)
+        return int(code), message, self.resource.type, self.resource.name
+
 
 def alter(
     state: ClusterState, asked: Iterable[ConfigRequest], settings: ControllerSettings
