@@ -94,7 +94,7 @@ def level_of(release: str) -> int:
     raise ValueError(f"{release!r} is no metadata.version: known are {RELEASES[OLDEST]} to {RELEASES[LATEST]}")
 
 
-def loses_metadata(present: int, lower: int) -> int | None:
+def newest_level_lost(present: int, lower: int) -> int | None:
     """Returns the newest level in (`lower`, `present`] whose metadata `lower` cannot store; None if there is none."""
     return max((level for level in _NEW_METADATA if lower < level <= present), default=None)
 

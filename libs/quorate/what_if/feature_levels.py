@@ -15,7 +15,7 @@ from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.decision import Moment
 from quorate.metadata.features import FEATURES, KRAFT_VERSION, default_levels
 from quorate.metadata.state import ClusterState
-from quorate.metadata.versions import METADATA_VERSION, OLDEST, loses_metadata, release_of
+from quorate.metadata.versions import METADATA_VERSION, OLDEST, newest_level_lost, release_of
 from quorate.nouns import NodeId
 
 __all__ = ["Blocked", "LevelPlan", "levels_of", "plan_levels"]
@@ -130,7 +130,7 @@ def _clear(state: ClusterState, update: UpdateFeaturesRequest.FeatureUpdateKey, 
         case Kind.NEEDS:
             return _command(found.subject, found.lowest, state.features.level(found.subject))
         case Kind.LOSES:
-            lowest = min(each for each in range(OLDEST, present + 1) if loses_metadata(present, each) is None)
+            lowest = min(each for each in range(OLDEST, present + 1) if newest_level_lost(present, each) is None)
             return f"nothing does: the lowest that {present} ({release_of(present)}) can go to is {release_of(lowest)}"
         case Kind.UNKNOWN:
             return "ask a release that knows the feature"

@@ -24,7 +24,7 @@ from quorate.metadata.versions import (
     CONTROLLER_REGISTRATION,
     METADATA_VERSION,
     RELEASES,
-    loses_metadata,
+    newest_level_lost,
     release_of,
 )
 from quorate.nouns import NodeId
@@ -142,7 +142,7 @@ def obstacles(
     if name == KRAFT_VERSION and level < present:
         yield Obstacle(Kind.GOES_BACK, f"it is at {present}; {KRAFT_VERSION} cannot be lowered")
     # Also an unsafe downgrade is refused if it loses metadata, as in Kafka 4.4, which does not support it (KIP-778).
-    if name == METADATA_VERSION and (lost := loses_metadata(present, level)) is not None:
+    if name == METADATA_VERSION and (lost := newest_level_lost(present, level)) is not None:
         why = f"metadata that {release_of(lost)} brought would be lost; no such downgrade is supported"
         yield Obstacle(Kind.LOSES, why, lowest=lost)
     for needed, least in _needs(name, level):
