@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from quorate.raft import messages as raft
+from quorate.raft.log import Read
 from services.quorum.disk import Disk
 from services.quorum.downloads import Downloads
 
@@ -41,7 +42,7 @@ class Answers:
         reply: Answer = answer.reply_to  # type: ignore[assignment]  # the servicer gave it with the request
         reply(answer, data)
 
-    def _read(self, read: raft.Read) -> bytes:
+    def _read(self, read: Read) -> bytes:
         if self._bytes_left <= 0:
             return b""
         data = self._disk.read(read.offset, min(read.max_bytes, READ_BYTES_MAX), below=read.below)

@@ -12,8 +12,7 @@ from quorate.errors import Corrupt
 from quorate.metadata.scram_lost import Credential, ScramHistory, credentials_in
 from quorate.nouns import EPOCHS_END, Offset, OffsetAndEpoch
 from quorate.raft.history import History
-from quorate.raft.log import LogView
-from quorate.raft.messages import SnapshotRead
+from quorate.raft.log import LogView, SnapshotRead
 from quorate.raft.ready import SnapshotChunk
 from quorate.raft.roles import ElectionState
 from quorate.raft.voters import VoterSet

@@ -24,8 +24,8 @@ from quorate.raft import (
     VoterSet,
 )
 from quorate.raft.history import History
-from quorate.raft.log import Entry
-from quorate.raft.messages import FetchResponse, FetchSnapshotResponse, Read, Response, SnapshotRead
+from quorate.raft.log import Entry, Read, SnapshotRead
+from quorate.raft.messages import FetchResponse, FetchSnapshotResponse, Response
 from quorate.raft.voters import SUPPORTED, ListenerEndpoint, VersionRange, Voter
 
 CLUSTER_ID = "simulated"

@@ -13,7 +13,7 @@ from quorate.epochs import EpochCache
 from quorate.nouns import OffsetAndEpoch
 from quorate.raft import ElectionState, LogView, SnapshotChunk, VoterHistory, VoterSet
 from quorate.raft.history import History
-from quorate.raft.messages import SnapshotRead
+from quorate.raft.log import SnapshotRead
 from tests.sim.content import Damaged, Snapshot, decode_election, encode_election
 from tests.sim.files import Files
 from tests.sim.log_file import LogFile

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from quorate.nouns import Offset, OffsetAndEpoch
 from quorate.raft import BatchInfo, VoterSet
-from quorate.raft.messages import Read
+from quorate.raft.log import Read
 from tests.sim.content import BEGINNING, Cell, Damaged, cells_of
 
 

@@ -14,7 +14,7 @@ from kraft.service.quorum_pb2 import AppendRequest
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, Offset, OffsetAndEpoch
 from quorate.raft import BatchInfo, LogView, Raft
-from quorate.raft.messages import Read
+from quorate.raft.log import Read
 from quorate.raft.ready import Leadership
 from quorate.raft.roles import Leader
 from services.quorum.appends import joined

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kraft import Message
 from quorate.nouns import Offset
-from quorate.raft.messages import Read
+from quorate.raft.log import Read
 from tests.sim.content import cells_of
 from tests.sim_controller.cells import is_data, record_of, unpacked
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
@@ -22,7 +21,7 @@ from quorate.raft import (
 from quorate.raft.log import BatchInfo, LogView
 from quorate.raft.messages import RESPONSES, EpochlessRequest, Message, NewsOfLeader, Request, Response
 from quorate.raft.progress import QuorumDescription
-from quorate.raft.ready import NO_EFFECTS, NOTHING, Effects, Leadership, Ready, Refusal, RoleTransition, Upgrade
+from quorate.raft.ready import NO_EFFECTS, NOTHING, Effects, Leadership, Ready, Refusal, Upgrade, leadership_of
 from quorate.raft.requests import InFlightRequest, Requests
 from quorate.raft.roles import ElectionState, Follower, Leader, Resigned, Role, check_change, known_leader, unpersisted
 from quorate.raft.settings import Chance, RaftSettings
@@ -140,12 +139,7 @@ class Raft:
 
     def describe(self, now_ms: int) -> QuorumDescription:
         """Returns the leader, and on the leader all replicas' log ends and fetch times, for DescribeQuorum."""
-        role = self._role
-        if isinstance(role, Leader):
-            return progress.describe(self._turn(now_ms), role)
-        return QuorumDescription(
-            leader_id=known_leader(role), epoch=role.epoch, high_watermark=self._log.high_watermark
-        )
+        return progress.describe(self._turn(now_ms), self._role)
 
     # Inputs from the driver.
 
@@ -164,18 +158,11 @@ class Raft:
 
     def append(self, batches: Sequence[BatchInfo], now_ms: int) -> Refusal | None:
         """Appends all of `batches` if this node leads their epoch and they begin at its log end, else says why not."""
-        assert batches
-        assert all(batch.epoch == batches[0].epoch for batch in batches), batches
-        assert all(a.end_offset == b.base_offset for a, b in pairwise(batches)), batches
         turn = self._turn(now_ms)
-        error = quorum_epoch.append_error(turn, self._role, batches[0])
-        if error is not ErrorCode.NONE:
-            leader_id, epoch = known_leader(self._role), self._role.epoch
-            return Refusal(error=error, leader_id=leader_id, epoch=epoch, wanted_offset=self._log.leo)
-        for batch in batches:
-            turn.append(batch)
-        self._pursue(turn)
-        return None
+        refusal = quorum_epoch.append(turn, self._role, batches)
+        if refusal is None:
+            self._pursue(turn)
+        return refusal
 
     def flushed(self, offset: Offset, now_ms: int) -> None:
         """Records that all records below `offset` (exclusive) are on stable storage: now they count for commits."""
@@ -244,11 +231,7 @@ class Raft:
         supported, or a voter's directory id, listeners or version range are not known yet.
         """
         turn = self._turn(now_ms)
-        role = self._role
-        if not isinstance(role, Leader) or role.epoch != epoch:
-            message = f"this node is {type(role).__name__} of epoch {role.epoch}; the request is for epoch {epoch}"
-            return Upgrade(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, message=message, end_offset=self._log.leo)
-        upgrade = membership.upgrade(turn, role, version, validate_only=validate_only)
+        upgrade = membership.upgrade(turn, self._role, version, epoch=epoch, validate_only=validate_only)
         self._pursue(turn)
         return upgrade
 
@@ -282,11 +265,7 @@ class Raft:
 
     def snapshot_taken(self, snapshot_id: OffsetAndEpoch, size: int) -> None:
         """Registers a complete snapshot of `size` bytes that this node wrote itself (I-26). KIP-630."""
-        log = self._log
-        assert log.start <= snapshot_id.offset <= log.high_watermark, (log.start, snapshot_id, log.high_watermark)
-        assert size >= 0, (snapshot_id, size)
-        assert log.epochs.epoch_at(snapshot_id.offset - 1) == snapshot_id.epoch, snapshot_id
-        log.snapshots[snapshot_id] = size
+        self._log.take_snapshot(snapshot_id, size)
 
     def log_started(self, snapshot_id: OffsetAndEpoch) -> None:
         """Moves the log start to `snapshot_id`: the driver has removed all records and snapshots before it (I-27)."""
@@ -411,10 +390,7 @@ class Raft:
 
     def _note_transition(self, before: str, reason: str) -> None:
         """Adds the change of role, and the new leader if there is one, to the effects."""
-        role = self._role
-        transition = RoleTransition(before=before, after=type(role).__name__, epoch=role.epoch, reason=reason)
-        self._effects.transitions.append(transition)
-        start = role.epoch_start_offset if isinstance(role, Leader) else None
-        leadership = Leadership(epoch=role.epoch, leader_id=known_leader(role), epoch_start_offset=start)
+        self._effects.change_role(before, self._role, reason)
+        leadership = leadership_of(self._role)
         if leadership != self._leadership:
             self._leadership = self._effects.leadership = leadership

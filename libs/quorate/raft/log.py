@@ -77,6 +77,23 @@ Entry: TypeAlias = BatchInfo | LeaderChange | VotersChange
 """A batch to append: records that exist as bytes, or a control batch of the leader itself."""
 
 
+class Read(msgspec.Struct, frozen=True, kw_only=True):
+    """The order to read whole batches from `offset` on: at least one, then up to `max_bytes`."""
+
+    offset: Offset
+    max_bytes: int
+    below: Offset | None = None
+    """The exclusive limit: no batch that ends after it is read; None to read to the log end."""
+
+
+class SnapshotRead(msgspec.Struct, frozen=True, kw_only=True):
+    """The order to read up to `max_bytes` bytes of a snapshot from `position` on."""
+
+    snapshot_id: OffsetAndEpoch
+    position: int
+    max_bytes: int
+
+
 @dataclass(slots=True, kw_only=True)
 class LogView:
     """The state of one node's log. The driver fills it from disk at start; from then on the core keeps it up to date.
@@ -196,6 +213,13 @@ class LogView:
         self.leo = self.flushed = to
         last_voters = self.voters.latest_offset
         assert last_voters is None or last_voters < to, (last_voters, to)  # I-32
+
+    def take_snapshot(self, snapshot: OffsetAndEpoch, size: int) -> None:
+        """Adds a complete snapshot of `size` bytes of this log: all that it has is committed (I-26). KIP-630."""
+        assert self.start <= snapshot.offset <= self.high_watermark, (self.start, snapshot, self.high_watermark)
+        assert size >= 0, (snapshot, size)
+        assert self.epochs.epoch_at(snapshot.offset - 1) == snapshot.epoch, snapshot
+        self.snapshots[snapshot] = size
 
     def install(
         self, snapshot: OffsetAndEpoch, *, size: int, voters: VoterSet | None, kraft_version: int | None

@@ -14,7 +14,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from quorate.errors import ErrorCode
-from quorate.nouns import Offset, ReplicaKey
+from quorate.nouns import Epoch, Offset, ReplicaKey
 from quorate.raft import progress, role_entry
 from quorate.raft.log import VotersChange
 from quorate.raft.membership_faults import (
@@ -102,9 +102,12 @@ def update_voter(turn: StepContext, role: Leader, request: UpdateRaftVoterReques
             _update(turn, role, role.pending, voter)
 
 
-def upgrade(turn: StepContext, role: Leader, version: int, *, validate_only: bool) -> Upgrade:
+def upgrade(turn: StepContext, role: Role, version: int, *, epoch: Epoch, validate_only: bool) -> Upgrade:
     """Raises kraft.version. From 0 to 1, it writes the voters that have announced themselves into the log. KIP-853."""
     leo = turn.log.leo
+    if not isinstance(role, Leader) or role.epoch != epoch:
+        message = f"this node is {type(role).__name__} of epoch {role.epoch}; the request is for epoch {epoch}"
+        return Upgrade(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, message=message, end_offset=leo)
     if version == turn.log.kraft_version:
         return Upgrade(end_offset=leo)
     announced = role.announced_voters or turn.voters

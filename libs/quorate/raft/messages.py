@@ -13,7 +13,7 @@ import msgspec
 
 from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from quorate.raft.log import BatchInfo
+from quorate.raft.log import BatchInfo, Read, SnapshotRead
 from quorate.raft.voters import SUPPORTED, VersionRange, Voter, VoterSet
 
 EPOCH_UNKNOWN = -1
@@ -111,15 +111,6 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
     reply_to: object = None
 
 
-class Read(msgspec.Struct, frozen=True, kw_only=True):
-    """The order to read whole batches from `offset` on: at least one, then up to `max_bytes`."""
-
-    offset: Offset
-    max_bytes: int
-    below: Offset | None = None
-    """The exclusive limit: no batch that ends after it is read; None to read to the log end."""
-
-
 class FetchResponse(msgspec.Struct, frozen=True, kw_only=True):
     """Records, or the point of log divergence, or the snapshot to download. KIP-595, KIP-630.
 
@@ -156,14 +147,6 @@ class FetchSnapshotRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a follower may answer. Not in Kafka."""
     cluster_id: str | None = None
     reply_to: object = None
-
-
-class SnapshotRead(msgspec.Struct, frozen=True, kw_only=True):
-    """The order to read up to `max_bytes` bytes of a snapshot from `position` on."""
-
-    snapshot_id: OffsetAndEpoch
-    position: int
-    max_bytes: int
 
 
 class FetchSnapshotResponse(msgspec.Struct, frozen=True, kw_only=True):

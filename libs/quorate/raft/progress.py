@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from quorate.nouns import Epoch, NodeId, Offset, ReplicaKey
 from quorate.raft import quorum
 from quorate.raft.log import LogView
-from quorate.raft.roles import Leader, Progress
+from quorate.raft.roles import Leader, Progress, Role, known_leader
 from quorate.raft.step_context import StepContext
 from quorate.raft.voters import is_same
 
@@ -188,8 +188,10 @@ class QuorumDescription:
     observers: tuple[ReplicaState, ...] = ()
 
 
-def describe(turn: StepContext, role: Leader) -> QuorumDescription:
+def describe(turn: StepContext, role: Role) -> QuorumDescription:
     """Returns the leader's view of the quorum: voters, and observers that fetched lately (KIP-595, KIP-836)."""
+    if not isinstance(role, Leader):
+        return QuorumDescription(leader_id=known_leader(role), epoch=role.epoch, high_watermark=turn.log.high_watermark)
 
     def state(key: ReplicaKey) -> ReplicaState:
         if is_same(key, turn.node):

@@ -8,6 +8,9 @@ them the fetch timeout when a leader resigns.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 from quorate.errors import ErrorCode
 from quorate.nouns import EPOCHS_END, ReplicaKey
 from quorate.raft import read_index, role_entry
@@ -18,8 +21,9 @@ from quorate.raft.messages import (
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
 )
+from quorate.raft.ready import Refusal
 from quorate.raft.requests import lane_of
-from quorate.raft.roles import Follower, Leader, Progress, Prospective, Resigned, Role
+from quorate.raft.roles import Follower, Leader, Progress, Prospective, Resigned, Role, known_leader
 from quorate.raft.settings import RaftSettings
 from quorate.raft.step_context import StepContext
 
@@ -35,8 +39,21 @@ def check_quorum(turn: StepContext, role: Leader) -> Role | None:
     return role_entry.resigned(turn, role, reason=f"no fetches of a majority for {turn.settings.check_quorum_ms} ms")
 
 
-def append_error(turn: StepContext, role: Role, first: BatchInfo) -> ErrorCode:
-    """Returns why the controller's batches, of which `first` is the first, are not appended; NONE if they are.
+def append(turn: StepContext, role: Role, batches: Sequence[BatchInfo]) -> Refusal | None:
+    """Appends the controller's batches, which are of one epoch and follow each other, or returns why not."""
+    assert batches
+    assert all(batch.epoch == batches[0].epoch for batch in batches), batches
+    assert all(a.end_offset == b.base_offset for a, b in pairwise(batches)), batches
+    error = _append_error(turn, role, batches[0])
+    if error is not ErrorCode.NONE:
+        return Refusal(error=error, leader_id=known_leader(role), epoch=role.epoch, wanted_offset=turn.log.leo)
+    for batch in batches:
+        turn.append(batch)
+    return None
+
+
+def _append_error(turn: StepContext, role: Role, first: BatchInfo) -> ErrorCode:
+    """Returns why batches of which `first` is the first are not appended; NONE if they are.
 
     NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH: this node does not lead the batches' epoch.
     REQUEST_TIMED_OUT: a leadership transfer is under way, to be tried again. OFFSET_OUT_OF_RANGE: they do not begin at

@@ -6,14 +6,12 @@ from msgspec.structs import replace
 
 from quorate.errors import ErrorCode
 from quorate.nouns import Offset
-from quorate.raft.log import LogView
+from quorate.raft.log import LogView, Read, SnapshotRead
 from quorate.raft.messages import (
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
-    Read,
-    SnapshotRead,
 )
 from quorate.raft.roles import Follower, Leader
 from quorate.raft.step_context import Refused, StepContext

@@ -8,7 +8,7 @@ from quorate.errors import ErrorCode
 from quorate.nouns import Epoch, NodeId, Offset, OffsetAndEpoch
 from quorate.raft.log import Entry, LogView
 from quorate.raft.messages import FetchRequest, Request, Response
-from quorate.raft.roles import ElectionState
+from quorate.raft.roles import ElectionState, Leader, Role, known_leader
 from quorate.raft.voters import ListenerEndpoint
 
 
@@ -52,6 +52,12 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
     epoch: Epoch
     leader_id: NodeId | None
     epoch_start_offset: Offset | None = None
+
+
+def leadership_of(role: Role) -> Leadership:
+    """Returns the leadership that a node of this role knows."""
+    start = role.epoch_start_offset if isinstance(role, Leader) else None
+    return Leadership(epoch=role.epoch, leader_id=known_leader(role), epoch_start_offset=start)
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,6 +137,11 @@ class Effects(msgspec.Struct, kw_only=True):
     misconfigured: list[str] = []
     forgetful: list[str] = []
     denied: list[NodeId] = []
+
+    def change_role(self, before: str, role: Role, reason: str) -> None:
+        """Notes a change of role."""
+        after = type(role).__name__
+        self.transitions.append(RoleTransition(before=before, after=after, epoch=role.epoch, reason=reason))
 
     def drop_fetches(self) -> None:
         """Drops the fetches that have not left yet: their role is over, and nobody would read the stream they open.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from quorate.nouns import Offset, OffsetAndEpoch
-from quorate.raft.messages import SnapshotRead
+from quorate.raft.log import SnapshotRead
 from quorate.storage.names import DELETED, PARTITION_DIRECTORY, segment_bases
 from services.quorum.cleaner import Cleaner, RetentionLimits
 from services.quorum.driver import QuorumDriver
