@@ -154,18 +154,13 @@ def make_plan(
     static = {"controller.quorum.voters": ",".join(f"{node.id}@{node.quorum}" for node in nodes)}
     quorum = {"controller.quorum.bootstrap.servers": ",".join(node.quorum for node in nodes)}
     cluster_id = cluster_id or uuid_text(random_uuid())
+    voting = quorum if dynamic else static
     of_cluster = {**quorum, "cluster.id": cluster_id}
     return ClusterPlan(
         directory=directory,
         cluster_id=cluster_id,
         quorum=tuple(
-            _process(
-                "quorum",
-                node.id,
-                node.quorum_port,
-                {"metadata.log.dir": str(node.log_dir), **(quorum if dynamic else static)},
-                node.place,
-            )
+            _process("quorum", node.id, node.quorum_port, {"metadata.log.dir": str(node.log_dir), **voting}, node.place)
             for node in nodes
         ),
         controllers=tuple(_controller(node, placer, f"{home.host}:{heartbeat_port}") for node in nodes),

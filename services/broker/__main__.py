@@ -94,21 +94,14 @@ async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirect
         config.node_id, directories.cluster_id, config.inter_broker, lambda: replica.state, replicas.table
     )
     in_sync = InSync(config.node_id, lambda: replica.state, replicas.table, health)
+    asking, traces = _asking(config, replica, cluster, wired), ProduceTraces(telemetry)
     parts = Parts(
         directories=directories,
         replica=replica,
         news=news,
         replicas=replicas,
         cluster=cluster,
-        wire=Wire(
-            replica,
-            replicas,
-            cluster,
-            directories,
-            ProduceTraces(telemetry),
-            control.forwarding,
-            _asking(config, replica, cluster, wired),
-        ),
+        wire=Wire(replica, replicas, cluster, directories, traces, control.forwarding, asking),
         controllers=control.controllers,
         peers=wired.to_brokers,
     )

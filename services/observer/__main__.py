@@ -80,12 +80,7 @@ async def main(life: ServiceLife) -> None:
     replica = Replica(reader, SystemClock(), process.telemetry, restartable.hear)
     readiness = ReplicaReadiness(replica, SystemClock())
     guard = entry_guard_of(config, transport, replica, OPERATIONS)
-    limits = ServerLimits(
-        calls=config.call_limits,
-        taken_within_s=dict.fromkeys(IN_PARTS, TAKEN_S),
-        connection_age_max_ms=config.connection_age_max_ms or None,
-    )
-    server = process.server(config, limits=limits, quiet=QUIET, guard=guard)
+    server = process.server(config, limits=_limits(config), quiet=QUIET, guard=guard)
     channels = Channels(connect)
     life.at_end(channels.close)
     service = ObserverService(
@@ -107,16 +102,6 @@ async def main(life: ServiceLife) -> None:
         life.at_end(relay.close)
     _watch(replica)
     page = _page(config, server, transport)
-
-    async def stop() -> None:
-        # This observer may be where its own spans go, and takes none once the server stops.
-        clock = asyncio.get_running_loop().time
-        until = clock() + config.graceful_s
-        if page is not None:
-            await page.close()
-        await process.telemetry.flush(config.graceful_s * FLUSH_PART)
-        await server.stop(grace_s=max(0.0, until - clock()))
-
     closing: list[Close] = [reader.close, store.close] if isinstance(reader, LogReader) else [store.close]
     work: list[Work] = [replica.run, partial(readiness.run, server), partial(open_store, store, config.database)]
     if page is not None:
@@ -128,7 +113,26 @@ async def main(life: ServiceLife) -> None:
         keeper = StateKeeper(config.state_database, source, retention_ms=config.state_retention_ms)
         work.append(keeper.run)
         closing.append(keeper.close)
+    stop = partial(_stop, process, server, page, graceful_s=config.graceful_s)
     await process.serve(server, *work, stop=stop, closing=closing)
+
+
+def _limits(config: ObserverConfig) -> ServerLimits:
+    return ServerLimits(
+        calls=config.call_limits,
+        taken_within_s=dict.fromkeys(IN_PARTS, TAKEN_S),
+        connection_age_max_ms=config.connection_age_max_ms or None,
+    )
+
+
+async def _stop(process: ServiceProcess, server: Server, page: PageListener | None, *, graceful_s: float) -> None:
+    # This observer may be where its own spans go, and takes none once the server stops.
+    clock = asyncio.get_running_loop().time
+    until = clock() + graceful_s
+    if page is not None:
+        await page.close()
+    await process.telemetry.flush(graceful_s * FLUSH_PART)
+    await server.stop(grace_s=max(0.0, until - clock()))
 
 
 def _page(config: ObserverConfig, server: Server, transport: Transport) -> PageListener | None:

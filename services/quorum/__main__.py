@@ -96,13 +96,8 @@ async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -
     view = disk.view()
     endpoints = NodeEndpoints(config.voters, config.bootstrap_servers, view.voters, config.listener_protocols)
     core = _core(config, meta, disk, view, bootstrap=endpoints.bootstrap, now_ms=clock.monotonic_ms())
-    driver = QuorumDriver(
-        core,
-        disk,
-        clock,
-        AppendTracer(process.telemetry, node_id=config.node_id),
-        append_linger_ms=config.append_linger_ms,
-    )
+    tracer = AppendTracer(process.telemetry, node_id=config.node_id)
+    driver = QuorumDriver(core, disk, clock, tracer, append_linger_ms=config.append_linger_ms)
     watch(
         MeasuredNode(
             core=core, disk=disk, clock=clock, counts=driver.recorder.counts, static=static, endpoints=endpoints

@@ -18,9 +18,17 @@ CODE = sorted(
 )
 OURS = [path for path in CODE if "tests" not in path.relative_to(ROOT).parts]
 
-FILE_LINES_MAX = 420
+FILE_LINES_MAX = 400
 TEST_LINES_MAX = 600
-BODY_LINES_MAX = 60
+BODY_LINES_MAX = 50
+LONG = {
+    "libs/quorate/controller/engine/engine.py": 420,
+    "services/controller/driver.py": 420,
+    "services/gateway/reader_fetches.py": 420,
+    "services/quorum/driver.py": 420,
+    "services/pipeline/gold/story_partitions.py::min_isr_events": 57,
+}
+"""What was longer when the limits became these, and how long each may be until it is mended; then it is taken out."""
 
 BANNED = {
     r"\bterm\b": "epoch",
@@ -43,14 +51,25 @@ def test_a_file_says_what_it_is_for_and_is_not_too_long(path: Path) -> None:
     lines = text.count("\n")
 
     assert read(path).docstring, "no docstring"
-    assert lines <= (FILE_LINES_MAX if path in OURS else TEST_LINES_MAX), lines
+    assert lines <= (LONG.get(named(path), FILE_LINES_MAX) if path in OURS else TEST_LINES_MAX), lines
 
 
 @pytest.mark.parametrize("path", OURS, ids=named)
 def test_a_function_fits_in_one_look(path: Path) -> None:
-    long = [(name, size) for name, size in read(path).functions if size > BODY_LINES_MAX]
+    of = named(path)
+    sizes = [(f"{of}::{name}", size) for name, size in read(path).functions]
 
-    assert [] == long
+    assert [] == [(name, size) for name, size in sizes if size > LONG.get(name, BODY_LINES_MAX)]
+
+
+def test_an_exception_to_the_limits_is_still_one() -> None:
+    def size_of(place: str) -> int:
+        path, _, function = place.partition("::")
+        if not function:
+            return (ROOT / path).read_text().count("\n") - FILE_LINES_MAX
+        return max(size for name, size in read(ROOT / path).functions if name == function) - BODY_LINES_MAX
+
+    assert [] == [place for place in LONG if size_of(place) <= 0]
 
 
 @pytest.mark.parametrize("path", OURS, ids=named)
