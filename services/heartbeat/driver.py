@@ -119,9 +119,11 @@ class HeartbeatDriver:
                 broker_id, broker_epoch, transition.next, reason="the broker's heartbeat", transition=transition
             )
             await self._reached(answer.offset)
+            assert self.replica.applied >= answer.offset, (self.replica.applied, answer.offset)
         if transition.next is ControlState.SHUTDOWN_NOW:
             self.sessions.end(broker_id)
         if transition.next is ControlState.CONTROLLED_SHUTDOWN:
+            assert self.replica.applied > broker_epoch, (broker_id, broker_epoch, self.replica.applied)
             self.sessions.begin_shutdown(broker_id, broker_epoch=broker_epoch, offset=self.replica.applied - 1)
         return transition.response
 
@@ -196,6 +198,8 @@ class HeartbeatDriver:
                 self.sessions.unwatch(broker.id)
             elif broker.id not in watched:
                 self.sessions.watch(broker.id, broker_epoch=broker.epoch, now_ms=self.now_ms)
+        unfenced = {broker.id for broker in known.values() if not broker.fenced}
+        assert self.sessions.watched == unfenced, (self.sessions.watched, unfenced)  # I-65
 
     async def _expire(self) -> None:
         """Has the controller fence, one at a time, the broker whose session expired first.

@@ -87,6 +87,11 @@ class Standing:
             await self._claim()
             await asyncio.sleep(CLAIM_EVERY_MS / 1000)
 
+    @property
+    def _is_one_or_the_other(self) -> bool:
+        """I-92: who refuses heartbeats, so that they go to another one, does not have their brokers fenced."""
+        return self._until_ms is None or self._refusal is None
+
     async def _claim(self) -> None:
         begun_ms, has_counted = _now_ms(), self.counts
         request = ClaimSessionsRequest(tracker_id=self.claimant.id, address=self.claimant.address)
@@ -108,6 +113,7 @@ class Standing:
                 self._tell_of(answer.holder)
             self._until_ms, self._other = None, answer.holder
             self._refusal = f"this heartbeat service ({name}) stands by; the one at {answer.holder} counts"
+        assert self._is_one_or_the_other, (self._until_ms, self._refusal)
         self.told.set()
 
     def _tell_of(self, other: str) -> None:
@@ -137,6 +143,7 @@ class Standing:
         self._refusal = (
             f"no controller has answered the claims of this heartbeat service ({name}), so another one may count"
         )
+        assert self._is_one_or_the_other, (self._until_ms, self._refusal)
         # At a start of all at once the controllers are the last to be there.
         if not self._is_told_of and (self.told.is_set() or _now_ms() - self._begun_ms >= 1_000 * AT_START_S):
             self._is_told_of = True

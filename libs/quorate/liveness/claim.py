@@ -24,6 +24,10 @@ is cut off, which takes heartbeats for up to 2 s more; its brokers, by default e
 GAP_MS: Final = CLAIM_EVERY_MS * 3 // 2
 """The most (ms) that counts between two looks: while this process stands still, claims wait in its sockets."""
 
+assert CLAIM_EVERY_MS < GAP_MS < CLAIM_LAPSES_MS, (
+    "who claims in time is not absent; one claim that is lost ends nothing"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimant:
@@ -81,6 +85,7 @@ class SessionClaim:
         holder = self.holder(epoch=epoch, now_ms=now_ms)
         now_ms = self._attendance.look(now_ms)
         is_own = holder is not None and (holder.id == claimant.id or holder.address == claimant.address != "")
+        assert holder is None or now_ms <= self._lapses_ms, (holder, now_ms, self._lapses_ms)
         if holder is not None and not is_own:
             return Claimed(is_granted=False, holder=holder, lapses_in_ms=self._lapses_ms - now_ms)
         self._holder, self._lapses_ms = claimant, now_ms + CLAIM_LAPSES_MS

@@ -52,6 +52,8 @@ CONTROL_STATE_NUMBERS: Final = {
 }
 """The number of each control state in the proto enum kraft.service.BrokerControlState, where 0 is unspecified."""
 
+assert sorted(CONTROL_STATE_NUMBERS.values()) == [*range(1, len(ControlState) + 1)], CONTROL_STATE_NUMBERS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredBroker:

@@ -46,6 +46,7 @@ class Hush:
     def heard(self, now_ms: int) -> int:
         """Notes that somebody is heard. Returns by how many ms each session is put off; mostly 0."""
         silent_ms = 0 if self._heard_ms is None else now_ms - self._heard_ms
+        assert silent_ms >= 0, (now_ms, self._heard_ms)
         self._heard_ms = now_ms
         if silent_ms < self.timeout_ms:
             return max(0, silent_ms - self.after_ms)

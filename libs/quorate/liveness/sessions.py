@@ -109,6 +109,7 @@ class Sessions:
         if broker_id not in self._queued or deadline_ms < self._queued[broker_id]:
             self._queued[broker_id] = deadline_ms
             heappush(self._queue, (deadline_ms, broker_id))
+        assert self._queued[broker_id] <= deadline_ms, broker_id  # or it would be found late (I-65)
 
     def put_off(self, ms: int, *, now_ms: int) -> None:
         """Lets the session of each watched broker end `ms` later, and at most a full session from now."""
@@ -116,6 +117,7 @@ class Sessions:
             seen = self._last_seen(broker_id)
             assert seen is not None, broker_id
             self.presume(broker_id, broker_epoch=seen.broker_epoch, now_ms=min(now_ms, seen.at_ms + ms))
+            assert self._queued[broker_id] <= self._deadline_ms(broker_id), broker_id  # I-65
 
     def unwatch(self, broker_id: NodeId) -> None:
         """Stops watching a broker that was fenced."""

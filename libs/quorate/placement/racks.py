@@ -45,11 +45,10 @@ class Racks:
         for _, broker in sorted(by_id.items()):
             members.setdefault(broker.rack, []).append(broker)
         racks = tuple(_rack(name, members[name]) for name in sorted(members, key=_nameless_first))
-        return cls(
-            racks=racks,
-            unfenced_count=sum(len(rack.unfenced) for rack in racks),
-            fenced_count=sum(len(rack.fenced) for rack in racks),
-        )
+        unfenced_count = sum(len(rack.unfenced) for rack in racks)
+        fenced_count = sum(len(rack.fenced) for rack in racks)
+        assert unfenced_count + fenced_count == len(by_id), (unfenced_count, fenced_count, len(by_id))
+        return cls(racks=racks, unfenced_count=unfenced_count, fenced_count=fenced_count)
 
 
 def _check(broker: UsableBroker, seen: dict[NodeId, UsableBroker]) -> None:

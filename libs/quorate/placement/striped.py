@@ -81,6 +81,9 @@ def place(spec: PlacementSpec, racks: Racks, random: Random) -> tuple[Replicas, 
         stripes.shuffle(random)
         placed += one_cycle(min(cycle_length, left), spec.replication_factor)
     assert len(placed) == spec.partition_count, (len(placed), spec)
+    for replicas in (placed[0], placed[-1]):
+        assert len(set(replicas)) == spec.replication_factor, (replicas, spec)  # I-63: no broker has two
+        assert any(replicas[0] in rack.unfenced for rack in racks.racks), replicas  # a fenced one would lead
     return tuple(placed)
 
 
@@ -114,6 +117,7 @@ class _Ring:
         if partition != self.taker:
             self.start += self.taker is not None  # one further than the previous partition that took from here
             self.taker, self.taken = partition, 0
+        assert self.taken <= len(self.brokers), (self.taken, self.brokers)
         if self.taken == len(self.brokers):
             return None
         self.taken += 1
@@ -203,7 +207,8 @@ def _positions(
     rack_count: int, broker_count: int, first: int, count: int, replication_factor: int
 ) -> Callable[[Sequence[NodeId]], Sequence[NodeId]]:
     """Returns what takes a cycle's replicas, partition by partition, out of the brokers of all rings in their order."""
-    size = broker_count // rack_count
+    size, rest = divmod(broker_count, rack_count)
+    assert not rest, (broker_count, rack_count)  # the racks are alike
     rings = [list(range(start, start + size)) for start in range(0, broker_count, size)]
     columns = _columns(rings, first, count, replication_factor)
     positions = list(chain.from_iterable(zip(*columns, strict=True)))
@@ -235,6 +240,7 @@ def _columns(rings: Sequence[list[int]], first: int, count: int, replication_fac
                 start = entered + lap
                 column[partition::rack_count] = ring[start : start + (turns - 1) * step + 1 : step]
         assert len(column) == count, (len(column), count, replica)
+        assert -1 not in column, (replica, first, count)  # each place was filled
         columns.append(column)
     return columns
 
