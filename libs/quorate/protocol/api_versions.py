@@ -93,4 +93,6 @@ def usable_version(
             f"the node supports {api.name} in versions {theirs[0]} to {theirs[-1]}; this client needs one of "
             f"{first} to {last}",
         )
+    assert highest in theirs, (highest, theirs)
+    assert highest in api.versions, (highest, api)
     return highest

@@ -122,6 +122,7 @@ class ClientConnection:
     def _send(self, request: Message, version: int, *, is_own: bool) -> int:
         api = api_of(type(request))
         number = (self._correlation_id + 1) & 0x7FFFFFFF
+        assert not self._sent or number != self._sent[0].correlation_id, f"{len(self._sent)} requests are open"
         client_id = self._settings.client_id
         data = encode_request(api, request, version=version, correlation_id=number, client_id=client_id)
         self._correlation_id = number
@@ -155,6 +156,7 @@ class ClientConnection:
         self._send(asked, version, is_own=True)
 
     def _learn(self, response: ApiVersionsResponse, asked: int) -> ConnectionReady | None:
+        assert self.node is None, "the versions are known"
         code = response.error_code
         if code == ErrorCode.UNSUPPORTED_VERSION and asked != FALLBACK_VERSION:
             known = versions_of(response)

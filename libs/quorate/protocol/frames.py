@@ -10,6 +10,8 @@ from quorate.protocol.errors import ProtocolError
 __all__ = ["SIZE_BYTES", "Frames", "frame", "frame_in_pieces"]
 
 SIZE_BYTES: Final = 4
+SIZE_MAX: Final = (1 << 31) - 1
+"""The size of a frame is signed: a larger one would be read as negative."""
 PIECE_BYTES_MIN: Final = 16 << 10
 """So much is sent from where it is: to copy less costs less than another piece."""
 
@@ -55,6 +57,7 @@ class Frames:
             return None
         with memoryview(self._buffer) as whole, whole[SIZE_BYTES : SIZE_BYTES + size] as view:
             taken = bytes(view)
+        assert len(taken) == size, (len(taken), size)
         del self._buffer[: SIZE_BYTES + size]
         return taken
 
@@ -68,7 +71,9 @@ def frame(*parts: bytes) -> bytes:
     >>> frame(b"ab", b"c").hex()
     '00000003616263'
     """
-    return b"".join((sum(map(len, parts)).to_bytes(SIZE_BYTES), *parts))
+    size = sum(map(len, parts))
+    assert size <= SIZE_MAX, size
+    return b"".join((size.to_bytes(SIZE_BYTES), *parts))
 
 
 def frame_in_pieces(parts: Iterable[bytes]) -> list[bytes]:
@@ -90,5 +95,6 @@ def frame_in_pieces(parts: Iterable[bytes]) -> list[bytes]:
             small = []
     if small:
         pieces.append(b"".join(small))
+    assert size <= SIZE_MAX, size
     pieces[0] = size.to_bytes(SIZE_BYTES) + pieces[0]
     return pieces

@@ -117,6 +117,7 @@ class ServerConnection:
 
     def receive_data(self, data: bytes | memoryview, now_ms: int) -> None:
         """Takes bytes from the client, and keeps no view of them."""
+        assert now_ms >= self._active_at_ms, (now_ms, self._active_at_ms)
         self._active_at_ms = now_ms
         self._frames.receive_data(data)
 
@@ -151,6 +152,7 @@ class ServerConnection:
         """Gives back the memory of a connection that has ended."""
         self._frames.clear()
         self._slots.clear()
+        self._in_flight_bytes = 0
         self._out.clear()
 
     def evaluated(self, outcome: Answered | SaslError, now_ms: int) -> Close | None:
@@ -192,16 +194,22 @@ class ServerConnection:
 
     def _answered(self, slot: _Slot, header: RequestHeader) -> None:
         """Sends the answers that are next, now that this one is there."""
+        assert not slot.is_filled, f"request {header.correlation_id} is answered twice"
         if self._large is header:
             self._large = None
+        if not self._slots:
+            return  # it was forgotten meanwhile
         self._in_flight_bytes += slot.answer_bytes
         slot.is_filled = True
         while self._slots and self._slots[0].is_filled:
             slot = self._slots.popleft()
             self._in_flight_bytes -= slot.size + slot.answer_bytes
             self._out += slot.pieces
+        assert self._in_flight_bytes >= 0, self._in_flight_bytes
+        assert self._slots or not self._in_flight_bytes, f"{self._in_flight_bytes} bytes count for ever"
 
     def _close(self, reason: str, delay_ms: int = 0) -> Close:
+        assert self.closing is None, (self.closing, reason)
         self.closing = Close(reason=reason, delay_ms=delay_ms)
         return self.closing
 
@@ -222,6 +230,7 @@ class ServerConnection:
         self.is_known = True
         self._await_answer(header, data)
         if len(data) > self._settings.large_bytes:
+            assert self._large is None, (self._large, header)
             self._large = header
             return LargeRequest(api=api, steps=self._decoded(api, header, data, position))
         return self._taken(api, header, decode_body(api.request, data, position, version))
@@ -251,6 +260,7 @@ class ServerConnection:
         return None
 
     def _to_answer(self, api: ApiMessageType, header: RequestHeader, message: Message) -> Request:
+        assert self._mechanisms is None or self.session is not None, f"{api.name} came before a login (KIP-152)"
         login = self.session.login if self.session else None
         if login is None:
             return Request(api=api, header=header, message=message, principal=self.principal)
@@ -260,6 +270,7 @@ class ServerConnection:
         """Keeps a place for the answer among those of the requests before and after."""
         self._slots.append(_Slot(header, size=len(data)))
         self._in_flight_bytes += len(data)
+        assert len(self._slots) <= self._settings.in_flight_max, len(self._slots)
 
     def _answer(self, api: ApiMessageType, header: RequestHeader, response: Message) -> None:
         self.respond(Request(api=api, header=header, message=response), response)
@@ -306,6 +317,7 @@ class ServerConnection:
         if login.failure is not None:
             return self._close(login.failure, self._settings.failed_authentication_delay_ms)
         if login.session is not None:
+            assert login.asking is None, login.session
             self.session, self._login = login.session, None
             self.is_known = True
             self._frames.size_max = self._settings.request_bytes_max

@@ -94,6 +94,7 @@ class ScramServer:
         if credential.iterations < ITERATIONS_MIN:
             raise SaslError(f"the credential has {credential.iterations} iterations, fewer than {ITERATIONS_MIN}")
         nonce = first.nonce + self._nonce()
+        assert len(nonce) > len(first.nonce), "without a part of ours an old proof could be sent again (RFC 5802, 5.1)"
         server_first = ServerFirst.make(nonce=nonce, salt=credential.salt, iterations=credential.iterations)
         self._open = first, server_first, credential, login
         return bytes(server_first)

@@ -147,6 +147,8 @@ class ServerAuthenticator:
 
     def _complete(self, login: Login, now_ms: int) -> None:
         """Raises SaslError if a renewal is another user's."""
+        assert self._state is _State.AUTHENTICATE, self._state
+        assert self.failure is None, self.failure  # who was refused once does not get in by what follows
         if self._renewed is not None and self._renewed.login.principal != login.principal:
             before, after = self._renewed.login.principal, login.principal
             raise _refused(
@@ -157,9 +159,11 @@ class ServerAuthenticator:
             self._name, login, now_ms=now_ms, wall_ms=self._wall_ms(), reauth_ms_max=self._reauth_ms_max
         )
         self._state = _State.DONE
+        assert self._renewed is None or self._renewed.mechanism == self.session.mechanism, self._renewed  # KIP-368
 
     def _refusal(self, refusal: SaslError) -> bytes:
         """Returns the answer of a login that fails, after it is noted; a bare frame has no room for one."""
+        assert self.session is None, refusal
         self.failure = f"{self._what} with {self._name} failed: {refusal}"
         if self._reply is None:
             return b""
