@@ -225,6 +225,7 @@ class DiskLog:
         After a crash in between, part of the old log is left, and `__init__` completes the removal.
         """
         self._require_working()
+        assert snapshot.offset >= self.start, (snapshot, self.start)  # I-29: it has what it replaces
         with self._durably():
             self._mark.lower(0)
             while self._segments:

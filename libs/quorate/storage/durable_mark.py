@@ -56,6 +56,7 @@ class DurableMark:
             assert self._descriptor is not None
             with naming(self._path):
                 os.fsync(self._descriptor)
+        assert self.read() <= offset, (self._path, offset)  # a start would take the cut for damage
 
     def close(self) -> None:
         """Syncs the mark and closes its file, at a clean shutdown."""

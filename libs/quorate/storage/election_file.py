@@ -42,6 +42,7 @@ class ElectionFile:
         self.path = directory / QUORUM_STATE
         self._mark = directory / ELECTION_MARK
         self._voters = voters
+        self._written: StoredElection | None = None
 
     def read(self) -> StoredElection | None:
         """Returns the stored epoch, leader and vote; None if none was ever written. Raises Corrupt for a bad file.
@@ -97,6 +98,11 @@ class ElectionFile:
         # A negative id would be read back as nobody: a vote that is forgotten could be given twice (I-04).
         assert election.voted is None or election.voted.id >= 0, election.voted
         assert election.leader_id is None or election.leader_id >= 0, election.leader_id
+        if (before := self._written) is not None:
+            assert election.epoch >= before.epoch, (election, before)  # I-03
+            is_later = election.epoch > before.epoch or before.voted is None
+            # I-04; at kraft.version 0 a vote has no directory id.
+            assert is_later or _id(election.voted) == _id(before.voted), (election, before)
         leader_id = NOBODY if election.leader_id is None else election.leader_id
         voted = election.voted or ReplicaKey(NOBODY)
         state: dict[str, Any]
@@ -119,6 +125,7 @@ class ElectionFile:
                 "data_version": 1,
             }
         self._write(state)
+        self._written = election
 
     def _write(self, state: dict[str, Any]) -> None:
         line = json.dumps(state, separators=(",", ":")).encode("ascii")
@@ -148,6 +155,10 @@ def _parse(state: Any) -> StoredElection:
         leader_id=None if leader == NOBODY else leader,
         voted=None if voted == NOBODY else ReplicaKey(voted, directory),
     )
+
+
+def _id(replica: ReplicaKey | None) -> NodeId | None:
+    return None if replica is None else replica.id
 
 
 def _number(state: Any, key: str) -> int:

@@ -159,6 +159,7 @@ class SnapshotReader:
         file may have been renamed or removed in the meantime; the open descriptor still reads it.
         """
         assert self._descriptor is not None, self.path
+        assert 0 <= position <= self.size, (position, self.size, self.path)
         return read_at(self._descriptor, max_bytes, position, path=self.path)
 
     def close(self) -> None:

@@ -40,6 +40,7 @@ class SparseIndex:
             self._largest = header.max_timestamp, header.last_offset
         if self._since_entry > INDEX_INTERVAL_BYTES:
             assert not self._positions or position > self._positions[-1], (position, self._positions[-1])
+            assert not self._offsets or header.last_offset > self._offsets[-1], (header, self._offsets[-1])
             self._offsets.append(header.last_offset)
             self._positions.append(position)
             self._times.append(self._largest[0])
