@@ -193,6 +193,7 @@ class Acls:
     def _index(self, entry: AccessControlEntryRecord) -> None:
         pattern, content = pattern_of(entry), _content(entry)
         said = self._said.get((pattern, entry.principal), _NO_ENTRIES)
+        assert entry.id not in said, entry
         self._said[pattern, entry.principal] = {**said, entry.id: entry}
         self._alike[content] = self._alike.get(content, 0) + 1
         count = self._counts[pattern] = self._counts.get(pattern, 0) + 1

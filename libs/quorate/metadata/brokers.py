@@ -189,6 +189,7 @@ class Brokers:
             del self._owners[directory]
         for directory in set(after) - set(before):
             self._owners[directory] = broker_id
+        assert all(self._owners.get(directory) == broker_id for directory in after), (broker_id, after)
 
 
 def _as_record(broker: Broker, metadata_version: int) -> RegisterBrokerRecord:

@@ -176,6 +176,7 @@ class Features:
                 raise UnsupportedLevel(f"{_outside(name, level, lowest, highest)}; {_advice(name, level, lowest)}")
         if name == KRAFT_VERSION:
             return
+        assert offset >= self._epoch.value, (record, offset, self._epoch.value)  # clients take no older one (KIP-584)
         self._epoch.value = offset
         if level != 0:
             self._levels[name] = level

@@ -45,6 +45,8 @@ class IsrIndex:
     def count_in(self, topic_id: Uuid, partition_id: int, partition: Partition) -> None:
         """Adds a new partition to the counts."""
         self.leader[partition.leader] += 1
+        assert (topic_id, partition_id) not in self.imbalanced, (topic_id, partition_id)
+        assert (topic_id, partition_id) not in self.reassigning, (topic_id, partition_id)
         if partition.is_imbalanced:
             self.imbalanced[topic_id, partition_id] = None
         isr = self.isr
@@ -65,6 +67,7 @@ class IsrIndex:
                 self.count_in(topic_id, partition_id, partition)
             return
         counts = Counter(map(id, partitions))
+        assert counts.total() == len(partitions), (topic_id, first_id, len(partitions))
         listed = {key for key, each in shared.items() if each.is_imbalanced or each.is_reassigning}
         for key, partition in shared.items():
             if key not in listed:
@@ -89,7 +92,7 @@ class IsrIndex:
         self.leader[partition.leader] -= 1
         assert self.leader[partition.leader] >= 0, (partition.leader, self.leader)
         if partition.is_imbalanced:
-            self.imbalanced.pop((topic_id, partition_id), None)
+            del self.imbalanced[topic_id, partition_id]
         isr = self.isr
         for broker in partition.isr:
             isr[broker] -= 1
@@ -98,7 +101,7 @@ class IsrIndex:
             self.elr[broker] -= 1
             assert self.elr[broker] >= 0, (broker, partition)
         if partition.adding_replicas or partition.removing_replicas:
-            self.reassigning.pop((topic_id, partition_id), None)
+            del self.reassigning[topic_id, partition_id]
         if partition.is_short:
             self._count_short(topic_id, partition, -1)
 

@@ -80,6 +80,7 @@ class ClusterState:
         if place + 1 < len(records) and type(records[place]) is type(records[place + 1]) is PartitionRecord:
             assert self._apply, "a past state takes no records"
             count = self.topics.lay_down_next(records, place)
+            assert 0 <= count <= len(records) - place, (count, place, len(records))
             if count:
                 return place + count
         self.apply(records[place], base_offset + place)
@@ -105,6 +106,8 @@ class ClusterState:
         self.registry.reset()
         assert self.transactions.open is None, self.transactions.open
         assert not len(self.topics), len(self.topics)
+        assert not self.topics.partition_count, self.topics.partition_count
+        assert not len(self.brokers), len(self.brokers)
 
     def load_more(self, records: Iterable[Message], offset: Offset) -> None:
         """Applies one part of a checkpoint that `load` would apply whole. The state is complete after the last part."""

@@ -65,7 +65,9 @@ class DelegationTokens:
     def set(self, record: DelegationTokenRecord, _: Offset) -> None:
         """Adds a delegation token, or replaces the one with the same id."""
         if self._hmac_of is not None and record.token_id not in self._tokens:
-            self._by_hmac[self._hmac_of(record.token_id)] = record.token_id
+            hmac = self._hmac_of(record.token_id)
+            assert hmac not in self._by_hmac, f"{record.token_id} has the HMAC of another token"
+            self._by_hmac[hmac] = record.token_id
         self._tokens[record.token_id] = known(record)
 
     def remove(self, record: RemoveDelegationTokenRecord, _: Offset) -> None:
