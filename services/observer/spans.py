@@ -228,6 +228,8 @@ class SpanStore:
             self._draining = count > 0
             batch = [self._pending.popleft() for _ in range(count)]
             self._pending_bytes -= sum(size for _, size in batch)
+            assert self._pending_bytes >= 0, self._pending_bytes
+            assert self._pending or not self._pending_bytes, f"{self._pending_bytes} bytes would be missing for ever"
             return batch
 
     def _insert(self) -> sa.Executable:

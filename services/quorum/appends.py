@@ -77,6 +77,9 @@ class Uncommitted:
 
     def add(self, end_offset: Offset, size: int) -> None:
         """Adds the `size` in bytes of accepted batches that end at `end_offset`."""
+        assert size > 0, (end_offset, size)
+        # They are settled in order.
+        assert not self._ends or end_offset > self._ends[-1][0], (end_offset, self._ends[-1])
         self._ends.append((end_offset, size))
         self.size += size
 
@@ -84,6 +87,7 @@ class Uncommitted:
         """Removes the appends that the high watermark has passed."""
         while self._ends and self._ends[0][0] <= high_watermark:
             self.size -= self._ends.popleft()[1]
+        assert self._ends or not self.size, f"{self.size} bytes would hold back appends for ever"
 
     def clear(self) -> None:
         """Removes all appends after a change of leadership, since this node no longer commits them."""

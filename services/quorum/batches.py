@@ -33,6 +33,7 @@ def data_batches(
     """Builds one data batch for each list of values, consecutive from `base_offset` on."""
     made = []
     for values in batches:
+        assert values, base_offset  # I-10: a batch without records would have the offset of the next
         data = data_batch(base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms, values=values)
         end = base_offset + len(values)
         made.append(BatchInfo(base_offset=base_offset, last_offset=end - 1, epoch=epoch, size=len(data), data=data))

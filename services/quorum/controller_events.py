@@ -86,6 +86,7 @@ class ControllerEvents:
         """Makes the controller active: this node leads, and the controller has applied all earlier epochs (KIP-595)."""
         if not self._driver.claim(leadership.epoch):
             return []  # another controller was active in this epoch, and this one may not have its last records
+        assert self.active_epoch is None or self.active_epoch < leadership.epoch, (self.active_epoch, leadership)
         self._sent, self._committed, self.active_epoch = leadership, self._next, leadership.epoch
         claim = ListenResponse.Leadership(
             leader_id=leadership.leader_id, epoch=leadership.epoch, next_offset=self._driver.core.log.leo
@@ -122,6 +123,7 @@ class ControllerEvents:
         for position, header in batches(data):
             if header.next_offset > high_watermark:
                 break
+            assert header.base_offset <= self._next < header.next_offset, (header, self._next)  # I-23
             end, self._next = position + header.size, header.next_offset
         return [ListenResponse(batches=ListenResponse.Batches(records=data[:end]))] if end else []
 

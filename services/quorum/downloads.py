@@ -34,7 +34,9 @@ class Downloads:
     def read(self, snapshot: OffsetAndEpoch, *, now_ms: int) -> None:
         """Notes that a chunk of the snapshot was read for a replica."""
         self._known = {each: known for each, known in self._known.items() if not _is_quiet(known, now_ms)}
-        self._known.setdefault(snapshot, _Download(now_ms, now_ms)).last_ms = now_ms
+        known = self._known.setdefault(snapshot, _Download(now_ms, now_ms))
+        assert known.first_ms <= known.last_ms <= now_ms, (snapshot, known, now_ms)
+        known.last_ms = now_ms
 
     def holds(self, snapshot: OffsetAndEpoch, *, now_ms: int) -> bool:
         """Whether a download still keeps the snapshot from removal."""

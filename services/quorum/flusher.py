@@ -29,6 +29,7 @@ class Flusher:
 
     def start(self) -> None:
         """Starts the thread; callbacks run on the running event loop."""
+        assert self._thread is None, "one thread waits for the disk: flushes end in their order"
         loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, args=(loop,), name=NAME, daemon=True)
         self._thread.start()

@@ -50,6 +50,7 @@ class Memory:
 
     def note_election(self, election: StoredElection) -> None:
         """Notes what was written to quorum-state."""
+        assert election.epoch >= self._now.election.epoch, (election, self._now.election)  # I-03
         self._note(LastKnown(end=self._now.end, election=election))
 
     def shorten(self, end: OffsetAndEpoch) -> None:

@@ -319,6 +319,7 @@ class _FetchStream:
         """Sends queued requests one at a time and yields each with its answer, until the stream ends."""
         while True:
             request = await self._requests.get()
+            assert not self.waiting, (self.to, self.waiting)  # else an answer would count for another request
             self.waiting = [request.reply_to]
             answer = await self._fetching.ask(translate.to_fetch(replace(request, reply_to=None)))
             if answer is None:
