@@ -178,6 +178,7 @@ class FetchSessions:
         self._partition_count += count - session.counted
         self._of_consumers += 0 if session.of_follower else count - session.counted
         session.counted = count
+        assert 0 <= self._of_consumers <= self._partition_count, (self._of_consumers, self._partition_count)
 
     def _too_many(self, session: Session) -> str:
         """Returns the rule that a session which has grown breaks; nothing if there is room."""
@@ -208,6 +209,7 @@ class FetchSessions:
     def _end(self, session: Session) -> None:
         del self._sessions[session.id]
         self._count(session, 0)
+        assert self._sessions or not self._partition_count, self._partition_count
         if session.rest is not None:
             session.rest.end()
 

@@ -174,6 +174,8 @@ class Moves:
         await asyncio.to_thread(self._store.remove, self._store.discard(future))
 
     def _put_in_place(self, hosted: Hosted, future: FutureReplica) -> None:
+        assert hosted.future is future, hosted.name
+        assert future.has_all_of(hosted.log), hosted.name  # KIP-113
         before = hosted.directory.path
         hosted.log, gone = self._store.put_in_place(hosted, future)
         hosted.directory, hosted.future = future.directory, None

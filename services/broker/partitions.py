@@ -77,6 +77,7 @@ class Partitions:
             # By the state whose news are taken: what is replayed while logs are opened is not applied yet.
             there = [event for is_there, event in self._waiting if is_there(self._replica.state)]
             end = self._replica.applied
+            assert end >= self._replicas.applied, (end, self._replicas.applied)  # heartbeats tell it: I-66, I-67
             await self._apply_news()
             self._replicas.applied = end
             for event in there:

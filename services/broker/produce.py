@@ -201,6 +201,8 @@ class Produce:
                 verification=verification,
                 checked=checked,
             )
+        # R44: what acks=all waits for is what this broker has.
+        assert appended.base_offset <= appended.last_offset < hosted.log.leo, (hosted.name, appended, hosted.log.leo)
         if not appended.was_there:
             self._replicas.traffic.records_produced += checked.count
             self._replicas.traffic.bytes_produced += checked.size

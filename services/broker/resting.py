@@ -40,6 +40,7 @@ class Resting:
     def leave(self, key: Key, rest: Rest[Any]) -> None:
         """Notes that it does not rest there any more."""
         rests = self._rests[key]
+        assert rests[rest.follower] is rest, key  # in another session it would rest unseen, and never wake
         del rests[rest.follower]
         if not rests:
             del self._rests[key]

@@ -78,9 +78,12 @@ class Table:
     def add(self, hosted: Hosted) -> None:
         """Adds a partition of this broker. One of an earlier topic of the same name must have been removed."""
         assert hosted.name not in self._keys, hosted.name
+        assert hosted.key not in self._hosted, hosted.key
         self._hosted[hosted.key] = hosted
         self._keys[hosted.name] = hosted.key
 
     def remove(self, hosted: Hosted) -> None:
         """Removes a partition that this broker no longer has."""
+        assert self._hosted[hosted.key] is hosted, hosted.name
+        assert self._keys[hosted.name] == hosted.key, hosted.name  # KIP-516: not that of a later topic of this name
         del self._hosted[hosted.key], self._keys[hosted.name]
