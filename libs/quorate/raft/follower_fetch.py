@@ -54,17 +54,17 @@ def answer_parked(turn: StepContext, role: Follower) -> None:
     """Answers the held fetches whose deadline has come, which a commit brings forward to `commit_wait_ms` after it."""
     ends = (turn.log.high_watermark, turn.log.high_watermark)
     has_changed, role.parked_checked_ends = ends != role.parked_checked_ends, ends
-    if not has_changed and not parked_fetches.wait_until_due(turn, role):
-        return
-    for key, parked in list(role.parked.items()):
-        assert parked.request.from_any, parked.request  # a follower serves no other fetches
-        # While the fetch was held, a snapshot may have replaced this log.
-        misfit = _misfit(turn, role, parked.request)
-        parked.deadline_ms = min(parked.deadline_ms, turn.now_ms + _wait_ms(turn, parked.request))
-        if misfit is not None or parked.deadline_ms <= turn.now_ms:
-            del role.parked[key]
-            turn.answer(parked.request, misfit or _records(turn, role, parked.request))
-    parked_fetches.wait_on(turn, role)
+    if has_changed or parked_fetches.is_due(turn, role):
+        for key, parked in list(role.parked.items()):
+            assert parked.request.from_any, parked.request  # a follower serves no other fetches
+            # While the fetch was held, a snapshot may have replaced this log.
+            misfit = _misfit(turn, role, parked.request)
+            parked.deadline_ms = min(parked.deadline_ms, turn.now_ms + _wait_ms(turn, parked.request))
+            if misfit is not None or parked.deadline_ms <= turn.now_ms:
+                del role.parked[key]
+                turn.answer(parked.request, misfit or _records(turn, role, parked.request))
+        parked_fetches.find_deadline(role)
+    parked_fetches.set_timer(turn, role)
 
 
 def _may_serve(turn: StepContext, role: Follower, request: FetchRequest | FetchSnapshotRequest) -> bool:

@@ -51,14 +51,18 @@ def place_of_reader(turn: StepContext, role: Leader | Follower, key: ReplicaKey)
     return place
 
 
-def wait_until_due(turn: StepContext, role: Leader | Follower) -> bool:
-    """Sets a timer for the earliest deadline of a held fetch unless it has come. Returns whether it has."""
-    return role.parked_deadline_ms is not None and turn.wait_until(role.parked_deadline_ms)
+def is_due(turn: StepContext, role: Leader | Follower) -> bool:
+    """Returns whether the earliest deadline of a held fetch has come."""
+    return role.parked_deadline_ms is not None and role.parked_deadline_ms <= turn.now_ms
 
 
-def wait_on(turn: StepContext, role: Leader | Follower) -> None:
-    """Moves the timer to the earliest deadline of the fetches that are still held."""
+def find_deadline(role: Leader | Follower) -> None:
+    """Notes the earliest deadline of the fetches that are still held."""
     role.parked_deadline_ms = min((parked.deadline_ms for parked in role.parked.values()), default=None)
+
+
+def set_timer(turn: StepContext, role: Leader | Follower) -> None:
+    """Sets a timer for that deadline, which has not come."""
     if role.parked_deadline_ms is not None:
         turn.wake_at(role.parked_deadline_ms)
 

@@ -90,17 +90,17 @@ def answer_parked(turn: StepContext, role: Leader) -> None:
     """
     ends = (turn.log.leo, role.high_watermark)
     has_changed, role.parked_checked_ends = ends != role.parked_checked_ends, ends
-    if not has_changed and not parked_fetches.wait_until_due(turn, role):
-        return
-    observers_at_ms = turn.now_ms + _observer_wait_ms(turn, role)
-    for key, parked in list(role.parked.items()):
-        if parked.deadline_ms > observers_at_ms or turn.voters.has(key):  # an observer's wait is set once
-            parked.deadline_ms = min(parked.deadline_ms, turn.now_ms + _wait_ms(turn, role, key, parked.request))
-        if parked.deadline_ms <= turn.now_ms:
-            del role.parked[key]
-            # While the fetch was held, the log start may have moved beyond its offset.
-            turn.answer(parked.request, _misfit(turn, role, parked.request) or _records(turn, role, parked.request))
-    parked_fetches.wait_on(turn, role)
+    if has_changed or parked_fetches.is_due(turn, role):
+        observers_at_ms = turn.now_ms + _observer_wait_ms(turn, role)
+        for key, parked in list(role.parked.items()):
+            if parked.deadline_ms > observers_at_ms or turn.voters.has(key):  # an observer's wait is set once
+                parked.deadline_ms = min(parked.deadline_ms, turn.now_ms + _wait_ms(turn, role, key, parked.request))
+            if parked.deadline_ms <= turn.now_ms:
+                del role.parked[key]
+                # While the fetch was held, the log start may have moved beyond its offset.
+                turn.answer(parked.request, _misfit(turn, role, parked.request) or _records(turn, role, parked.request))
+        parked_fetches.find_deadline(role)
+    parked_fetches.set_timer(turn, role)
 
 
 def serve_snapshot(turn: StepContext, role: Leader, request: FetchSnapshotRequest) -> None:
