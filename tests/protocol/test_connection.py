@@ -112,6 +112,21 @@ def test_records_of_an_answer_go_out_as_they_are() -> None:
     assert [] == pair.server.pieces_to_send(0)
 
 
+def test_a_connection_that_is_forgotten_while_an_answer_is_encoded_holds_nothing() -> None:
+    pair = ready()
+    pair.client.send(DescribeClusterRequest())
+    pair.exchange()
+    broker = DescribeClusterResponse.DescribeClusterBroker(broker_id=1, host="host", port=9092)
+    steps = pair.server.respond_in_steps(pair.requests[0], DescribeClusterResponse(brokers=(broker,) * 5_000))
+    next(steps)
+    pair.server.forget()
+    left = list(steps)
+
+    assert left
+    assert 0 == pair.server.held_bytes
+    assert b"" == pair.server.data_to_send(0)
+
+
 def test_a_client_that_sends_more_than_is_allowed_in_flight_is_not_read_from() -> None:
     pair = ready(Pair(settings=ServerSettings(in_flight_max=2)))
     for _ in range(3):
