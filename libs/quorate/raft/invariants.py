@@ -29,9 +29,14 @@ def check_counts(raft: Raft) -> None:
         case Leader():
             _check_replicas(raft, role)
             _check_membership(raft, role)
+            _check_parked(role)
+            assert role.probe is not None or not role.unconfirmed, role.unconfirmed  # no read waits for no round
         case Follower():
+            _check_parked(role)
             download = role.download
             assert download is None or log.flushed == log.leo, (log.flushed, log.leo)
+            assert download is None or download.snapshot_id.offset >= log.high_watermark, (download, log)  # I-29
+            assert download is None or download.position <= (download.size or 0), download  # I-28
             for parked in role.parked.values():
                 assert parked.request.from_any, parked.request  # a follower serves no other fetches
         case Prospective() | Candidate():
@@ -40,7 +45,10 @@ def check_counts(raft: Raft) -> None:
             assert is_voter or not log.is_voter_change_committed, (role, raft.node)
             assert not is_voter or raft.node.id in role.granted, role.granted
             assert not role.granted & role.rejected, (role.granted, role.rejected)
-        case Unattached() | Resigned():
+            assert role.granted | role.rejected <= log.voters.latest.ids, (role, log.voters.latest.ids)  # I-06
+        case Resigned():
+            assert role.acknowledged <= log.voters.latest.ids, (role, log.voters.latest.ids)
+        case Unattached():
             pass
 
 
@@ -56,6 +64,8 @@ def check_log(log: LogView) -> None:
     last_voters = log.voters.latest_offset
     assert last_voters is None or log.start <= last_voters < log.leo, (last_voters, log.leo)  # I-32
     assert last_voters is None or log.voters.latest.voters, last_voters  # I-36
+    assert last_voters is None or log.kraft_version >= 1, (last_voters, log.kraft_version)  # KIP-853
+    assert all(log.start <= snapshot.offset <= log.leo for snapshot in log.snapshots), (log.snapshots, log.leo)
 
 
 def _rises(values: tuple[int, ...]) -> bool:
@@ -68,6 +78,10 @@ def check_role(raft: Raft) -> None:
     role, node, log = raft.role, raft.node, raft.log
     assert role.epoch >= raft.persisted.epoch, (role.epoch, raft.persisted)  # I-03
     assert role.epoch >= log.last_epoch, (role.epoch, log.last)  # I-03
+    if role.epoch == raft.persisted.epoch:
+        voted, leader_id = raft.persisted.voted, raft.persisted.leader_id
+        assert voted is None or (role.voted is not None and role.voted.id == voted.id), (role, voted)  # I-04
+        assert None in (leader_id, role.leader_id) or leader_id == role.leader_id, (role, leader_id)  # I-02
     if raft.is_recovering:  # it may lack records that it acknowledged
         assert not isinstance(role, Prospective | Candidate | Leader), (role, log.last_flushed)
     match role:
@@ -99,8 +113,12 @@ def _check_leader(raft: Raft, role: Leader) -> None:
 def _check_replicas(raft: Raft, role: Leader) -> None:
     """Checks the log ends of replicas and the held fetches, and that check quorum is restarted at a majority."""
     log = raft.log
+    assert raft.node not in role.replicas, role.replicas  # it would count twice
     for key, progress in role.replicas.items():
-        assert progress.leo is None or progress.leo <= log.leo, (key, progress, log.leo)
+        assert progress.leo is None or progress.leo <= progress.leader_leo <= log.leo, (key, progress, log.leo)  # I-11
+        fetched_at_ms, caught_up_at_ms = progress.last_fetch_at_ms, progress.last_caught_up_at_ms
+        assert (fetched_at_ms or 0) <= (progress.last_contact_at_ms or 0), (key, progress)
+        assert (caught_up_at_ms or 0) <= (fetched_at_ms or 0), (key, progress)  # KIP-836
     for key, parked in role.parked.items():
         assert key in role.replicas or key.id < 0, key
         offset = parked.request.fetch_offset
@@ -112,6 +130,14 @@ def _check_replicas(raft: Raft, role: Leader) -> None:
         fetched = {voter.id for voter in role.fetched} | {raft.node.id}
         # I-24: at a majority, check quorum is restarted and the set emptied.
         assert not quorum.is_won(granted=fetched & voters, voters=voters), fetched
+
+
+def _check_parked(role: Leader | Follower) -> None:
+    """Checks that the fetches that are held have a timer, which is not late for any (I-70)."""
+    earliest_ms = min((parked.deadline_ms for parked in role.parked.values()), default=None)
+    if earliest_ms is not None:
+        assert role.parked_deadline_ms is not None, role.parked
+        assert role.parked_deadline_ms <= earliest_ms, (role.parked_deadline_ms, role.parked)
 
 
 def _check_membership(raft: Raft, role: Leader) -> None:
