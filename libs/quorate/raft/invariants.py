@@ -115,10 +115,7 @@ def _check_replicas(raft: Raft, role: Leader) -> None:
     log = raft.log
     assert raft.node not in role.replicas, role.replicas  # it would count twice
     for key, progress in role.replicas.items():
-        assert progress.leo is None or progress.leo <= progress.leader_leo <= log.leo, (key, progress, log.leo)  # I-11
-        fetched_at_ms, caught_up_at_ms = progress.last_fetch_at_ms, progress.last_caught_up_at_ms
-        assert (fetched_at_ms or 0) <= (progress.last_contact_at_ms or 0), (key, progress)
-        assert (caught_up_at_ms or 0) <= (fetched_at_ms or 0), (key, progress)  # KIP-836
+        assert progress.leo is None or progress.leo <= log.leo, (key, progress, log.leo)
     for key, parked in role.parked.items():
         assert key in role.replicas or key.id < 0, key
         offset = parked.request.fetch_offset

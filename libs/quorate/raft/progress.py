@@ -102,6 +102,8 @@ def take_fetch_offset(turn: StepContext, role: Leader, key: ReplicaKey, fetch_of
     progress.leo = fetch_offset
     progress.leader_leo = turn.log.leo
     progress.last_fetch_at_ms = turn.now_ms
+    assert progress.leo <= progress.leader_leo, (key, progress)  # I-11
+    assert (progress.last_caught_up_at_ms or 0) <= progress.last_fetch_at_ms, (key, progress)  # KIP-836
 
 
 def note_readers(turn: StepContext, role: Leader, readers: Mapping[ReplicaKey, Offset]) -> bool:
