@@ -18,6 +18,7 @@ from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.engine import Engine
 from quorate.metadata.features import supported_features
 from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import METADATA_VERSION
 from quorate.runtime.access.claims import node_ids_of, warn_of_any
 from quorate.runtime.access.entry_guard import authorizer_of
 from quorate.runtime.access.process_rights import process_rights_of
@@ -61,7 +62,7 @@ async def main(life: ServiceLife) -> None:
     config = configured(ControllerConfig, others=NAMES)
     set_from_environment(os.environ)
     meta = check_owner(config.metadata_log_dir, node_id=config.node_id)
-    bootstrap = read_bootstrap(config.metadata_log_dir)
+    bootstrap = read_bootstrap(config.metadata_log_dir, METADATA_VERSION)
     process = ServiceProcess(life, "controller", config, transport_of(config))
     transport, telemetry = process.transport, process.telemetry
     settings = settings_of(config, static_configs(sys.argv[1:], os.environ))

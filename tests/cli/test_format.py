@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate.controller.access.scram_keys import kept_keys, salted_password
+from quorate.metadata.versions import METADATA_VERSION
 from quorate.nouns import reserved_uuid, uuid_text
 from quorate.random_uuid import random_uuid
 from quorate.records import FeatureLevelRecord, UserScramCredentialRecord, VotersRecord
@@ -88,7 +89,7 @@ def test_a_release_begins_with_the_features_that_kafka_gives_it(
 
     assert (0, "") == (ran.code, ran.err)
     expected = [("metadata.version", level), *sorted(others.items())]
-    assert [FeatureLevelRecord(*each) for each in expected] == list(read_bootstrap(tmp_path / "data"))
+    assert [FeatureLevelRecord(*each) for each in expected] == list(read_bootstrap(tmp_path / "data", METADATA_VERSION))
 
 
 def test_static_voters_leave_the_bytes_that_kafka_leaves(tmp_path: Path) -> None:
@@ -349,7 +350,11 @@ def test_a_password_becomes_the_credential_that_kafka_makes_of_it(tmp_path: Path
     )
 
     assert "User alice with SCRAM-SHA-256, 4096 iterations" in ran.out
-    (user,) = [each for each in read_bootstrap(tmp_path / "data") if isinstance(each, UserScramCredentialRecord)]
+    (user,) = [
+        each
+        for each in read_bootstrap(tmp_path / "data", METADATA_VERSION)
+        if isinstance(each, UserScramCredentialRecord)
+    ]
     stored = [90, -40, -110, -64, 57, -59, 25, -23, 90, 70, -37, 84, -76, -89, 83, -101]
     stored += [4, -61, 68, -121, 6, 96, 121, -128, 52, -49, 43, 109, 32, -15, 68, 74]
     assert struct.pack("32b", *stored) == user.stored_key
@@ -364,7 +369,7 @@ def test_a_salted_password_needs_no_password(tmp_path: Path) -> None:
     )
 
     assert (0, "") == (ran.code, ran.err)
-    user = read_bootstrap(tmp_path / "data")[-1]
+    user = read_bootstrap(tmp_path / "data", METADATA_VERSION)[-1]
     assert isinstance(user, UserScramCredentialRecord)
     assert struct.pack("8b", 57, 50, 90, 35, 76, 107, 85, 80) == user.stored_key[:8]
 
@@ -509,7 +514,7 @@ def test_from_4_4_on_the_first_records_lie_beside_the_first_voters(tmp_path: Pat
     assert [FIRST, "meta.properties"] == sorted(
         str(file.relative_to(data)) for file in files_of(data) if file.name != ".lock"
     )
-    assert FeatureLevelRecord("metadata.version", 33) in read_bootstrap(data)
+    assert FeatureLevelRecord("metadata.version", 33) in read_bootstrap(data, METADATA_VERSION)
     shown = run("image", "show", "--offline", data, "--json").document
     assert {} == shown["features"]["finalizedVersions"]
     assert (1 if how else 0, 1 if "-s" in how else 0) == (shown["kraftVersion"], len(shown["voters"] or ()))

@@ -39,6 +39,7 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER
 from quorate.metadata.features import supported_features
 from quorate.metadata.state import ClusterState
+from quorate.metadata.versions import METADATA_VERSION
 from quorate.nouns import Principal
 from quorate.runtime.clients.client import Client, open_channel
 from quorate.runtime.event_loop.clock import SystemClock
@@ -155,7 +156,7 @@ class Controller:
             SystemClock(),
             telemetry,
             node_id=1,
-            activation=activate(read_bootstrap(plan.log_dir(1)), settings),
+            activation=activate(read_bootstrap(plan.log_dir(1), METADATA_VERSION), settings),
         )
         self.apis = Apis(self.driver, QuorumNode(self._channel), self._placers, settings, cluster_id=plan.cluster_id)
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kraft import Message
 from quorate.errors import Corrupt
+from quorate.metadata.versions import METADATA_VERSION
 from quorate.nouns import OffsetAndEpoch
 from quorate.records import FeatureLevelRecord, NoOpRecord, encode_record
 from quorate.storage.bootstrap import read_bootstrap
@@ -124,25 +125,25 @@ OLD, NEW = (FeatureLevelRecord(name="metadata.version", feature_level=level) for
 def test_a_cluster_begins_with_bootstrap_checkpoint(tmp_path: Path) -> None:
     write_bootstrap(tmp_path, OLD)
 
-    assert (OLD,) == read_bootstrap(tmp_path)
-    assert () == read_bootstrap(tmp_path.parent)
+    assert (OLD,) == read_bootstrap(tmp_path, METADATA_VERSION)
+    assert () == read_bootstrap(tmp_path.parent, METADATA_VERSION)
 
 
 def test_what_lies_beside_the_first_voters_comes_before_it(tmp_path: Path) -> None:
     write_bootstrap(tmp_path, OLD)
     write_bootstrap(tmp_path, NEW, first=True)
 
-    assert (NEW,) == read_bootstrap(tmp_path)
+    assert (NEW,) == read_bootstrap(tmp_path, METADATA_VERSION)
 
 
 def test_first_voters_alone_leave_it_to_bootstrap_checkpoint(tmp_path: Path) -> None:
     write_bootstrap(tmp_path, first=True)
 
-    assert () == read_bootstrap(tmp_path)
+    assert () == read_bootstrap(tmp_path, METADATA_VERSION)
 
     write_bootstrap(tmp_path, OLD)
 
-    assert (OLD,) == read_bootstrap(tmp_path)
+    assert (OLD,) == read_bootstrap(tmp_path, METADATA_VERSION)
 
 
 @pytest.mark.parametrize("first", [False, True])
@@ -150,7 +151,7 @@ def test_bootstrap_records_without_a_version_are_none(tmp_path: Path, first: boo
     path = write_bootstrap(tmp_path, NoOpRecord(), first=first)
 
     with pytest.raises(Corrupt, match=r"its 1 records name no metadata\.version") as damage:
-        read_bootstrap(tmp_path)
+        read_bootstrap(tmp_path, METADATA_VERSION)
 
     assert path == damage.value.path
 
@@ -162,7 +163,7 @@ def test_a_record_that_cannot_be_read_is_said_of_its_file(tmp_path: Path) -> Non
     writer.finish(FOOTER)
 
     with pytest.raises(Corrupt) as damage:
-        read_bootstrap(tmp_path)
+        read_bootstrap(tmp_path, METADATA_VERSION)
 
     assert tmp_path / BOOTSTRAP == damage.value.path
 

@@ -6,24 +6,25 @@ from pathlib import Path
 
 from kraft import Message
 from quorate.errors import Corrupt
-from quorate.metadata.versions import METADATA_VERSION
 from quorate.records import FeatureLevelRecord, decode_record
 from quorate.storage.names import BOOTSTRAP, BOOTSTRAP_ID, PARTITION_DIRECTORY, checkpoint_file
 from quorate.storage.snapshots import SnapshotReader
 
 
-def read_bootstrap(directory: Path) -> tuple[Message, ...]:
+def read_bootstrap(directory: Path, feature: str) -> tuple[Message, ...]:
     """Returns the bootstrap records of a log directory; none if there are none. Raises Corrupt, naming the file.
+
+    Those without a level of `feature` are damaged: a cluster begins with one.
 
     Since 4.4 they are in the checkpoint at offset 0, beside the first voters, and bootstrap.checkpoint is read only
     if that has none (QuorumController's handleLoadBootstrap, BootstrapMetadata.fromDirectory).
     """
-    if records := _records_in(checkpoint_file(directory / PARTITION_DIRECTORY, BOOTSTRAP_ID)):
+    if records := _records_in(checkpoint_file(directory / PARTITION_DIRECTORY, BOOTSTRAP_ID), feature):
         return records
-    return _records_in(directory / BOOTSTRAP) or ()
+    return _records_in(directory / BOOTSTRAP, feature) or ()
 
 
-def _records_in(path: Path) -> tuple[Message, ...] | None:
+def _records_in(path: Path, feature: str) -> tuple[Message, ...] | None:
     """Returns a checkpoint's records without control records; None if the file does not exist."""
     try:
         reader = SnapshotReader(path)
@@ -35,6 +36,6 @@ def _records_in(path: Path) -> tuple[Message, ...] | None:
         raise damage if damage.path else damage.at(path) from None
     finally:
         reader.close()
-    if records and not any(isinstance(each, FeatureLevelRecord) and each.name == METADATA_VERSION for each in records):
-        raise Corrupt(f"its {len(records)} records name no {METADATA_VERSION}, with which a cluster begins", path=path)
+    if records and not any(isinstance(each, FeatureLevelRecord) and each.name == feature for each in records):
+        raise Corrupt(f"its {len(records)} records name no {feature}, with which a cluster begins", path=path)
     return records
