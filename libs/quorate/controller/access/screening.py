@@ -29,7 +29,7 @@ from quorate.controller.refused_items import (
 )
 from quorate.errors import ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
-from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, RESOURCE_TYPES, TOPIC
 from quorate.metadata.state import ClusterState
 from quorate.nouns import ZERO_UUID
 
@@ -62,6 +62,8 @@ _CONFIGURED: Final[Mapping[int, tuple[ResourceType, ErrorCode]]] = {
     CLIENT_METRICS: (ResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
 }
 """Resource type and error code of the right that a config resource needs, by its type; commands refuse other types."""
+
+assert _CONFIGURED.keys() == RESOURCE_TYPES.keys(), "a type without a right could be altered by anybody"
 
 
 def create_topics(rights: CallerRights, asked: CreateTopicsRequest, _: ClusterState) -> Steps[ScreenedRequest]:

@@ -16,6 +16,7 @@ from quorate.controller.configs.values import ValueType
 from quorate.controller.topic_names import fault_of_name
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ConfigResource
+from quorate.metadata.configs import RESOURCE_TYPES as ALL_TYPES
 from quorate.metadata.state import ClusterState
 from quorate.nouns import NodeId
 
@@ -221,3 +222,5 @@ _KINDS: Final[Mapping[int, ResourceKind]] = {
 }
 RESOURCE_TYPES: Final = _KINDS.keys()
 """The resource types that have configs in the metadata."""
+
+assert RESOURCE_TYPES | {BROKER_LOGGER} == ALL_TYPES.keys(), (RESOURCE_TYPES, ALL_TYPES)
