@@ -141,6 +141,8 @@ class _Fetcher:
         self._told = ChangeFilter()
 
     def add(self, hosted: Hosted) -> None:
+        assert hosted.key not in self._awake, hosted.name
+        assert hosted.key not in self._resting, hosted.name
         self._awake[hosted.key] = hosted
         self._news.set()
 
@@ -268,6 +270,7 @@ class _Fetcher:
         key = turn.hosted.key
         is_as_before = turn.role.next_request(now_ms) is turn.request
         if is_as_before and not self._session.is_new and self._awake.get(key) is turn.hosted:
+            assert key not in self._resting, turn.hosted.name
             del self._awake[key]
             self._resting[key] = turn
 

@@ -293,6 +293,7 @@ class PartitionStore:
         found.path.rename(aside)
         sync_directory(found.directory.path)
         self._counts[found.directory.path] -= 1
+        assert self._counts[found.directory.path] >= 0, (found, self._counts)
         return aside
 
     def _by_directory(
