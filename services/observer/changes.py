@@ -275,6 +275,7 @@ def _next(past: KeptPast, *, subject: Subject, cursor: Cursor, end: Offset) -> t
     page: Page = past.changes(subject, begin=cursor, end=end, limit=LIMIT_MAX)
     found = logged(page.changes, past.gaps())
     following = page.cut(len(found)).following or Cursor(end)
+    assert following > cursor, (cursor, following)  # else the watch would tell the same for ever
     gaps = past.gaps_within(cursor.offset, following.offset + (following.skip > 0))
     told = WatchImageResponse(changes=found, next_offset=following.offset, gaps=map(gap_message, gaps))
     return told, following

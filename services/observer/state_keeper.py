@@ -165,6 +165,7 @@ class StateKeeper:
 
     async def _take_batch(self, batch: CommittedBatch, cluster_id: str) -> None:
         header, at = batch.header, self._at
+        assert self._seen is None or header.base_offset == self._seen.next_offset, (header, self._seen)  # I-23
         if at is None or at.next_offset <= header.base_offset:
             await apply(self._following, batch)
         elif at.next_offset < header.next_offset:
@@ -242,6 +243,7 @@ class StateKeeper:
 
     async def _commit(self, work: Callable[[], None], before: Applied | None, after: Applied) -> None:
         """Has a transaction written once, also if the answer to its commit is lost. Raises Superseded."""
+        assert before is None or before.next_offset <= after.next_offset, (before, after)
         while not await self._try(lambda: _done(work), default=False):
             await self._do(self._database.close)
             await asyncio.sleep(self._pause_s)

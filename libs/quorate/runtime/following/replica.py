@@ -151,6 +151,7 @@ class Replica:
         """Decodes a batch in turns and applies it at once: so nobody reads a state with half of it."""
         started = self._clock.wall_ns()
         header = batch.header
+        assert header.base_offset == self._replayed_to, (header, self._replayed_to)  # I-23: no gap, no repetition
         records: tuple[Message, ...] = () if header.is_control else await decoded(data_values(batch.data))
         self._replayed.apply_all(records, header.base_offset)
         for offset, record in enumerate(records, start=header.base_offset):
@@ -182,6 +183,7 @@ class Replica:
 
     async def _load(self, snapshot: LoadedSnapshot) -> None:
         """Builds another state in turns, batch by batch; until that is whole, the one before it is read."""
+        assert snapshot.end_offset >= self._replayed_to, (snapshot.end_offset, self._replayed_to)  # I-23
         loaded = ClusterState()
         for position, header in batches(snapshot.data):
             if not header.is_control:
