@@ -13,7 +13,7 @@ from tests.sim.faults import ROWS
 from tests.sim.runner import run
 
 SEED_COUNT = int(os.environ.get("SIM_SEEDS", "160"))
-"""S-16, the rarest row, strikes in two of 150 seeds. No planted bug needs more than 90 (README.md)."""
+"""S-16, the rarest row, strikes in two of 150 seeds. Planted bugs need 90 at most, but for two (PLANTED.md)."""
 JOBS = 2
 CHUNK = 25
 VOID_SHARE_MAX = 0.05

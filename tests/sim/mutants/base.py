@@ -1,4 +1,4 @@
-"""How bugs are planted in the core's tables. Their numbers are those of tests/sim/README.md."""
+"""How bugs are planted in the core's tables. Their numbers are those of tests/sim/PLANTED.md."""
 
 from __future__ import annotations
 
