@@ -35,7 +35,7 @@ TOOL_TIMEOUT_S: Final = 300
 LOOK_EVERY_S: Final = 0.05
 
 STARTED: Final = "Kafka Server started"
-"""What a node says when it serves: a broker after it was unfenced."""
+"""The line that a node prints once it serves: a broker after it was unfenced."""
 SIGTERM_STATUSES: Final = (0, 143, -15)
 """Exit statuses after SIGTERM: Kafka ends itself with 143."""
 CLOSED_TOO_EARLY: Final = "java.nio.channels.ClosedChannelException"

@@ -38,7 +38,7 @@ HEAP: Final = "512m"
 QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Options of a JVM that is there to start soon: it compiles little."""
 SERVER: Final = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
-"""Those of Kafka's own start scripts: for whoever measures it."""
+"""Those of Kafka's own start scripts: for measurements."""
 
 ONLY_ERRORS: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
 """A JVM that cannot use an archive of classes goes on without it, and warns on stdout, where a tool's answer is."""

@@ -25,7 +25,7 @@ NodeId: TypeAlias = int
 """The `node.id` of a broker or controller; not negative."""
 
 NOBODY: Final[NodeId] = -1
-"""What files, messages and metrics have in place of a node id where there is no such node."""
+"""The node id in files, messages and metrics where there is no such node."""
 
 
 class EndpointType(IntEnum):

@@ -5,7 +5,7 @@ first_start     formats new log directories
 in_sync         whether a rollout may go on: all replicas here are in their ISRs
 lifecycle       registration, heartbeats, controlled shutdown (KIP-631)
 news            what the metadata log may have changed
-partitions      partitions are made, given up, and told their roles
+partitions      partitions are made, given up, and given their roles
 table           the partitions of this broker
 store           their directories, and the checkpoints of a log directory
 directories     the log directories: whose they are, and the marks of clean stops (KIP-858, KIP-966)

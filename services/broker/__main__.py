@@ -68,7 +68,7 @@ GRPC_BYTES_MAX: Final = 16 << 20
 
 
 class _Wired(NamedTuple):
-    """What is spoken at each listener, to other brokers, and to gateways or Kafka's controllers."""
+    """The security of each listener, and of calls to other brokers, and to gateways or Kafka's controllers."""
 
     security: Mapping[str, ListenerSecurity]
     to_brokers: Peers
@@ -125,8 +125,8 @@ async def _serve(life: ServiceLife, config: BrokerConfig, directories: LogDirect
             each.cancel()
         running.cancel()
         await asyncio.wait([running])
-        if running.cancelled():  # what else has ended it is told by the group
-            await life.stopping()  # raises what a request has failed by since: then nothing is marked as clean
+        if running.cancelled():  # the group raises any other cause of its end
+            await life.stopping()  # raises the error of a request since: then nothing is marked as clean
             driver.close()
         await health.stop()
 

@@ -1,4 +1,4 @@
-"""Who asks at the listeners, and what they may do: Kafka's StandardAuthorizer on the entries that are applied here.
+"""The callers at the listeners, and their rights: Kafka's StandardAuthorizer on the entries that are applied here.
 
 As in Kafka, an entry counts a little later here than at the controller that has taken it.
 """
@@ -129,5 +129,6 @@ class Callers:
         )
 
     def of_call(self, api: str, principal: Principal, host: str) -> Caller:
-        """Returns the caller of an RPC: it has come at no listener of Kafka's wire, so it is told of no addresses."""
+        """Returns the caller of an RPC: it has come at no listener of Kafka's wire, so its answers have no
+        addresses."""
         return Caller("", Requester(principal=principal, host=host_address(host)), api, self._authorizer, self._acls)

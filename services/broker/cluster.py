@@ -1,4 +1,4 @@
-"""What this broker knows of the cluster: Metadata (3), where brokers are, and which partitions are whose."""
+"""The cluster as this broker knows it: Metadata (3), where brokers are, and which partitions are whose."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ CLUSTER_OPERATIONS_UNTIL: Final = 10
 TOPIC_IDS_SINCE: Final = 12
 """In the two versions before a topic has an id and a name that may be null, and Kafka takes neither (KIP-516)."""
 PER_NAME: Final = 10
-"""What a topic costs in items of an answer: its right is looked up, 20 µs."""
+"""The cost of a topic in items of an answer: its right is looked up, 20 µs."""
 PER_OPERATIONS: Final = 100
-"""What its operations cost: each is such a right."""
+"""The cost of its operations: each is such a right."""
 UNKNOWN: Final = (-1, -1)
 """No leader, no epoch."""
 NAMING: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
@@ -237,7 +237,7 @@ def _at(listener: str, broker: Broker) -> Endpoint | None:
 
 
 def _with_operations(state: ClusterState, caller: Caller, topic: _Topic) -> _Topic:
-    """Returns a topic with what the caller may do with it (KIP-430); one that is not told of stays as it is."""
+    """Returns a topic with what the caller may do with it (KIP-430); one without operations stays as it is."""
     if topic.error_code:
         return topic
     operations = authorized_operations(state, caller.would_allow, ResourceType.TOPIC, topic.name or "")

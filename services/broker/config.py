@@ -27,7 +27,7 @@ from quorate.tls.ssl_principals import DEFAULT_RULES
 from services.broker.control_plane import ControlPlane
 
 FOR_FORMAT: Final = ("process.roles",)
-"""What `quorate storage format` reads in the same file."""
+"""Settings that `quorate storage format` reads in the same file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,7 +106,7 @@ class ControllerConnection:
 
     @property
     def versions(self) -> Mapping[int, range]:
-        """What the server said that it supports, by API key; empty before the first connection."""
+        """The versions that the server supports, by API key; empty before the first connection."""
         opened = self._opened
         if opened is not None and _is_open(opened):
             keys = opened.result().node.api_keys

@@ -1,4 +1,4 @@
-"""What a broker asks controllers, whoever they are: by gRPC those of ours; `kafka_controllers` asks Kafka's."""
+"""A broker's requests to any controllers: by gRPC to ours; `kafka_controllers` asks Kafka's."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ TOPICS: Final[Mapping[int, str]] = MappingProxyType(
 NEEDED: Final[Mapping[int, ResourceType]] = MappingProxyType(
     {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
 )
-"""What a caller needs DESCRIBE on; for a share partition it needs CLUSTER_ACTION."""
+"""The resource type on which a caller needs DESCRIBE; for a share partition it needs CLUSTER_ACTION."""
 SHARE_SINCE: Final = 6
 HAS_MANY: Final = 4
 """From this version on a request has several keys (KIP-699)."""

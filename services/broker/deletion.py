@@ -24,7 +24,7 @@ __all__ = ["Deletion"]
 TO_HIGH_WATERMARK: Final = -1
 NO_OFFSET: Final = -1
 PER_REFUSAL: Final = 10
-"""What a partition costs in items of which nothing is deleted; another has a step, as a file is written."""
+"""The cost in items of a partition of which nothing is deleted; another has a step, as a file is written."""
 WAIT_MS_MAX: Final = 30_000
 """An answer waits no longer than that for replicas, whatever its request says: Kafka's `request.timeout.ms`."""
 

@@ -24,7 +24,7 @@ from services.broker.table import Hosted, Table
 __all__ = ["describe_log_dirs", "describe_producers", "list_transactions"]
 
 PER_PARTITION: Final = 10
-"""What a partition costs in items: its right is looked up, and 100 are a step."""
+"""The cost of a partition in items: its right is looked up, and 100 are a step."""
 
 _Directory = DescribeLogDirsResponse.DescribeLogDirsResult
 _Replica = _Directory.DescribeLogDirsTopic.DescribeLogDirsPartition

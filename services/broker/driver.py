@@ -32,7 +32,7 @@ __all__ = ["BrokerDriver", "Parts"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What a broker is made of."""
+    """The parts of a broker."""
 
     directories: LogDirectories
     replica: Replica

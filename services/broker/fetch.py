@@ -70,7 +70,7 @@ class _Part(NamedTuple):
 
 
 class _By(NamedTuple):
-    """Who fetches: a follower, in the registration that it has, or a consumer; and what it may read."""
+    """The reader that fetches: a follower, in the registration that it has, or a consumer; and what it may read."""
 
     sender: NodeId
     broker_epoch: int
@@ -81,7 +81,7 @@ class _By(NamedTuple):
 
 
 class _To(NamedTuple):
-    """Whom an answer is for: the version that it is told in, and the listener at which it is reached."""
+    """The receiver of an answer: the version of the answer, and the listener at which it is reached."""
 
     version: int
     listener: str

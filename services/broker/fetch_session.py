@@ -1,4 +1,4 @@
-"""One fetch session: which partitions its reader fetches, what it was last told of each, and one fetch of it (KIP-227).
+"""One fetch session: which partitions its reader fetches, its last answer on each, and one fetch of it (KIP-227).
 
 Its epoch counts the requests, so that one which was lost, or comes twice, is noticed. In a follower's session most
 partitions rest (`resting`).
@@ -45,7 +45,7 @@ class Asked:
     position: FetchPosition | None = None
     """Where it is read, once that is made."""
     told: Told | None = field(default=None, repr=False, compare=False)
-    """What its reader was told last; None without a session."""
+    """The last answer to its reader; None without a session."""
 
     @property
     def at(self) -> FetchPosition:
@@ -61,7 +61,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Told:
-    """A partition of a session, and what its reader was last told."""
+    """A partition of a session, and the last answer on it."""
 
     asked: Asked
     high_watermark: Offset = -1
@@ -147,7 +147,7 @@ class Session:
 
 
 class FetchContext:
-    """What one fetch asks for: what it says itself, or what its session has."""
+    """The partitions of one fetch: those in the request, or those of its session."""
 
     def __init__(self, asked: tuple[Asked, ...], session: Session | None = None, *, is_full: bool = True) -> None:
         self.asked = asked
@@ -184,7 +184,7 @@ class FetchContext:
             rest.on_wake = None if join is None else lambda key, told: join(key, told.asked.at)
 
     def lay_to_rest(self, asked: Asked, key: Key, progress: Progress) -> None:
-        """Lets a partition rest whose reader has all of it, and was told so (`has_told`)."""
+        """Lets a partition rest whose reader has all of it, and has had that answer (`has_told`)."""
         assert self._session is not None, asked
         assert asked.told is not None, asked
         if self._session.rest is not None and self._session.rest.add(key, progress, asked.told):

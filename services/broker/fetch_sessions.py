@@ -1,4 +1,4 @@
-"""Fetch sessions: a reader says only what has changed since its last fetch, and is told only that (KIP-227).
+"""Fetch sessions: a reader says only what has changed since its last fetch, and so does its answer (KIP-227).
 
 Sessions and their partitions are bounded; a reader that gets no session has session id 0 in its answer, and says
 everything each time.
@@ -34,7 +34,7 @@ EVICTION_MS: Final = 120_000
 HAS_IDS: Final = 13
 """From this version on topics are named by their ids (KIP-516)."""
 PER_PARTITION: Final = 2
-"""What a partition of a session costs in items: some 4 us."""
+"""The cost of a session's partition in items: some 4 us."""
 
 
 class FetchSessions:

@@ -137,7 +137,7 @@ class _Fetcher:
         self._connection: Connection | None = None
         self._session = FetchingSession()
         self._wanted: dict[Key, tuple[FetchAt, _Partition]] = {}
-        """What was last asked for, by partition: of most it is the same the next time."""
+        """The last request, by partition: of most it is the same the next time."""
         self._told = ChangeFilter()
 
     def add(self, hosted: Hosted) -> None:

@@ -34,7 +34,7 @@ _Data = FetchResponse.FetchableTopicResponse.PartitionData
 
 
 class Bounds(NamedTuple):
-    """What a leader has told of a partition without records; in an answer that leaves it out, it is still so."""
+    """A leader's last answer on a partition, without records; in an answer that leaves it out, it is still so."""
 
     high_watermark: Offset
     log_start: Offset
@@ -105,7 +105,7 @@ class FetchingSession:
         return found
 
     def told(self, key: Key) -> Bounds | None:
-        """Returns what the leader has told of a partition, and still says by leaving it out; None for nothing."""
+        """Returns the leader's last answer on a partition, which holds while later ones leave it out; None for none."""
         return self._told.get(key)
 
     def end(self) -> None:

@@ -33,7 +33,7 @@ __all__ = ["FORWARDED", "Forwarding"]
 log = logger(__name__)
 
 OF_BROKERS: Final = frozenset({"AllocateProducerIds"})
-"""What brokers ask controllers, and clients never ask brokers."""
+"""APIs that brokers ask of controllers, and clients never of brokers."""
 FORWARDED: Final[Versions] = {
     key: api.versions for key, api in all_apis().items() if api.name in FORWARDABLE - OF_BROKERS
 }
@@ -62,7 +62,7 @@ class Forwarding:
 
     @property
     def served(self) -> Versions:
-        """What can be passed on; nothing without somebody who takes it."""
+        """The APIs that can be passed on; none without a receiver."""
         return FORWARDED if self._connection is not None else {}
 
     def offered(self, key: int, versions: range) -> range:
@@ -100,7 +100,8 @@ class Forwarding:
     async def _answered(self, request: Request, client: ConnectedClient) -> Message:
         """Asks until the active controller has answered. Raises ApiError for the envelope's own error.
 
-        What was under way to one that is gone may have been done, and is asked for again, as by Kafka's brokers.
+        A request that was under way to one that is gone may have been carried out, and is sent again, as by Kafka's
+        brokers.
         """
         assert self._connection is not None, "nothing is served without it"
         envelope = _envelope(request, client)

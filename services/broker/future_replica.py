@@ -17,7 +17,7 @@ from services.broker.directories import LogDirectory
 __all__ = ["FutureReplica", "first_batch"]
 
 PIECE_BYTES: Final = 256 << 10
-"""What is copied in one turn of the loop."""
+"""The bytes that are copied in one turn of the loop."""
 
 
 class FutureReplica:
@@ -30,7 +30,8 @@ class FutureReplica:
         self._unflushed_max = PIECE_BYTES
 
     def follow(self, effect: Effect) -> None:
-        """Hears what is done to the current log. What is cut off there is cut off here before the next piece."""
+        """Hears what is done to the current log. Records that are cut off there are cut off here before the next
+        piece."""
         if isinstance(effect, Truncate | RestartAt):
             to = effect.to if isinstance(effect, Truncate) else -1
             self._cut_to = to if self._cut_to is None else min(self._cut_to, to)

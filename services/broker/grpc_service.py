@@ -30,7 +30,7 @@ __all__ = ["NAME", "OPEN", "BrokerService"]
 
 NAME: Final = "kraft.service.Broker"
 OPEN: Final = {f"{NAME}/{each}": None for each in ("Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch")}
-"""What the door lets everybody call: rights are asked for each topic."""
+"""RPCs that the door lets everybody call: rights are asked for each topic."""
 FETCHED_BYTES_MAX: Final = 3 << 20
 """Records of an answer, beside the first batch, which is whole: clients of gRPC take 4 MiB by default."""
 

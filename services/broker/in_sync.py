@@ -25,7 +25,7 @@ LOOK_S: Final = 0.5
 
 
 class Health(Protocol):
-    """What is told: the server that probes ask."""
+    """The server that probes ask."""
 
     async def set_ready(self, is_ready: bool) -> None: ...
 

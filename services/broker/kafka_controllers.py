@@ -1,4 +1,5 @@
-"""What a broker asks Kafka's own controllers, over Kafka's wire: the leader, which gives the metadata log, is asked.
+"""A broker's requests to Kafka's own controllers, over Kafka's wire: the leader, which gives the metadata log, is
+asked.
 
 A leader answers NOT_CONTROLLER until it is the active controller, and again once it has resigned; then the log soon
 comes from another one.

@@ -30,7 +30,8 @@ from quorate.runtime.settings.setting_types import (
 __all__ = ["BrokerListenerSettings", "BrokerListeners"]
 
 HELD_BYTES_MAX: Final = 512 << 20
-"""What all connections hold together: requests that are not whole yet, and answers that are not taken, 55 MiB each."""
+"""The bytes that all connections hold together: requests that are not whole yet, and answers that are not taken, 55 MiB
+each."""
 OWN_LOGIN: Final = "The user and the password by which this broker logs in at others; users of SCRAM are in the log."
 
 

@@ -24,7 +24,7 @@ FETCHERS: Final = "kafka.server:type=ReplicaFetcherManager,name="
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What the metrics are read from: the broker's partitions, and the state that it has applied."""
+    """The source of the metrics: the broker's partitions, and the state that it has applied."""
 
     replicas: Replicas
     state: Callable[[], ClusterState]
@@ -130,7 +130,7 @@ ROWS: Final = (
         name="kraft.broker.replica.lag",
         kind="gauge",
         unit="{record}",
-        help="The most records that a replica here is behind its leader's high watermark, as the last fetch told it.",
+        help="The most records that a replica here is behind its leader's high watermark, by its last fetch.",
         kafka=(FETCHERS + "MaxLag",),
         read=one(lambda watched: max((role.lag for role in watched.followed()), default=0)),
     ),

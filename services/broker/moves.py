@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs (34): moves replicas between the log directories of this broker (KIP-113, KIP-858).
 
 A copy is made beside the replica, which goes on to be written and read. Once the copy has all, it takes the replica's
-place in one turn of the loop, and the controller is told.
+place in one turn of the loop, and the controller gets its directory.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Moves:
         self.idle = asyncio.Event()
         """Set while no replica is on its way."""
 
-    # What is asked for
+    # Requests
 
     def answer(
         self, request: AlterReplicaLogDirsRequest, directories: Sequence[LogDirectory], caller: Caller
@@ -121,10 +121,10 @@ class Moves:
             self.idle.clear()
             self._news.set()
 
-    # What is done
+    # Moves
 
     async def run(self) -> None:
-        """Copies until cancelled. What goes wrong with a copy ends its move alone.
+        """Copies until cancelled. An error of a copy ends its move alone.
 
         Raises Corrupt, OSError where it was just taking the replica's place.
         """
@@ -166,7 +166,7 @@ class Moves:
             self._put_in_place(hosted, future)
 
     async def _fail(self, hosted: Hosted, future: FutureReplica, problem: OSError | Corrupt) -> None:
-        """Ends a move for good: the replica stays where it is. What the copy has taken of the disk is free at once."""
+        """Ends a move for good: the replica stays where it is. The disk space of the copy is free at once."""
         _tell_failure(hosted, future.directory, problem)
         if hosted.future is future:
             hosted.future = None

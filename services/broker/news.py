@@ -33,7 +33,7 @@ _OF_BROKERS = (
 
 
 class News:
-    """What was heard since the last `take`; the state is then read as it is by that time."""
+    """The changes since the last `take`; the state is then read as it is by that time."""
 
     def __init__(self) -> None:
         self._everything = True

@@ -43,9 +43,9 @@ HAS_EPOCHS: Final = 4
 HAS_NOT_AVAILABLE: Final = 5
 """From this version on a client knows OFFSET_NOT_AVAILABLE (KIP-207)."""
 PER_PARTITION: Final = 10
-"""What a partition costs in items of an answer: some 20 µs."""
+"""The cost of a partition in items of an answer: some 20 µs."""
 PER_SEARCH: Final = 100
-"""What one costs of which a file is read, for a time."""
+"""The cost of one of which a file is read, for a time."""
 
 _Asked = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
 _Topic = ListOffsetsResponse.ListOffsetsTopicResponse

@@ -58,7 +58,7 @@ class Partitions:
         self._begins = begins
         self._waiting: list[tuple[Callable[[ClusterState], bool], asyncio.Event]] = []
         self.deleted: list[Path] = []
-        """The directories that are marked as deleted, for whoever removes them."""
+        """The directories that are marked as deleted and still have to be removed."""
 
     def is_to_go(self, path: Path) -> None:
         """Has a directory removed, as those of `deleted`."""
@@ -67,7 +67,7 @@ class Partitions:
     async def run(self) -> None:
         """Applies each change until cancelled. Raises Corrupt for a directory that cannot be opened, and OSError.
 
-        What a metadata transaction changes is applied at its end: the state does not show it before (KIP-868).
+        The changes of a metadata transaction are applied at its end: the state does not show it before (KIP-868).
         """
         has_begun = False
         async for replayed in self._replica.changes():

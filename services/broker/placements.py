@@ -32,7 +32,7 @@ _Topic = _Directory.TopicData
 
 
 class Placements:
-    """The replicas whose directory the controller is still to be told."""
+    """The replicas whose directory the controller does not know yet."""
 
     def __init__(self, broker_id: NodeId, controllers: Controllers, broker_epoch: Callable[[], int]) -> None:
         self._broker_id = broker_id
@@ -43,7 +43,7 @@ class Placements:
         self._told = ChangeFilter()
 
     def note(self, hosted: Hosted) -> None:
-        """Has the controller told of this replica's directory. A later word of the log on it comes here again."""
+        """Sends this replica's directory to the controller. A later word of the log on it comes here again."""
         self._waiting[hosted.key] = hosted.directory.id
         self._news.set()
 

@@ -34,7 +34,7 @@ NAMES_LEADERS: Final = 10
 WAIT_MS_MAX: Final = 5 * 60_000
 """An answer waits no longer than that, whatever its request says."""
 PER_BATCH: Final = 4
-"""What a batch costs in items of an answer: a step has 256 of them."""
+"""The cost of a batch in items of an answer: a step has 256 of them."""
 
 _Topic = ProduceResponse.TopicProduceResponse
 _Partition = _Topic.PartitionProduceResponse
@@ -42,7 +42,7 @@ _Asked = ProduceRequest.TopicProduceData
 
 
 class _Written(NamedTuple):
-    """What became of one partition's batch; `end` is what acks=all waits for, None after an error."""
+    """The result of one partition's batch; `end` is what acks=all waits for, None after an error."""
 
     key: Key | None
     answer: _Partition
@@ -50,7 +50,7 @@ class _Written(NamedTuple):
 
 
 _AllWritten: TypeAlias = list[tuple[_Asked, list[_Written]]]
-"""What became of each topic's batches."""
+"""The results of each topic's batches."""
 
 
 class Produce:

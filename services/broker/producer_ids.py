@@ -21,14 +21,14 @@ __all__ = ["ProducerIds"]
 log = logger(__name__)
 
 DEADLINE_MS: Final = 5_000
-"""For a block; then producers are told to ask again."""
+"""For a block; then producers get an error to try again."""
 NONE: Final = -1
 AT_ONCE_MAX: Final = 10_000
 """So many producers may wait for a block."""
 
 
 class ProducerIds:
-    """Answers InitProducerId. What is left of a block is lost with the process: there are 2^63 ids."""
+    """Answers InitProducerId. The rest of a block is lost with the process: there are 2^63 ids."""
 
     def __init__(self, broker_id: NodeId, controllers: Controllers, broker_epoch: Callable[[], int]) -> None:
         self._broker_id = broker_id
@@ -87,7 +87,7 @@ class ProducerIds:
 
 
 def _check_rights(request: InitProducerIdRequest, caller: Caller) -> None:
-    """Raises ApiError. Who may write to any topic may be idempotent (KIP-679)."""
+    """Raises ApiError. A caller that may write to any topic may be idempotent (KIP-679)."""
     if request.transactional_id is not None:
         caller.check(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     elif not caller.may_on_cluster(AclOperation.IDEMPOTENT_WRITE, is_audited=False) and not caller.may_on_any(

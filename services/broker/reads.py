@@ -1,4 +1,4 @@
-"""What is told from the state that is applied here: DescribeCluster (60), DescribeTopicPartitions (75),
+"""Answers from the state that is applied here: DescribeCluster (60), DescribeTopicPartitions (75),
 DescribeConfigs (32), and who may do what (`access_reads.py`).
 
 The decisions are those of the controllers, on this broker's copy. It may trail what a controller has just answered.
@@ -42,7 +42,7 @@ from services.broker.cluster import Cluster
 __all__ = ["DESCRIBED", "Reads"]
 
 DEFAULTS: Final = ControllerSettings()
-"""What stands for the brokers' files, which nobody else knows."""
+"""The stand-in for the brokers' files, which nobody else knows."""
 DESCRIBED: Final = (DescribeClusterRequest, DescribeTopicPartitionsRequest, DescribeConfigsRequest, *ABOUT_ACCESS)
 NO_TOKENS: Final = TokenSettings()
 _LISTS: Final[Mapping[type[Message], str]] = MappingProxyType(
@@ -96,7 +96,7 @@ class Reads:
             decision = await in_turns(steps_of(command, state, moment))
             finished: Message = screened.finish(decision.response)
             return finished
-        # What is listed is taken in the first step, whatever changes later.
+        # The list is taken in the first step, whatever changes later.
         if isinstance(asked, ABOUT_ACCESS):
             command = access_command(request, caller, self._tokens)
         else:

@@ -50,7 +50,7 @@ log = logger(__name__)
 
 
 class Fetchers(Protocol):
-    """Who fetches for the followers."""
+    """The fetcher of the followers."""
 
     def start(self, hosted: Hosted, leader_id: NodeId) -> None:
         """Fetches for it from this leader from now on."""
@@ -79,7 +79,7 @@ class Replicas:
         self.proposed = asyncio.Event()
         """Set when there is something to ask the controller for."""
         self.recovery_point_fell = asyncio.Event()
-        """Set when a log has lost records that were flushed: what a start is told of it is not true any more."""
+        """Set when a log has lost records that were flushed: a start must not believe its marks any more."""
         self.isr_counts = IsrCounts()
         self.traffic = Traffic()
         self.resting = Resting()
@@ -135,7 +135,8 @@ class Replicas:
         self.touch(hosted.key)
 
     def trimmed(self, hosted: Hosted) -> None:
-        """Does what follows a log start that retention or DeleteRecords has raised: other replicas are told of it."""
+        """Does what follows a log start that retention or DeleteRecords has raised: other replicas get the new log
+        start."""
         self.touch(hosted.key)
         self.fetchers.look_again(hosted)
 

@@ -1,8 +1,8 @@
 """Partitions of followers' fetch sessions that rest: until something happens to one, no fetch looks at it.
 
 A follower of a thousand partitions fetches all of them twice a second at least, and most have nothing new. One rests in
-a session while its follower has all of it, is in the ISR, and was told the high watermark and the log's start
-(`Leading.rests`). What happens to a partition wakes it, and only then is noted that its follower went on to fetch.
+a session while its follower has all of it, is in the ISR, and knows the high watermark and the log's start
+(`Leading.rests`). Any event of a partition wakes it, and only then is noted that its follower went on to fetch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The partitions' directories in the log directories: found at a start, made, marked as deleted or stray; checkpoints.
 
-What a broker finds that the metadata log does not give it (any more) is not deleted but set aside as stray, as in
+A directory that the metadata log does not give this broker (any more) is not deleted but set aside as stray, as in
 Kafka: the metadata may be wrong.
 """
 
@@ -43,7 +43,7 @@ READY: Final = "quorate-copy-is-ready"
 let it be; a suffix of ours they would refuse.
 """
 NAME_MAX: Final = 255
-"""What a file system takes as a name; a topic's name is cut for that where a suffix follows."""
+"""The longest name that a file system takes; a topic's name is cut for that where a suffix follows."""
 COPY_OPEN_MAX: Final = 1
 """Sealed segments of a copy that are open at once: it is written, and read by nobody."""
 _NAME: Final = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")

@@ -18,7 +18,7 @@ T = TypeVar("T")
 async def in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """Returns what a thread makes of it, or raises what it raises. When cancelled, it waits for the thread first.
 
-    What the thread raises counts then, too: of a write that failed the system tells only once.
+    An error of the thread is raised then, too: the system reports a failed write only once.
     """
     done = asyncio.ensure_future(asyncio.to_thread(work, *arguments, **named))
     try:

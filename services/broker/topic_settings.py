@@ -1,4 +1,5 @@
-"""What a topic's configs make of its logs: effective values of the metadata log, by Kafka's names and defaults."""
+"""The settings of a topic's logs by its configs: effective values of the metadata log, by Kafka's names and
+defaults."""
 
 from __future__ import annotations
 

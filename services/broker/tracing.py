@@ -2,7 +2,7 @@
 
 Clients of Kafka's wire send no trace context, so a trace begins here, with one Produce a second at most: a broker may
 answer thousands. Its followers are seen where the leader sees them: a follower has a record when its next fetch begins
-behind it (R18). What the followers do carries no context on Kafka's wire.
+behind it (R18). Requests of followers carry no context on Kafka's wire.
 """
 
 from __future__ import annotations

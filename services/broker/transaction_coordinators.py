@@ -30,7 +30,7 @@ TIMEOUTS: Final = Timeouts(connect_ms=10_000, request_ms=30_000)
 OF_BROKERS_SINCE: Final = 4
 """From this version on leaders ask for several transactions at once."""
 SAID_OTHERWISE: Final[Mapping[ErrorCode, ErrorCode]] = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
-"""What a producer knows by another name in an answer to Produce."""
+"""Errors that have another name in an answer to Produce."""
 
 Errors = Mapping[TopicPartition, ErrorCode]
 """The partitions that are no part of the transaction, and why."""
@@ -50,7 +50,7 @@ class Transaction(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Question:
-    """What is asked about one transaction, and by how many."""
+    """The question about one transaction, and the number of its askers."""
 
     transaction: Transaction
     answer: asyncio.Future[Errors]

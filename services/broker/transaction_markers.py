@@ -25,7 +25,7 @@ WAIT_MS: Final = 30_000
 """An answer waits so long for replicas: Kafka's `request.timeout.ms`. The coordinator sends again what was not done."""
 
 PER_MARKER: Final = 25
-"""What a marker costs in items: a batch is appended."""
+"""The cost of a marker in items: a batch is appended."""
 
 _Asked = WriteTxnMarkersRequest.WritableTxnMarker
 _Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
@@ -34,7 +34,7 @@ _Partition = _Topic.WritableTxnMarkerPartitionResult
 
 
 class _Written(NamedTuple):
-    """What became of one marker in one partition; `end` is what all replicas of the ISR shall have."""
+    """The result of one marker in one partition; `end` is the offset that all replicas of the ISR must reach."""
 
     key: Key | None
     end: Offset = 0

@@ -1,4 +1,4 @@
-"""What a broker does by the clock: the ISRs' check, time-outs, checkpoints, retention, files that are to go.
+"""The periodic work of a broker: the ISRs' check, time-outs, checkpoints, retention, files to remove.
 
 The names and the intervals are Kafka's.
 """

@@ -33,7 +33,7 @@ ABORTABLE_SINCE: Final = 11
 RETRY_MS: Final = 100
 """Kafka's `add.partitions.to.txn.retry.backoff.max.ms`: the transaction before may still be ending."""
 PER_BATCH: Final = 4
-"""What a batch costs in items: 256 of them are a step."""
+"""The cost of a batch in items: 256 of them are a step."""
 PAUSE_S: Final = 0.02
 """Kafka's `add.partitions.to.txn.retry.backoff.ms`."""
 NOT_YET: Final = frozenset(
@@ -44,7 +44,7 @@ NOT_YET: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""What a producer would not try again in an answer to Produce; so it is told NOT_ENOUGH_REPLICAS, as by Kafka."""
+"""Errors that a producer would not try again in an answer to Produce; so it gets NOT_ENOUGH_REPLICAS, as from Kafka."""
 
 
 class _Open(NamedTuple):

@@ -77,13 +77,14 @@ SERVED: Final[Versions] = {
     **{api_of(each).key: api_of(each).versions for each in ANSWERED},
     **{key: all_apis()[key].versions for key in (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)},
 }
-"""What is listed. The last three a connection answers by itself; librdkafka logs in only where they are listed."""
+"""The APIs that are listed. The last three a connection answers by itself; librdkafka logs in only where they are
+listed."""
 KRAFT_VERSION_OF_BROKERS: Final = 0
 """Brokers list no kraft.version: it is the quorum's."""
 
 
 class Asking(NamedTuple):
-    """Who asks this broker, and whom it asks: what is told of the cluster, rights, logins, connections to others."""
+    """The parts that answer about the cluster, rights and logins, and the connections to others."""
 
     reads: Reads
     callers: Callers
@@ -92,7 +93,7 @@ class Asking(NamedTuple):
 
 
 class Wire:
-    """What a broker answers at its listeners, by the state that it has applied and the logs that it has."""
+    """A broker's answers at its listeners, by the state that it has applied and the logs that it has."""
 
     def __init__(
         self,
@@ -159,7 +160,8 @@ class Wire:
         return api_versions(features, kraft_version=KRAFT_VERSION_OF_BROKERS, served=keys)
 
     async def _answer(self, request: Request, client: ConnectedClient) -> Message | None:
-        """Answers a request once this broker takes part. What a disk does not give back as written is a fatal error."""
+        """Answers a request once this broker takes part. Bytes that a disk does not give back as written are a fatal
+        error."""
         await self._begun.wait()
         try:
             if request.api.key in FORWARDED:

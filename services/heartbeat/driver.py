@@ -186,7 +186,7 @@ class HeartbeatDriver:
                 done = self._registered_and_kept()
 
     def _registered_and_kept(self) -> tuple[object, ...]:
-        """What `_watch_all` depends on: done again with the same, it changes nothing."""
+        """The input of `_watch_all`: with the same input it changes nothing."""
         return self.replica.state.brokers.registrations(), self.sessions.watched, self.sessions.known
 
     def _watch_all(self) -> None:

@@ -34,7 +34,7 @@ PER_TURN: Final = 1_000
 BYTES_AHEAD_MAX: Final = 4 << 20
 """Bytes of the messages of one stream that wait for an answer before no more are read: as many as one may have."""
 MESSAGE_BYTES: Final = 200
-"""What a message takes beside its bytes, which may be none."""
+"""The cost of a message beside its bytes, which may be none."""
 PLAIN: Final = BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
 """The answer to a heartbeat that changes nothing, from an active broker."""
 
@@ -46,7 +46,7 @@ class _Arrived(NamedTuple):
     others: Mapping[int, BrokerHeartbeatRequest]
     """The heartbeats that are not plain, by their place in the message."""
     size: int
-    """What it takes of `BYTES_AHEAD_MAX`."""
+    """Its share of `BYTES_AHEAD_MAX`."""
     hold: Hold | None
     """Its room in memory, if it is large."""
 

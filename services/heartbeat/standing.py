@@ -28,7 +28,7 @@ FOR_GOOD_MS: Final = 1 << 62
 
 
 class Standing:
-    """What the active controller said last. Before it has said anything, and after a lapse, nobody is fenced here.
+    """The active controller's last answer. Before it has said anything, and after a lapse, nobody is fenced here.
 
     Heartbeats are refused while another one counts, and once the claim has lapsed and two claims in a row were not
     answered: 4 to 5 s after the last one that was granted, or 3 s after a start. A broker is fenced a session after

@@ -50,7 +50,7 @@ QUIET: Final = (
 
 IN_PARTS: Final = tuple(f"kraft.service.Observer/{each}" for each in ("DiffImages", "GetImage", "WatchImage"))
 TAKEN_S: Final = 30.0
-"""Within which time (s) a caller has to take each part of those: one that reads slower is let go, and told why."""
+"""Within which time (s) a caller has to take each part of those: one that reads slower is cut off, with the reason."""
 
 FLUSH_PART: Final = 0.2
 """How much of the time of a stop is for the spans that are not sent yet; calls under way have what they leave of it."""
@@ -62,7 +62,8 @@ OPERATIONS: Final = {
     "kraft.service.Observer/GetTrace": AclOperation.DESCRIBE,
     "kraft.service.Observer/ListTraces": AclOperation.DESCRIBE,
 }
-"""What an RPC takes on the cluster: None as its handler asks for the items, or anybody may know the answer.
+"""The right on the cluster that an RPC requires: None as its handler asks for the items, or anybody may know the
+answer.
 
 The others take CLUSTER_ACTION: spans come from the cluster's own processes, and the log is for its nodes.
 """

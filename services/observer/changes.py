@@ -47,9 +47,9 @@ WATCHES_MAX: Final = 100
 LOOK_S: Final = 0.05
 """The pause (s) between two looks at how far the database is, while somebody watches."""
 TOLD_S: Final = 5.0
-"""A watch of which nothing changes is told how far it is at least as often (s)."""
+"""The longest time (s) until a watch of which nothing changes gets its offset again."""
 IMAGE_S: Final = 60.0
-"""How long (s) a state of the past may take to be told: its transaction is open until then, and what is written
+"""How long (s) a state of the past may take to be sent: its transaction is open until then, and what is written
 meanwhile stays in SQLite's WAL, and what is deleted in PostgreSQL's tables."""
 WAIT_S: Final = 10.0
 """How long (s) a watch waits for a database that has not reached its offset, such as that of another observer."""

@@ -278,7 +278,8 @@ class Check:
         self._is_made = False
 
     async def _take_away(self) -> None:
-        """Deletes the topic if a step between its creation and its end has failed; that is the step which is told."""
+        """Deletes the topic if a step between its creation and its end has failed; that is the step which is
+        reported."""
         if self._is_made:
             failed = self.step
             await self._delete()

@@ -28,7 +28,7 @@ REFUSED: Final = re.compile(
     r'password authentication failed|no password supplied|no pg_hba\.conf entry|(database|role) ".*" does not exist'
     r"|permission denied for (database|schema)|server does not support SSL, but SSL was required"
 )
-"""What PostgreSQL and libpq say to an observer that will not be let in, in English; in another language it counts as
+"""The errors of PostgreSQL and libpq for an observer that is not let in, in English; in another language it counts as
 away, as a connection that fails has no SQLSTATE."""
 
 

@@ -40,7 +40,7 @@ AWAY_CODES: Final = (
 )
 """The same of SQLite."""
 DAMAGED_STATES: Final = ("XX001", "XX002")
-"""What PostgreSQL says of a table or an index that is damaged."""
+"""PostgreSQL's errors for a table or an index that is damaged."""
 
 
 def is_away(error: Exception) -> bool:

@@ -74,7 +74,7 @@ class Restartable:
 
 
 class Examinations:
-    """The examinations of one replica's state, told by its images."""
+    """The examinations of one replica's state, by its images."""
 
     def __init__(self, replica: Replica, images: Images, restartable: Restartable) -> None:
         """`restartable` hears the records of the replica."""
@@ -112,7 +112,7 @@ class Examinations:
     def _date(self, answer: ExamineResponse) -> None:
         """Says how old the last examination of the present is, and tells no restarts that may be others by now.
 
-        Who restarts a broker that could be when it was made may take the last replica of an ISR.
+        An operator who restarts a broker by an old examination may take the last replica of an ISR.
         """
         answer.age_ms = round((asyncio.get_running_loop().time() - self._begun_s) * 1_000)
         answer.applied_offset = self._replica.applied

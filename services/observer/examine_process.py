@@ -22,7 +22,7 @@ from quorate.what_if import Restart, plan_restarts
 __all__ = ["FINDINGS_MAX", "SIZE", "examination"]
 
 SIZE: Final = struct.Struct(">I")
-"""What is before each part of the input: its bytes."""
+"""The header of each part of the input: its bytes."""
 FINDINGS_MAX: Final = 10_000
 """Findings that are kept, the worst; all are counted."""
 HARMED_MAX: Final = 5

@@ -20,7 +20,7 @@ from services.observer.image_messages import image_parts
 __all__ = ["IMAGES_MAX", "Images"]
 
 IMAGES_MAX: Final = 4
-"""Images that are told at once: each keeps what is overwritten meanwhile."""
+"""Images that are sent at once: each keeps what is overwritten meanwhile."""
 
 
 class Images:
@@ -36,7 +36,7 @@ class Images:
     async def tell(self, at: LogPlace | None = None) -> AsyncGenerator[GetImageResponse, None]:
         """Yields the parts of the state as it is at the call, or at a place of the log.
 
-        Raises ApiError if too many are told already, and for a place of which the database has no state.
+        Raises ApiError if too many are sent already, and for a place of which the database has no state.
         """
         if self._running >= IMAGES_MAX:
             message = f"{IMAGES_MAX} images are being told already; one more has to wait for the end of one"

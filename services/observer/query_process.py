@@ -22,7 +22,7 @@ from quorate.sql.guarded import Answer, Caps, GuardedConnection, QueryRefused, i
 __all__ = ["CAPS", "HEAD", "Kind"]
 
 CAPS: Final = Caps(rows=100_000, characters=64 << 20, seconds=20.0, value_bytes=2 << 20, memory_bytes=256 << 20)
-"""What one query may take at most."""
+"""The limits of one query."""
 PROCESS_BYTES: Final = 512 << 20
 """The address space of this process: some 30 MiB of its own, SQLite's memory, and a row that Python has a copy of, in
 which a character takes up to four bytes."""
@@ -37,11 +37,11 @@ NUMBER_BYTES: Final = 10
 PART_ROWS: Final = 1_000
 """The rows after which a part is full."""
 HEAD: Final = struct.Struct(">BI")
-"""What is before the content of a frame: its kind, and how many bytes follow."""
+"""The header of a frame: its kind, and how many bytes follow."""
 
 
 class Kind(IntEnum):
-    """What a frame has."""
+    """The kinds of frames."""
 
     END = 0
     PART = 1

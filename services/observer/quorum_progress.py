@@ -62,7 +62,7 @@ class QuorumProgress:
         return self._last
 
     async def _asked(self) -> ExamineQuorumResponse | ApiError:
-        """Returns the answer, or why there is none: who asks meanwhile, or soon after, is told the same."""
+        """Returns the answer, or why there is none: a caller that asks meanwhile, or soon after, gets the same."""
         try:
             async with asyncio.timeout(ASKED_S):
                 return _message(await self._ask())

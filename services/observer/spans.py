@@ -32,7 +32,7 @@ PENDING_MAX: Final = 50_000
 PENDING_BYTES_MAX: Final = 16 << 20
 """Most bytes of these, as `_size` counts them."""
 BESIDE_BYTES: Final = 100
-"""What a span counts beside its texts: ids, times, numbers."""
+"""The bytes of a span beside its texts: ids, times, numbers."""
 BATCH_ROWS: Final = 2_000
 """Spans that are written in one database transaction."""
 TRACE_MAX: Final = 10_000

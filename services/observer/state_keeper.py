@@ -63,7 +63,7 @@ class StateKeeper:
         retention_ms: int = -1,
         clock: Clock | None = None,
     ) -> None:
-        """What ended `retention_ms` before the last record of the log is dropped from the past; -1 for nothing.
+        """Rows that ended `retention_ms` before the last record of the log are dropped from the past; -1 for nothing.
 
         A record that is later than our own clock counts as of now: the leader's clock was ahead.
         """
@@ -193,7 +193,7 @@ class StateKeeper:
         """Raises ConfigError unless the log is the one whose end the database has, by the epoch there (KIP-101).
 
         And by the time of the batch: a cluster that was formatted anew with its id has the same epochs again. That of a
-        checkpoint is from whoever wrote it, and is not compared.
+        checkpoint is from its writer, and is not compared.
         """
         if at.epoch != seen.epoch:
             raise self._refusal(

@@ -1,4 +1,4 @@
-"""What a cluster's log brings to the database of the state: the state itself, and what each batch has changed."""
+"""The writes of a cluster's log to the database of the state: the state itself, and what each batch has changed."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ BROKER_SETS_KEPT = 8
 PARTITIONS_PER_TURN = 1_000
 """The partitions that are placed between two turns of others: some 2 ms of CPU."""
 TOPIC_AS_PARTITIONS = 10
-"""What a topic costs beside its partitions, as a number of partitions."""
+"""The cost of a topic beside its partitions, as a number of partitions."""
 
 
 class PlacerService(PlacerServicer):

@@ -1,4 +1,4 @@
-"""Contexts: where a cluster is, by a name, in a file; what a command is not told, it has from the current one.
+"""Contexts: where a cluster is, by a name, in a file. Options that a command line lacks come from the current one.
 
 current = "staging"
 
@@ -31,7 +31,8 @@ KEYS: Final = ("controller", "observer", "quorum", "bootstrap-controller", COMMA
 
 
 class Contexts(NamedTuple):
-    """What a file has: contexts by name, each its options, and the name of the current one; None if it names none."""
+    """The content of a file: contexts by name, each its options, and the name of the current one; None if it names
+    none."""
 
     path: Path
     current: str | None

@@ -19,9 +19,9 @@ PAUSE_S: Final = 0.1
 WITHOUT_LEADER: Final = frozenset(
     {ErrorCode.NOT_CONTROLLER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER}
 )
-"""What a controller says while there is no leader, or not yet."""
+"""A controller's errors while there is no leader, or not yet."""
 LOST: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER})
-"""What a controller says, too, if it loses its leadership before a write is committed: the next one may commit it."""
+"""A controller's error, too, if it loses its leadership before a write is committed: the next one may commit it."""
 UNSENT: Final = ("failed to connect to all addresses", "errors resolving ")
 """How gRPC words that nobody listens, or that a host has no address, and it tells it in no other way."""
 IN_TIME: Final = ErrorCode.REQUEST_TIMED_OUT

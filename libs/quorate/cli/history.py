@@ -39,7 +39,7 @@ class Unknown(NamedTuple):
 
     @property
     def note(self) -> str:
-        """What is told of it."""
+        """The sentence about it."""
         if self.after_offset < 0:
             return f"of what lies before offset {self.until_offset + 1} there is no log"
         return (
@@ -59,13 +59,13 @@ def read_subject(text: str | None) -> Subject:
 class Teller:
     """Prints a line for each row that a record has changed, while a log is read from `since` on.
 
-    What a transaction does counts, and is told, at its end; what it has not ended, nobody is told (KIP-868).
+    The changes of a transaction are printed at its end; those of an open one are not printed (KIP-868).
     """
 
     def __init__(self, subject: Subject, since: AsOf, *, output: str) -> None:
         self.since = since
         self.count = 0
-        """How many rows were told."""
+        """How many rows were printed."""
         self._base: Offset = 0
         """The offset of the state to which the first record is applied: before it there is no log."""
         self._subject = subject
@@ -134,7 +134,7 @@ def print_change(told: Changed, said: str, *, output: str) -> None:
 
 
 def print_end(count: int, *, begins: Offset, ends: Offset, output: str, unknown: Iterable[Unknown]) -> None:
-    """Prints how many changes were told, between which offsets, and of which parts of the log they are not known."""
+    """Prints how many changes were printed, between which offsets, and of which parts of the log they are not known."""
     if not is_document(output):
         sys.stdout.write(f"{count} change{'s' * (count != 1)} between offset {begins} and offset {ends}\n")
     for each in unknown:

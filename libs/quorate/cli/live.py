@@ -115,7 +115,7 @@ async def _fetch(observer: Observer, files: _Files) -> Offset:
 
 
 class _Files:
-    """What was read, as Kafka's files: a checkpoint if there is one, and one segment after it."""
+    """The records that were read, as Kafka's files: a checkpoint if there is one, and one segment after it."""
 
     def __init__(self, partition: Path) -> None:
         self._partition = partition

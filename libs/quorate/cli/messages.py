@@ -16,7 +16,7 @@ __all__ = ["Method", "method_of", "parsed"]
 Method: TypeAlias = Any
 """A MethodDescriptor; the stubs of protobuf's two implementations differ."""
 PROBLEMS: Final = (ParseError, AttributeError, TypeError, ValueError)
-"""What ParseDict raises."""
+"""The errors of ParseDict."""
 _PREFIX: Final = re.compile(r"^(Failed to parse \S+ field: )+")
 
 

@@ -118,7 +118,7 @@ def _chained(first: Any, others: Iterator[Any]) -> Iterator[Any]:
 
 
 def _gaps(gaps: Iterable[HistoryGap]) -> set[Unknown]:
-    """Returns the gaps, without one from the log's start: where the history begins is told by itself."""
+    """Returns the gaps, without one from the log's start: a note of its own says where the history begins."""
     return {Unknown(each.after_offset, each.until_offset) for each in gaps if each.after_offset >= 0}
 
 

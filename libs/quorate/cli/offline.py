@@ -141,8 +141,8 @@ def _offset_of(moment: Moment, source: Path, *, name: str) -> Offset:
     """Returns the offset of the first batch that is later than `moment`, or the log's end if none is.
 
     `source` is a partition's directory or a log. As Kafka's ListOffsets by time it takes the first one: clocks of
-    controllers differ, and a later batch may have an earlier time. Damage ends the search: whoever reads up to the
-    offset meets it. Raises Failed if already the first batch is later, or if there is none; OSError.
+    controllers differ, and a later batch may have an earlier time. Damage ends the search: a reader that reads up to
+    the offset meets it. Raises Failed if already the first batch is later, or if there is none; OSError.
     """
     first = end = None
     for header in _headers(source):

@@ -1,4 +1,4 @@
-"""What a row of the table of writes is: an API, how its request is made of arguments, and how its results are told."""
+"""A row of the table of writes: an API, how its request is made of arguments, and how its results are printed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Write(NamedTuple):
     api: str
     about: str
     done: str
-    """What a result is called that is no error, as in `orders: created`."""
+    """The word for a result that is no error, as in `orders: created`."""
     request: Callable[..., Json]
     named_by: tuple[str, ...] = ()
     """The fields of a result, and of those that it is in, that name it; without them it is named by `subjects`."""
@@ -30,13 +30,13 @@ class Write(NamedTuple):
     named: Callable[[Json], str] | None = None
     """Names a result by all its fields."""
     shown: tuple[str, ...] = ()
-    """Further fields of a result that are told."""
+    """Further fields of a result that are printed."""
     is_enveloped: bool = True
     """Whether it goes by Submit, which can try it and knows a retry; if not, it cannot be tried."""
     fine: frozenset[str] = frozenset()
     """Kafka's names of errors that are none, as there was nothing to do."""
     if_none: str = ""
-    """What is told if there is no result at all; without it that is done, too."""
+    """The text if there is no result at all; without it no result means done, too."""
     has_secret: bool = False
     """Whether its request has what is as good as a password."""
 

@@ -23,7 +23,7 @@ ITERATIONS_MAX: Final = 16384
 SALT_BYTES: Final = 24
 UNLIMITED: Final = -1
 NUMBER: Final = re.compile(r"[+-]?([0-9]++(\.[0-9]*+)?|\.[0-9]++)([eE][+-]?[0-9]++)?")
-"""What Python takes beside it, as nan and 1_0, is none here: JSON has no such number, and no other tool reads it so."""
+"""Python also takes nan and 1_0, which are refused here: JSON has no such number, and no other tool reads it so."""
 
 
 class Mechanism(StrEnum):

@@ -60,7 +60,7 @@ class Asked:
 
 
 class Result(NamedTuple):
-    """What has become of one thing that was asked for; `code` is 0 if nothing is wrong."""
+    """The result of one thing that was asked for; `code` is 0 if nothing is wrong."""
 
     name: str
     code: int

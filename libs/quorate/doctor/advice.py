@@ -1,4 +1,4 @@
-"""What an operator can do about missing replicas: advice names brokers, and only what is possible now.
+"""An operator's remedies for missing replicas: advice names brokers, and only what is possible now.
 
 A broker can take a replica if it is unfenced, not in controlled shutdown, and has a log directory that is not cordoned
 (KIP-858, KIP-1066). A replica can be added to a partition, or moved, only while it has a leader to copy from.
@@ -24,7 +24,7 @@ NOBODY: Final = "no broker with all committed records is known: an unclean elect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """What there is for another replica of each of some partitions."""
+    """The brokers and directories that could take another replica of each of some partitions."""
 
     is_led: bool
     """Each has a leader to copy from."""

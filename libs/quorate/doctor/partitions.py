@@ -40,7 +40,7 @@ class Standing:
 
     @cached_property
     def past(self) -> PartitionPast:
-        """What was before."""
+        """The state before."""
         return self.facts.past.partition(self.topic.id, self.partition_id)
 
     @cached_property

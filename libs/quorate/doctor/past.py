@@ -1,4 +1,4 @@
-"""What the history adds to one state: since when conditions have held, and what was before. None of it must be known.
+"""Facts that the history adds to one state: since when conditions have held, and the state before. Each may be unknown.
 
 The pipeline computes it of all states of a log; a command or an observer that has one state leaves it out.
 """
@@ -67,7 +67,7 @@ class Unclean:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPast:
-    """What was before the present state of a partition."""
+    """The state of a partition before the present one."""
 
     last_leader: NodeId | None = None
     isr_changed_ms: int | None = None
@@ -79,7 +79,7 @@ class PartitionPast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerPast:
-    """What has happened to a broker. `words` say how it went away, if it did: `broker 7 was fenced at …`."""
+    """The past of a broker. `words` say how it went away, if it did: `broker 7 was fenced at …`."""
 
     fencings: int = 0
     """How often it was fenced in the last day, but for restarts that were announced."""
@@ -93,7 +93,7 @@ _BROKER: Final = BrokerPast()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What is known of the past, by subject; empty if nothing is."""
+    """Known facts of the past, by subject; empty if nothing is."""
 
     moments: Mapping[tuple[str, str], Moment] = field(default_factory=dict)
     """Since when, by condition and subject."""
@@ -114,7 +114,7 @@ class Past:
 
 
 def shown(time_ms: int | None) -> str:
-    """Formats a time with milliseconds, by which two records of one second are told apart.
+    """Formats a time with milliseconds, so that two records of one second differ.
 
     >>> shown(1_795_000_000_123)
     '2026-11-18 10:26:40.123'

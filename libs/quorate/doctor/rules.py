@@ -63,7 +63,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What was found: the kind of finding, what it is about, a sentence and what to do.
+    """A finding: its kind, its subject, a sentence and the advice.
 
     `since` is when it began; None if the past is not known, or no record has it.
     """

@@ -15,7 +15,7 @@ __all__ = ["PLAIN_USERS", "SCRAM_MECHANISMS", "BeginScram", "mechanisms_of", "pl
 
 SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 PLAIN_USERS: Final = "user_"
-"""What the option of a user begins with, in the configuration of Kafka's PlainLoginModule."""
+"""The beginning of a user's option, in the configuration of Kafka's PlainLoginModule."""
 
 BeginScram = Callable[[str], ServerMechanism | RemoteMechanism]
 """Begins an exchange with the mechanism of this name."""

@@ -2,7 +2,7 @@
 
 Kafka handles one request of a connection at a time. Here many are under way, and of those that a controller answers a
 write waits until all before it are answered, a read until the writes before it are: a CreateTopics waits for a placer,
-and a DeleteTopics behind it must not be decided before. What peers, readers of the log and heartbeats ask waits for
+and a DeleteTopics behind it must not be decided before. Requests of peers, readers of the log and heartbeats wait for
 nothing, and neither does an Envelope: those of one broker are of many clients.
 """
 

@@ -1,7 +1,7 @@
 """Logins by SCRAM and by delegation token, by the credentials that the metadata log has (KIP-48, KIP-554).
 
 A controller answers them for the gateways. These have no replica of the log. They could be given a user's stored keys,
-but they would let whoever has them try passwords at leisure, and pass for the server; so the whole exchange is done
+but these would let a thief try passwords at leisure, and pass for the server; so the whole exchange is done
 here. Nothing is kept between its two messages: the gateway sends the first ones again, and the exchange is repeated up
 to them with the same nonce. That takes no more trust in the gateway than it has already: it may say whose request it
 passes on (CLUSTER_ACTION). A broker answers by itself, from the state that it has applied.

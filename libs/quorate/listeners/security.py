@@ -1,4 +1,5 @@
-"""What each listener speaks, and who its clients are: made of its settings and the files that they name."""
+"""The security protocol of each listener, and the principals of its clients: made of its settings and the files that
+they name."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ __all__ = ["ListenerSecurity", "security_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSecurity:
-    """What a listener speaks, and who its clients are: a part that there is not is None or empty."""
+    """The security protocol of a listener, and the principals of its clients: a part that it does not have is None or
+    empty."""
 
     protocol: str
     tls: ListenerTls | None

@@ -1,4 +1,4 @@
-"""Who may speak to a process at its listeners, and as whom: the settings of each, under Kafka's names.
+"""The security settings of each listener, under Kafka's names.
 
 Each is for all listeners; with `listener.name.<name>.` before it, the name in small letters, it is for one of them, and
 counts more (KIP-103).

@@ -2,7 +2,7 @@
 
 server          listens on a port, and counts who is connected
 driver          one connection: answers by a handler
-listening       what a listener is told
+listening       the parts of a listener
 connections     how many connections there are and may be
 buffers         how many bytes they hold together
 fair_turns      turns by address and name at large requests and logins

@@ -19,7 +19,7 @@ M = TypeVar("M", bound=Message)
 
 
 class Disconnected(ConnectionError):
-    """The connection has ended; the text says why. What was asked may or may not have been done."""
+    """The connection has ended; the text says why. The request may or may not have been carried out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def node(self) -> ApiVersionsResponse:
-        """What the node said that it supports."""
+        """The APIs and versions that the node supports."""
         assert self._state.node is not None, "not ready"
         return self._state.node
 

@@ -58,7 +58,7 @@ Endpoint = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """What a client needs for every connection."""
+    """The settings of a client for every connection."""
 
     settings: ClientSettings = DEFAULT_SETTINGS
     timeouts: Timeouts = DEFAULT_TIMEOUTS
@@ -91,7 +91,7 @@ def parse_bootstrap(text: str) -> list[Endpoint]:
 def parse_client_config(properties: Mapping[str, str]) -> ClientConfig:
     """Returns what Kafka's property names say; properties of other things are left alone, as Kafka does.
 
-    A security property that is not read here is refused: it would have no effect, and nobody would be told. Raises
+    A security property that is not read here is refused: it would have no effect, and nobody would notice. Raises
     ValueError with the property.
     """
     check_read(properties)
@@ -165,7 +165,7 @@ def _ms(properties: Mapping[str, str], name: str, default: int) -> int:
 def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
     certificates = properties.get("ssl.truststore.certificates")
     if certificates is not None:
-        # What is not ASCII stands between them, as in a subject that `openssl s_client -showcerts` prints.
+        # Text that is not ASCII may stand between them, as in a subject that `openssl s_client -showcerts` prints.
         certificates = certificates.encode("ascii", "replace").decode("ascii")
     with _loading(properties, "ssl.truststore"):
         context = ssl.create_default_context(cafile=_pem(properties, "ssl.truststore"), cadata=certificates)
@@ -200,7 +200,7 @@ def _pem(properties: Mapping[str, str], store: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ClientLogin:
-    """Who logs in; with a delegation token its id is the `user`, and its HMAC the `password`. KIP-48."""
+    """The user of a login; with a delegation token its id is the `user`, and its HMAC the `password`. KIP-48."""
 
     scram: int | None
     """The number of the SCRAM mechanism; None for PLAIN."""

@@ -95,7 +95,7 @@ class ConnectionCounts:
             if (full := room.full) and room.oldest_stranger is None:
                 return full
         for room in rooms:
-            # Who has gone from the room before has made room here, too, or there is still the one seen above.
+            # The one that has gone from the room before has made room here, too, or the one seen above is still there.
             if (full := room.full) and (oldest := room.oldest_stranger) is not None:
                 oldest.leave(f"{full}; of those that have not logged in this one is the oldest")
         self._by_host[host] = of_host

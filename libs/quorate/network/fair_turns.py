@@ -30,7 +30,7 @@ class InTurns(Protocol):
 
 
 class _Names:
-    """Who waits at one address, by name: in a row, and beside it those that have had no turn yet."""
+    """The waiting requests of one address, by name: in a row, and beside it those that have had no turn yet."""
 
     __slots__ = ("_fresh", "_is_for_newest", "rows")
 

@@ -1,4 +1,5 @@
-"""What a listener is told: what it accepts, who answers its requests, and what it shares with others of the process."""
+"""The parts of a listener: its APIs, the handler of its requests, and the bounds that it shares with others of the
+process."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ __all__ = ["Certified", "ConnectedClient", "Handle", "Listening", "Reply", "Repo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectedClient:
-    """Who is at the other end: its address, what its library calls itself, and the listener at which it has come."""
+    """The client at the other end: its address, the name of its library, and the listener at which it has come."""
 
     host: str
     port: int
@@ -59,33 +60,35 @@ Report = Callable[[str, ConnectedClient], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """What a listener accepts. `served` are its APIs and versions; with `mechanisms` a client must log in (SASL)."""
+    """The requests that a listener accepts. `served` are its APIs and versions; with `mechanisms` a client must log in
+    (SASL)."""
 
     handle: Handle
     served: Versions
     describe_versions: DescribeVersions
     take: Take | None = None
-    """What is asked before `handle`."""
+    """Called before `handle`."""
     name: str = ""
     """The listener's name, by which a handler knows where a client has come."""
     mechanisms: Mechanisms | None = None
     settings: ServerSettings = field(default_factory=ServerSettings)
     tls: Callable[[], ssl.SSLContext] | None = None
-    """What the next connection speaks TLS with; None is clear text."""
+    """The TLS context of the next connection; None is clear text."""
     certified: Certified | None = None
-    """Who a client is by its certificate, where there is no SASL; None makes everybody User:ANONYMOUS."""
+    """The principal of a client by its certificate, where there is no SASL; None makes everybody User:ANONYMOUS."""
     connections_max: int = NO_LIMIT
     """Kafka's `listener.name.<name>.max.connections`: beyond it one is closed."""
     counts: ConnectionCounts = field(default_factory=ConnectionCounts)
     """The connections of all listeners of the process."""
     buffers: Buffers = field(default_factory=Buffers)
-    """What the connections of all listeners of the process hold."""
+    """The bytes that the connections of all listeners of the process hold."""
     large: FairTurns = field(default_factory=lambda: FairTurns(LARGE_AT_ONCE))
     """The turns of large requests, at all listeners of the process."""
     large_may_wait: bool = False
     """Whether one has its turn until it is decoded, and not until it is answered: where one may wait for another.
 
-    So it is at a broker: a Produce waits for a follower's Fetch. What they hold meanwhile, `buffers` bounds alone.
+    So it is at a broker: a Produce waits for a follower's Fetch. Only `buffers` bounds the bytes that they hold
+    meanwhile.
     """
     in_turns: InTurns = in_turns
     """How work in steps is done in turns of the loop: a process with more of it passes what all of it shares."""
@@ -93,6 +96,6 @@ class Listening:
     """The turns of logins that another process answers, at all listeners of the process."""
     report: Report = lambda _reason, _client: None
     now_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000
-    """What idle time and sessions are measured by: a clock that is never set, as Kafka's `nanoTime`."""
+    """The clock for idle time and sessions: one that is never set, as Kafka's `nanoTime`."""
     wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     """Now in ms since 1970: by it a delegation token ends."""

@@ -102,7 +102,7 @@ class FailedTry:
 class Observer:
     """A reader of the log from its start on, or from a checkpoint. It follows the leader, also through elections.
 
-    It reads the log of one cluster: of `cluster_id`, or of the first controller that answers. To be told that id takes
+    It reads the log of one cluster: of `cluster_id`, or of the first controller that answers. To learn that id takes
     ALTER on the cluster, if its controllers authorize; to read the log takes CLUSTER_ACTION.
     """
 

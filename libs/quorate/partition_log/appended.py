@@ -1,4 +1,4 @@
-"""What becomes of a producer's batch."""
+"""The result of appending a producer's batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from quorate.nouns import Offset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """What became of a producer's batch: its offsets (inclusive), and whether the log had it before (KIP-98).
+    """The result of appending a producer's batch: its offsets (inclusive), and whether the log had it before (KIP-98).
 
     `log_append_time_ms` is -1 with `message.timestamp.type` CreateTime.
     """

@@ -24,7 +24,7 @@ class Marker(NamedTuple):
 
 
 class TransactionEnd(NamedTuple):
-    """What a coordinator has decided of a producer's transaction.
+    """A coordinator's decision on a producer's transaction.
 
     `transaction_version` is the feature level by which it has (KIP-1228). From 2 on the marker's epoch is above that
     of the records that it ends.

@@ -1,4 +1,4 @@
-"""What a leader checks of the records that a producer sends, and what it writes into their header.
+"""A leader's checks of the records that a producer sends, and the header fields that it writes.
 
 A request has one batch for a partition (KIP-98): its header is checked, and its records are read (`produced_records`).
 """

@@ -1,7 +1,8 @@
-"""Reads the records of a batch that a producer sends, as Kafka's LogValidator does: what is none is not appended.
+"""Reads the records of a batch that a producer sends, as Kafka's LogValidator does: a batch with anything else is not
+appended.
 
-It reads numbers only, no key and no value. What is compressed by a codec without a library here (snappy, lz4, zstd) is
-not read: its count of records is bounded by what the format can make of the batch's bytes.
+It reads numbers only, no key and no value. Records that are compressed by a codec without a library here (snappy, lz4,
+zstd) are not read: their count is bounded by what the format can make of the batch's bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ INFLATION_MAX: Final = 64
 RECORD_BYTES_MIN: Final = 7
 """A record has six numbers and its attributes, of one byte each at least."""
 _RATIOS: Final = {"snappy": 22, "lz4": 256, "zstd": 32_768}
-"""What a byte can become: a copy of 64 bytes takes 3, a length grows by 255 a byte, a block of 128 KiB takes 4."""
+"""The bytes that one byte can become: a copy of 64 bytes takes 3, a length grows by 255 a byte, a block of 128 KiB
+takes 4."""
 _NULL: Final = 1
 """The length -1 as a varint."""
 KEY_AND_VALUE: Final = range(2)

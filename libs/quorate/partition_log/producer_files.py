@@ -1,4 +1,4 @@
-"""What a log keeps of its producers beside the batches: snapshots at the segments' bases, and the aborted transactions.
+"""A log's files of its producers, beside the batches: snapshots at the segments' bases, and the aborted transactions.
 
 A snapshot spares a start the batches before it. It is not synced: one that a crash has spoiled is left out for an
 earlier one.
@@ -41,9 +41,9 @@ class ProducerFiles:
         """Rebuilds the state of the producers from the latest sound producer snapshot and the batches after it.
 
         An index of aborted transactions that a crash may have spoiled, or that is spoiled, is made anew, from the
-        beginning of its segment: all of the files is on the disk for certain below `flushed`. What snapshots and
-        indexes have of records at `leo` or above, which were truncated or lost, is removed. Raises Corrupt, naming file
-        and byte, for a control batch that is none.
+        beginning of its segment: all of the files is on the disk for certain below `flushed`. The parts of snapshots
+        and indexes for records at `leo` or above, which were truncated or lost, are removed. Raises Corrupt, naming
+        file and byte, for a control batch that is none.
         """
         self._remove(offset for offset in producer_snapshots(self._directory) if offset > leo)
         spoiled = [

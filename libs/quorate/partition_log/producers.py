@@ -1,4 +1,4 @@
-"""What a partition knows of its producers: sequences (idempotence) and open transactions. KIP-98, KIP-360.
+"""The state of a partition's producers: sequences (idempotence) and open transactions. KIP-98, KIP-360.
 
 A producer's state is what its last five batches were, so that a batch that is sent again is known by its sequence
 numbers and not appended twice. A transaction is open from its first record to its marker, and counts as undecided for

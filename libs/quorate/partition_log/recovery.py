@@ -34,7 +34,8 @@ SWAP: Final = ".swap"
 
 @dataclass(slots=True, kw_only=True)
 class Recovered:
-    """What was found: the segments, the last of which is appended to, the epochs, and the torn tail that was cut."""
+    """The result of a recovery: the segments, the last of which is appended to, the epochs, and the torn tail that was
+    cut."""
 
     segments: list[Segment] = field(default_factory=list)
     epochs: EpochCache

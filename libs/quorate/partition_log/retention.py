@@ -20,8 +20,8 @@ def old_segments(
 ) -> Iterator[Segment]:
     """Yields the segments to remove, oldest first: only whole ones, and only what is committed.
 
-    A segment is as old as its largest timestamp, and as its file if no record has one. What is above
-    `retention.bytes` goes as long as the rest still has that many.
+    A segment is as old as its largest timestamp, and as its file if no record has one. The oldest segment goes while
+    the others still have `retention.bytes`.
     """
     left = sum(segment.size for segment in segments)
     ends = [*(segment.base_offset for segment in segments[1:]), leo]

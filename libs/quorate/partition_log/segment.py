@@ -255,8 +255,8 @@ class Segment:
             self._log = None
 
     def rest(self) -> None:
-        """Closes the files until they are read again. What was appended is written all the same: Linux syncs a file by
-        whichever descriptor, and tells a failure to the next that asks.
+        """Closes the files until they are read again. All that was appended is still written: Linux syncs a file by
+        any descriptor, and reports a failure to the next one that asks.
         """
         if self._log is not None:
             os.close(self._log)

@@ -66,7 +66,7 @@ class Verifications:
                 why = f"the batch of producer {header.producer_id} is part of no transaction that is open here"
                 raise ApiError(ErrorCode.INVALID_TXN_STATE, why)
         if begun is None or not header.attributes & TRANSACTIONAL:
-            return  # a question about a producer, whoever asks it, is no matter of its batches of no transaction
+            return  # a question about a producer, by any connection, is no matter of its batches of no transaction
         first = 0 if begun.bumps_epochs and not producers.has_batches(header.producer_id) else begun.lowest_sequence
         if header.base_sequence > first:
             sent = f"producer {header.producer_id} sends sequence {header.base_sequence}"

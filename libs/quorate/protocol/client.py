@@ -55,7 +55,7 @@ class ClientConnection:
         self.versions: Versions = {}
         """The node's table, from ApiVersions on."""
         self.node: ApiVersionsResponse | None = None
-        """What the node supports, from ApiVersions on."""
+        """The APIs and versions of the node, from ApiVersions on."""
         self.closing: Close | None = None
         self._ask_versions(api.versions[-1] if api_versions_version is None else api_versions_version)
 

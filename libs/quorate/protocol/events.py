@@ -1,4 +1,4 @@
-"""What the two connections say of the bytes that they received."""
+"""The events that the two connections make of the bytes that they receive."""
 
 from __future__ import annotations
 

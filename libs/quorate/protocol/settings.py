@@ -41,7 +41,7 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """What a client tells of itself, and what it accepts."""
+    """A client's name and version, and the bounds of the answers that it accepts."""
 
     client_id: str | None = "quorate"
     """Kafka's `client.id`."""

@@ -1,7 +1,7 @@
 """Fetch from follower: a follower serves the committed part of its log to observers, to spare the leader. Not in Kafka.
 
-Only requests with `from_any` are served, and none of a voter: the leader must see how far voters are. What is committed
-is the same on every node (I-21), so the worst that an answer of a follower can be is old. It says how long ago the
+Only requests with `from_any` are served, and none of a voter: the leader must see how far voters are. Committed records
+are the same on every node (I-21), so the worst that an answer of a follower can be is old. It says how long ago the
 leader was last in contact (`silent_ms`), so that an observer leaves a follower that is cut off. KIP-392 has the same
 for partitions; there and here the leader does not count these fetches.
 """

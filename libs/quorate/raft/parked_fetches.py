@@ -39,7 +39,7 @@ def park(
 def place_of_reader(turn: StepContext, role: Leader | Follower, key: ReplicaKey) -> ReplicaKey | None:
     """Returns a free key to hold the fetch of a reader without an id under; None if `observers_max` fetches are held.
 
-    Two such readers cannot be told apart, so neither's fetch replaces the other's; whoever is answered at once asks
+    Two such readers look the same, so neither's fetch replaces the other's; a reader that is answered at once asks
     again at once.
     """
     assert key.id < 0, key

@@ -68,8 +68,8 @@ def compare_with_acknowledged(turn: StepContext, role: Leader, key: ReplicaKey, 
     """Tells of a voter that fetches from below what it has acknowledged to this leader: it had flushed that.
 
     A majority may have been counted with it (I-18). Its disk was put back, cleared or damaged; Raft cannot repair that,
-    as it takes a flushed record for kept. A Fetch that was overtaken on its way looks the same. What was acknowledged
-    to an earlier leader is not known.
+    as it takes a flushed record for kept. A Fetch that was overtaken on its way looks the same. Acknowledgements to an
+    earlier leader are not known.
     """
     progress = role.replicas.get(key)
     if progress is None or progress.leo is None or fetch_offset >= progress.leo or not turn.voters.has(key):
@@ -109,9 +109,9 @@ def take_fetch_offset(turn: StepContext, role: Leader, key: ReplicaKey, fetch_of
 def note_readers(turn: StepContext, role: Leader, readers: Mapping[ReplicaKey, Offset]) -> bool:
     """Records the fetch offsets of readers whom a gateway has answered, as their fetches here would have.
 
-    Only what is committed counts, and it is the same in each log: so nobody is taken to have what it may not have. What
-    a voter has it says itself, by fetches that are checked here. Returns False if somebody was not taken: a voter that
-    is being added is none at its gateway yet, and it may be the one whose fetch that needs.
+    Only what is committed counts, and it is the same in each log: so nobody is taken to have what it may not have. Only
+    a voter itself says how much it has, by fetches that are checked here. Returns False if somebody was not taken: a
+    voter that is being added is none at its gateway yet, and it may be the one whose fetch that needs.
     """
     committed, are_all_taken = role.high_watermark or 0, True
     for replica, offset in readers.items():

@@ -1,4 +1,5 @@
-"""What a log can give to a replica that fetches: records, the log divergence, or a snapshot (KIP-595, KIP-630)."""
+"""The three answers of a log to a replica that fetches: records, the log divergence, or a snapshot (KIP-595,
+KIP-630)."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class Candidate:
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """What the leader knows of one replica, from its requests in this epoch. Raft's matchIndex, by pull."""
+    """The leader's knowledge of one replica, from its requests in this epoch. Raft's matchIndex, by pull."""
 
     leo: Offset | None = None
     """The end (exclusive) of what the replica has flushed and what equals the leader's log; None before a valid

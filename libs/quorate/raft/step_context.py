@@ -68,7 +68,8 @@ class TransferState:
     reported_epoch: Epoch = 0
     """The epoch to whose leader controller presence was last reported; at first the epoch at the process's start."""
     reported_present: bool | None = None
-    """What the leader of `reported_epoch` knows. None if that is unknown: the report may or may not have arrived."""
+    """The presence that the leader of `reported_epoch` knows. None if that is unknown: the report may or may not have
+    arrived."""
     was_voter: bool = False
     """Whether this node has led, or been a voter, committed and caught up, since the process started."""
     report_sequence: int = 0
@@ -103,7 +104,7 @@ class StepContext(msgspec.Struct, kw_only=True):
     wake_at_ms: int | None = None
     """The earliest moment that a timer asked for in this step; None if none did."""
 
-    # What a handler may read.
+    # The state that a handler may read.
 
     @property
     def voters(self) -> VoterSet:
@@ -174,7 +175,7 @@ class StepContext(msgspec.Struct, kw_only=True):
         assert base_ms <= wait_ms < 2 * base_ms, (wait_ms, base_ms)
         return self.now_ms + wait_ms
 
-    # What a handler may ask for.
+    # The effects that a handler may ask for.
 
     def wake_at(self, at_ms: int) -> None:
         """Sets a timer, unless there is an earlier one: `tick` must be called at `at_ms`, and this role runs again."""
@@ -244,7 +245,7 @@ class StepContext(msgspec.Struct, kw_only=True):
             # This node's epoch and leader mean nothing in another cluster (I-81). Kafka's answer has the error alone,
             # too, but for UpdateRaftVoter, where it names them.
             epoch, leader_id = EPOCH_UNKNOWN, None
-        # Who joins asks all bootstrap servers, itself among them: that is no second process with its id.
+        # A node that joins asks all bootstrap servers, itself among them: that is no second process with its id.
         is_own = self.node.directory_id != ZERO_UUID and getattr(request, "replica", None) == self.node
         if fault.error in OF_MISCONFIGURED and not is_own:
             reason = f": {fault.message}" if fault.message else ""

@@ -32,12 +32,12 @@ class FetchPosition:
     last_fetched_epoch: Epoch | None = None
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     known_high_watermark: Offset | None = None
-    """What the follower was told last, if a later one ends its wait; None: it does not (R48)."""
+    """The high watermark of the follower's last answer, if a later one ends its wait; None: it does not (R48)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerFetch:
-    """Who fetches: a follower, with the registration it had when it sent this (KIP-903)."""
+    """The reader that fetches: a follower, with the registration it had when it sent this (KIP-903)."""
 
     replica_id: NodeId
     broker_epoch: int
@@ -46,7 +46,7 @@ class FollowerFetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What a fetch may have: batches from its offset up to `end` (exclusive), and what the answer says besides (R52).
+    """The answer to a fetch: batches from its offset up to `end` (exclusive), and what the answer says besides (R52).
 
     With `diverging` it gets no records. `end` may lie below the offset: there is nothing for this reader yet.
     """
@@ -136,7 +136,7 @@ def hear_follower(
 ) -> tuple[OffsetAndEpoch | None, list[Effect]]:
     """Records a follower's fetch, as `admit_follower`; returns where its log diverges, and the effects of its progress.
 
-    What it may have by the time of the answer is told by `regrant`. Raises ApiError.
+    `regrant` says what the answer may have by the time that it is made. Raises ApiError.
     """
     role = leader_of(partition, position.leader_epoch)
     _check_sender(role, position, sender)

@@ -24,7 +24,7 @@ class AlterRequest(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class Answered(Generic[P]):
-    """What the controller said to one partition's proposal, for `Leading.take_altered`."""
+    """The controller's answer to one partition's proposal, for `Leading.take_altered`."""
 
     partition: P
     proposal: Proposal

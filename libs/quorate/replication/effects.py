@@ -1,4 +1,4 @@
-"""What the driver has to do for a partition, in the order given: to its log, its waits, its fetcher, the controller."""
+"""The tasks of the driver for a partition, in the order given: to its log, its waits, its fetcher, the controller."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class HighWatermarkRaised:
 
 @dataclass(frozen=True, slots=True)
 class LowWatermarkMoved:
-    """A follower has told another log start: deletions that wait for it may be complete (KIP-107)."""
+    """A follower has reported another log start: deletions that wait for it may be complete (KIP-107)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,11 +91,11 @@ EARLY: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""What a leader answers that is behind in the metadata log: by milliseconds as a rule."""
+"""The answers of a leader that is behind in the metadata log: by milliseconds as a rule."""
 
 
 class Phase(Enum):
-    """What the follower asks its leader for."""
+    """The kind of request that the follower sends its leader."""
 
     FETCHING = "fetching"
     FINDING_RANGE = "finding range"

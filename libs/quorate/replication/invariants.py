@@ -1,4 +1,5 @@
-"""What holds at one replica after every step, once its effects are carried out. Tests and the simulator check it."""
+"""The invariants of one replica after every step, once its effects are carried out. Tests and the simulator check
+it."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ NO_OFFSET: Final = -1
 
 @dataclass(slots=True)
 class IsrCounts:
-    """What the broker's meters show: IsrExpandsPerSec, IsrShrinksPerSec, FailedIsrUpdatesPerSec (R68)."""
+    """The counts of the broker's meters: IsrExpandsPerSec, IsrShrinksPerSec, FailedIsrUpdatesPerSec (R68)."""
 
     expands: int = 0
     shrinks: int = 0
@@ -61,7 +61,7 @@ class Leading:
     replicas: dict[NodeId, Progress]
     """The progress of each remote replica."""
     proposal: Proposal | None = None
-    """What the controller was asked for last; the answer to another proposal is dropped."""
+    """The last proposal to the controller; the answer to another proposal is dropped."""
     counts: IsrCounts = field(default_factory=IsrCounts)
 
     @property
@@ -84,7 +84,7 @@ class Leading:
         """Whether the committed ISR is smaller than that: a pending member has not joined yet (R34, R43)."""
         return len(committed_of(self.state).isr) < self.min_isr
 
-    # What the log says
+    # From the log
 
     def take_registration(self, registration: PartitionRegistration, *, now_ms: int) -> list[Effect]:
         """Takes the partition as the metadata log has it now, in the leader epoch that this broker leads (R14, R40).
@@ -247,7 +247,7 @@ class Leading:
         known = None if progress is None else progress.broker_epoch
         return NO_BROKER_EPOCH if known is None else known
 
-    # What the controller answers
+    # Answers of the controller
 
     def take_altered(self, proposal: Proposal, answer: Altered | ErrorCode, *, now_ms: int) -> list[Effect]:
         """Takes the answer to a proposal (R37–R40); one to a proposal that is not pending any more changes nothing."""

@@ -1,4 +1,4 @@
-"""What the core sees of a log: its ends and epochs, and up to where each kind of reader may read. No bytes."""
+"""The core's view of a log: its ends and epochs, and up to where each kind of reader may read. No bytes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Log(Protocol):
 
 
 class Isolation(Enum):
-    """Who reads: a follower, or a consumer with one of the two levels of `isolation.level`."""
+    """The kinds of readers: a follower, or a consumer with one of the two levels of `isolation.level`."""
 
     LOG_END = "follower"
     READ_UNCOMMITTED = "read_uncommitted"

@@ -95,8 +95,8 @@ class Partition:
     def _become_leader(self, registration: PartitionRegistration, now_ms: int) -> list[Effect]:
         """Starts to lead an epoch (R12, R13, R15).
 
-        What was known of the replicas' logs is forgotten: they may have followed another leader in between. A member of
-        the ISR has the lag time to show up.
+        All that was known of the replicas' logs is forgotten: they may have followed another leader in between. A
+        member of the ISR has the lag time to show up.
         """
         leaving = [] if isinstance(self.role, Leading) else self._leave_role()
         start_offset = self.local.log.leo

@@ -13,7 +13,7 @@ checked (KIP-903)."""
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """What the fetches of one replica in this leader epoch have told; None before the first.
+    """The state of one replica by its fetches in this leader epoch; None before the first.
 
     `leader_leo` is the leader's log end at the last fetch.
     """

@@ -1,4 +1,4 @@
-"""What a leader asks of the controller in AlterPartition, and what it hears (KIP-497, KIP-704, KIP-903)."""
+"""A leader's proposals to the controller in AlterPartition, and the answers (KIP-497, KIP-704, KIP-903)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the metadata log says of a partition, and of the brokers that may be in its ISR."""
+"""The metadata log's state of a partition, and of the brokers that may be in its ISR."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Produce and fetch requests that wait, as data: what each waits for, and what completes it. Kafka's purgatory.
 
 A step of a partition that raised the high watermark, appended, or changed the role calls `touch` with that partition's
-key, after it has let go of the partition's lock: so requests are completed outside of it, by whoever moved things
-(R47). A request is looked at once more when it is held, since what it waits for may have come just before.
+key, after it has let go of the partition's lock: so requests are completed outside of it, by the caller that moved the
+high watermark or the log end (R47). A request is looked at once more when it is held, since what it waits for may have
+come just before.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class FetchWait(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class ProduceDone(Generic[P]):
-    """The answer to a produce request. What was not in time has REQUEST_TIMED_OUT, and keeps its records (R45)."""
+    """The answer to a produce request. A partition that was not in time has REQUEST_TIMED_OUT, and keeps its records
+    (R45)."""
 
     wait: ProduceWait[P]
     outcomes: Mapping[P, ErrorCode]

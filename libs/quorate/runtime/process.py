@@ -57,7 +57,7 @@ def configured(cls: type[C], *, others: Collection[str] = ()) -> C:
 
 
 class ServiceProcess:
-    """What every process of a service has. Traces and metrics name it by `service` and node id: "placer-1"."""
+    """The parts of every process of a service. Traces and metrics name it by `service` and node id: "placer-1"."""
 
     def __init__(self, life: ServiceLife, service: str, settings: _Settings, transport: Transport) -> None:
         self._life = life

@@ -15,7 +15,7 @@ from quorate.sql.views import VIEWS
 __all__ = ["query_as_of"]
 
 BLANK: Final = r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)"
-"""What SQLite passes over between two words."""
+"""The text that SQLite passes over between two words."""
 EXPLAIN: Final = re.compile(rf"{BLANK}*EXPLAIN{BLANK}+(?:QUERY{BLANK}+PLAN{BLANK}+)?", re.IGNORECASE | re.DOTALL)
 WITH: Final = re.compile(rf"{BLANK}*WITH{BLANK}+(?:RECURSIVE{BLANK}+)?", re.IGNORECASE | re.DOTALL)
 

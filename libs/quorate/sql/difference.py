@@ -1,4 +1,4 @@
-"""What differs between two states, row by row of the tables: created, changed, deleted."""
+"""The difference between two states, row by row of the tables: created, changed, deleted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WITH_SECRETS: Final[Mapping[str, Callable[[Image], Iterable[Message]]]] = defau
 
 
 class Change(StrEnum):
-    """What has become of a row."""
+    """The change of a row."""
 
     CREATED = "created"
     CHANGED = "changed"
@@ -119,7 +119,7 @@ Key = tuple[Value, ...]
 
 
 def _by_key(places: Sequence[int], of: Iterable[Row]) -> dict[Key, Row]:
-    """Returns the rows by key. What a log made by hand has twice is told apart by a number after the key."""
+    """Returns the rows by key. Rows that a log made by hand has twice have a number after the key."""
     found: dict[Key, Row] = {}
     again: Counter[Key] = Counter()
     for row in of:

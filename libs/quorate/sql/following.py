@@ -1,6 +1,6 @@
 """Follows a metadata log record by record, and says which rows each record has changed: what a database is kept by.
 
-What a metadata transaction does counts at its end; of what it has not ended, nothing is said (KIP-868).
+The changes of a metadata transaction count at its end; those of an open one are not returned (KIP-868).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _REFUSED: Final = {
     sqlite3.SQLITE_PRAGMA: "PRAGMA {}",
     sqlite3.SQLITE_TRANSACTION: "{}",
 }
-"""What a statement would do that is refused, by the number of the action."""
+"""The words for each refused action of a statement, by the number of the action."""
 GRANTED: Final = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 )
@@ -53,7 +53,7 @@ def is_damaged(problem: BaseException | None) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """What one query may take at most."""
+    """The limits of one query."""
 
     rows: int = 1_000_000
     characters: int = 256 << 20

@@ -64,7 +64,7 @@ class Gap(NamedTuple):
 
     @property
     def what(self) -> str:
-        """What has become of the log, with the offsets."""
+        """The fate of the log, with the offsets."""
         by = "a checkpoint" if self.after_offset >= 0 else "a checkpoint, an upgrade or the retention"
         return f"{by} has replaced the log from offset {self.after_offset + 1} to {self.until_offset}"
 
@@ -113,7 +113,7 @@ class KeptReader:
 
 
 class KeptPast:
-    """What a kept database has at one moment."""
+    """The content of a kept database at one moment."""
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
@@ -131,7 +131,7 @@ class KeptPast:
     def gaps_within(self, begin: Offset, end: Offset, *, since_ms: int | None = None) -> Sequence[Gap]:
         """Returns the gaps that have a part between two offsets, the second one exclusive.
 
-        With `since_ms` also those that end later than that time: where nothing is told of a gap, `begin` as the first
+        With `since_ms` also those that end later than that time: where nothing is known of a gap, `begin` as the first
         change that is later is beyond it.
         """
         found = (gap for gap in self.gaps() if gap.after_offset + 1 < end)
@@ -161,7 +161,7 @@ class KeptPast:
     def offset_of_state_at(self, timestamp_ms: int, *, end: Offset) -> Offset:
         """Returns the offset as of which the state is that of a time. Raises UnknownState for one before a gap ends.
 
-        What is left of the changes there is not enough: the first one that is later may have been in the gap.
+        The changes that are left there do not suffice: the first one that is later may have been in the gap.
         """
         offset = self.offset_at(timestamp_ms, end=end)
         for gap in self.gaps():
@@ -282,7 +282,7 @@ class KeptPast:
                 offset = table.c[names[0]]
                 where = [offset >= begin, offset < end, *self._own(table, subject, kept)]
                 if table is kept.past:
-                    # What began and ended with one record never was: tables that were grown have it.
+                    # A row that began and ended with one record never was: tables that were grown have it.
                     where.append(table.c[FROM[0]] < table.c[TO[0]])
                 columns = [table.c[name] for name in (*names, *column_names(kept.noun.name))]
                 rows, is_whole = self._taken(sa.select(*columns).where(*where).order_by(offset), bound)

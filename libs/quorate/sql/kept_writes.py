@@ -1,4 +1,4 @@
-"""What a kept database is told: changed rows in the order of the log, or a whole state."""
+"""The writes to a kept database: changed rows in the order of the log, or a whole state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEXTS_KEPT: Final = 1_024
 COPYING: Final = "psycopg"
 """The driver that copies rows into PostgreSQL; with another one they are inserted."""
 NO_TEXT: Final = "\ufffd"
-"""What PostgreSQL has in place of the character NUL, which it does not take: the sign for what cannot be shown."""
+"""The character that PostgreSQL gets in place of NUL, which it refuses: the sign for what cannot be shown."""
 KEY: Final = "key_{}"
 """The parameter of a column of a row's key."""
 END: Final = "end_{}"

@@ -1,4 +1,4 @@
-"""What people list: topics, partitions, brokers and so on, each a query in SQL that SQLite and PostgreSQL both take."""
+"""The listings: topics, partitions, brokers and so on, each a query in SQL that SQLite and PostgreSQL both take."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ __all__ = ["LISTINGS", "PARTITIONS_IN", "Listing", "listing_query"]
 
 PARTITIONS: Final = "partitions"
 ANY: Final = "*"
-"""At the end of a name: whatever follows."""
+"""At the end of a name: any text may follow."""
 
 
 class Listing(NamedTuple):
-    """What a listing has, in words and in SQL; a name that is given is looked for in the column `key`."""
+    """The rows of a listing, in words and in SQL; a name that is given is looked for in the column `key`."""
 
     about: str
     key: str

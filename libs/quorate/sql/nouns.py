@@ -73,10 +73,10 @@ class Noun:
     about: str
     record: type[Message]
     key: tuple[str, ...]
-    """What a row is looked up by; () for a table of millions of which a question walks the whole."""
+    """The columns by which a row is looked up; () for a table of millions of which a question walks the whole."""
     of: Callable[[Image], Iterable[tuple[Sequence[Value], Message]]]
     row_key: tuple[str, ...] | None = None
-    """What tells a row from all others, if that is not `key`."""
+    """The columns that identify a row, if that is not `key`."""
     within: type[Message] | None = None
     """The record that has a list of them, if they are no records of their own."""
     first: tuple[Named, ...] = ()

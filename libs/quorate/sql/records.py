@@ -1,6 +1,7 @@
 """The records that rebuild a state from the rows of its tables, as `rows_of` makes rows of records.
 
-What is in no table has its default: secret bytes, tags that no release knows, fields that are of a change alone.
+Values that are in no table have their default: secret bytes, tags that no release knows, fields that are of a change
+alone.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from quorate.wire.schema import Field, FieldType, struct_class
 __all__ = ["IN_IMAGE", "records_of"]
 
 FIRST: Final = "features"
-"""What a checkpoint begins with: the level of the rest."""
+"""The first records of a checkpoint: the level of the rest."""
 IN_IMAGE: Final = (FIRST, *(name for name, noun in NOUNS.items() if name != FIRST and noun.within is None))
 """The tables of which each row is a record of its own, in an order in which a state takes them."""
 

@@ -1,4 +1,4 @@
-"""What a change of a row is called: one sentence with what was and what is. The only place that words changes.
+"""The sentence for a change of a row: one sentence with what was and what is. The only place that words changes.
 
 The command, and with it what an observer lists, says them of rows; the pipeline says them of the records of its
 histories, and of partitions, of which there are most, over arrays, with the words of this table. No sentence has a
@@ -65,7 +65,7 @@ RESERVED: Final = {
     uuid_text(LOST_DIRECTORY): "lost",
     uuid_text(MIGRATING_DIRECTORY): "migrating",
 }
-"""What the directories are called whose ids mean something (KIP-858)."""
+"""Names for the directory ids that mean something (KIP-858)."""
 UNCLEAN: Final = "unclean election"
 RECOVERED_WORDS: Final = "has recovered"
 EPOCH: Final = "leader epoch"

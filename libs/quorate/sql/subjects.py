@@ -1,4 +1,4 @@
-"""What a history is asked of: a topic, a broker, a controller, a user, one table, or all there is."""
+"""The subject of a history: a topic, a broker, a controller, a user, one table, or all there is."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Scope(NamedTuple):
     """The row of one table that an id has, if there is one."""
 
     table: str
-    of: Any  # Any: whatever its table looks rows up by
+    of: Any  # Any: the values by which its table looks rows up
 
 
 class Touched:

@@ -1,6 +1,7 @@
 """Views for what people ask, by name; each stands on the tables and on the views before it.
 
-They are written once. What SQLite and PostgreSQL spell differently, lists above all, has a word in `Sql`.
+They are written once. Each expression that SQLite and PostgreSQL spell differently, lists above all, has a word in
+`Sql`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ __all__ = ["POSTGRESQL", "SQLITE", "VIEWS", "View", "views_in"]
 
 
 class View(NamedTuple):
-    """What a view has, in words and in SQL."""
+    """The rows of a view, in words and in SQL."""
 
     about: str
     query: str
@@ -21,7 +22,8 @@ class View(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sql:
-    """What a database calls what the other one calls otherwise. `{0}` is what it is done to: a list is JSON as text."""
+    """The words of one database for functions that the other one names otherwise. `{0}` is the operand: a list is JSON
+    as text."""
 
     each: str
     """A list's items as rows, called `{1}`."""
@@ -129,7 +131,7 @@ def _of_partitions(sql: Sql) -> Mapping[str, View]:
         ),
         "under_min_isr": View(
             "partitions whose ISR is smaller than min.insync.replicas: a produce with acks=all is refused",
-            # What most partitions fail is asked first: the other side costs two look-ups.
+            # The condition that most partitions fail is asked first: the other side costs two look-ups.
             f"SELECT {_OF_PARTITION}, {with_least} WHERE {is_short} AND {isr} < m.min_insync_replicas",
         ),
         "at_min_isr": View(

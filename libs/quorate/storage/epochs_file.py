@@ -39,7 +39,7 @@ class EpochsFile:
     def write(self, entries: Sequence[tuple[Epoch, Offset]], *, leo: Offset, is_durable: bool = True) -> None:
         """Writes the entries of an EpochCache. Epochs without a record below `leo` are left out.
 
-        One that is not durable outlives a kill; whoever counts on it after a power loss has to sync it.
+        One that is not durable outlives a kill; a caller that counts on it after a power loss has to sync it.
         """
         assert list(entries) == sorted(entries), entries  # I-09
         assert not entries or entries[-1][1] <= leo, (entries[-1], leo)

@@ -1,8 +1,8 @@
 """`principal.node.id.mapping.rules`: which node a principal is, so that none speaks for another.
 
 The rules are written as those of `ssl.principal.mapping.rules`, and tried on the principal's name in their order; the
-first that is for it counts. What it gives is a node id, or `*` for who may speak for every node: who passes on the
-requests of others, or a cluster whose nodes share one certificate. Anything else is no node. Not in Kafka.
+first that is for it counts. A rule gives a node id, or `*` for a caller that may speak for every node: who passes on
+the requests of others, or a cluster whose nodes share one certificate. Anything else is no node. Not in Kafka.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Certificates that are revoked, by their fingerprints: who has one is refused, whatever authority has issued it."""
+"""Certificates that are revoked, by their fingerprints: a caller with one is refused, whatever authority has issued
+it."""
 
 from __future__ import annotations
 

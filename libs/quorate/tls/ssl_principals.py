@@ -84,7 +84,7 @@ def _rule(found: re.Match[str]) -> Rule:
 
 
 class SslPrincipals:
-    """Who a TLS client is by its certificate: the first rule that is for one of its names counts."""
+    """The principal of a TLS client by its certificate: the first rule that is for one of its names counts."""
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         assert rules

@@ -13,7 +13,7 @@ LOOK_AGAIN_S: Final = 1.0
 """How often (s) files are looked at: a stat call each, and a new certificate is in use soon after it is there."""
 
 _Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
-"""What tells one state of files from another: for each its inode, size and time of change in ns."""
+"""The signature of a state of files: for each its inode, size and time of change in ns."""
 
 
 class WatchedFiles:

@@ -63,7 +63,7 @@ class Counts(NamedTuple):
 
 
 class Becomes(StrEnum):
-    """What becomes of a partition that changes, the worst first."""
+    """The outcomes for a partition that changes, the worst first."""
 
     OFFLINE = "offline"
     """It has no leader any more."""
@@ -77,7 +77,7 @@ class Becomes(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fate:
-    """What became of one partition, and becomes of all of its kind."""
+    """The outcome for one partition, and so for all of its kind."""
 
     of: Partition
     became: Partition
@@ -114,7 +114,7 @@ class Changed(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def difference(self) -> Difference:
-        """What changes, as the row of a table."""
+        """The changes, as the row of a table."""
         topic, partition_id, partition, fate = self.topic, self.partition_id, self.partition, self.fate
         rows = [
             [*rows_of(NOUNS["partitions"], [((topic.name,), as_record(each, topic.id, partition_id)[0])])]
@@ -126,7 +126,7 @@ class Changed(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What differs once they are away: the partitions that change, by topic and id, and the counts of all."""
+    """The differences once they are away: the partitions that change, by topic and id, and the counts of all."""
 
     before: Counts
     after: Counts

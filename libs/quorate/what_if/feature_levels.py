@@ -1,4 +1,4 @@
-"""What stands against feature levels, node by node, and what clears it; without anything, what the change would write.
+"""The obstacles to feature levels, node by node, and the way to clear each; without any, the records of the change.
 
 The controller's own checks say it, and its own command writes it: UpdateFeatures (KIP-584, KIP-778, KIP-1022).
 """

@@ -1,6 +1,7 @@
-"""Partitions of one kind have one fate: the controller's rules are asked for one of them, and the others are told.
+"""Partitions of one kind have one fate: the controller's rules are asked for one of them, and the answer holds for the
+others.
 
-What becomes of a partition when a broker goes depends on where in its replica list the leader, the ISR and those that
+The outcome for a partition when a broker goes depends on where in its replica list the leader, the ISR and those that
 are away are, and on its topic's settings, and not on the brokers' ids. A million partitions are of a few kinds.
 """
 
@@ -27,7 +28,7 @@ Kind: TypeAlias = tuple[object, ...]
 
 
 class _Marks(dict[tuple[NodeId, Uuid], int]):
-    """What tells a replica from another one as far as the rules go, as a number, by its broker and its directory."""
+    """The kind of a replica as far as the rules go, as a number, by its broker and its directory."""
 
     def __init__(self, state: ClusterState, order: Sequence[NodeId], min_isrs: MinIsrs) -> None:
         super().__init__()
@@ -50,7 +51,7 @@ class _Marks(dict[tuple[NodeId, Uuid], int]):
 
 
 class Kinds(Generic[T]):
-    """What is known of the kinds of a state's partitions, while that state does not change.
+    """The known outcomes by kind of a state's partitions, while that state does not change.
 
     `order` has brokers that go one after the other; `ask` returns what becomes of a partition, for one of each kind.
     """

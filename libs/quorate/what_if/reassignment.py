@@ -24,7 +24,7 @@ __all__ = ["Load", "Move", "Plan", "Wish", "plan_reassignment"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What a reassignment is for; each may be left out, but not all."""
+    """The goals of a reassignment; each may be left out, but not all."""
 
     added: Collection[NodeId] = ()
     """Brokers that get their share of replicas and of preferred leaders."""
@@ -59,7 +59,7 @@ class Move:
 
 @dataclass(slots=True, kw_only=True)
 class Load:
-    """What one broker has of all topics, before and after, and what comes and goes."""
+    """The load of one broker over all topics, before and after, and the replicas that come and go."""
 
     replicas_before: int = 0
     replicas_after: int = 0

@@ -34,7 +34,7 @@ __all__ = ["Harm", "Harmed", "Restart", "plan_restarts"]
 
 
 class Harm(StrEnum):
-    """What the restart of a broker does to a partition, the worst first."""
+    """The effects of a broker's restart on a partition, the worst first."""
 
     OFFLINE = "offline"
     """It has no leader meanwhile."""
@@ -67,7 +67,8 @@ class Restart:
 
     broker_id: NodeId
     harmed: Sequence[Harmed]
-    """What it harms now; of one that has no place in the order, what it harms even after those that have one."""
+    """The partitions that it harms now; of a broker without a place in the order, those that it harms even after the
+    others."""
     after: Sequence[NodeId] = ()
     """The brokers before it in the order that have to be back until it harms nothing; none if it is safe now."""
 
@@ -90,10 +91,10 @@ def plan_restarts(
     Each says what it harms now, before anybody is back, and after whom it harms nothing. A broker is restarted once
     those before it are back, each in every ISR it can join. Coming back only adds to ISRs. So a restart that is safe
     stays safe, but for one case: an ISR that was under min.insync.replicas, and is brought up to it, is under it again
-    while any of its members is away. Who joins no ISR therefore goes first. Those that join some go in the order in
-    which they are given, and one that has no place then may have one in another order. `state` takes the records of
-    those that come back; the first gets the offset `next_offset`. Raises ApiError(BROKER_ID_NOT_REGISTERED) and changes
-    nothing.
+    while any of its members is away. A broker that joins no ISR therefore goes first. Those that join some go in the
+    order in which they are given, and one that has no place then may have one in another order. `state` takes the
+    records of those that come back; the first gets the offset `next_offset`. Raises ApiError(BROKER_ID_NOT_REGISTERED)
+    and changes nothing.
     """
     for broker_id in brokers:
         registered_broker(state, broker_id)
@@ -119,7 +120,7 @@ def plan_restarts(
 
 
 class _Survey(NamedTuple):
-    """What one walk over all partitions finds."""
+    """The findings of one walk over all partitions."""
 
     harmed: Mapping[NodeId, Sequence[Harmed]]
     """By broker, what its going harms; a broker that harms nothing is not here."""

@@ -25,7 +25,7 @@ KEEPS_UP_MS: Final = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoterState:
-    """What the leader says of a voter. The times are in ms before the answer; None if it never was."""
+    """A voter as the leader sees it. The times are in ms before the answer; None if it never was."""
 
     id: NodeId
     log_end_offset: Offset | None
@@ -129,7 +129,7 @@ def leader_clock_ms(view: View) -> int:
 
 
 def quorum_of(view: View) -> Quorum:
-    """Returns what the leader says; times are told from the leader's own, as its clock is the only one there is."""
+    """Returns what the leader says; times are measured from the leader's own, as its clock is the only one there is."""
     now_ms = leader_clock_ms(view)
 
     def ago(timestamp_ms: int) -> int | None:

@@ -1,7 +1,7 @@
 """Encodes and decodes Kafka messages: `encode(message, version)`, `decode(Message, data, version)`.
 
 It supports every version that Kafka 4 does, in the flexible encoding (KIP-482) and in the one before it, and keeps
-tagged fields that the schema does not know. What was encoded is decoded to the same message.
+tagged fields that the schema does not know. An encoded message is decoded to the same message.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What the generators of decoders and encoders share: the fields of one version, names, lengths, and widths."""
+"""The common parts of the generators of decoders and encoders: the fields of one version, names, lengths, and
+widths."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ _INT32: Final = struct.Struct(">i")
 SHARED_ARRAYS_MAX: Final = 1 << 16
 """How many different arrays are cached before the cache is cleared; replica lists repeat, so this is ample."""
 SHARED_ARRAY_BYTES_MAX: Final = 80
-"""Up to how many bytes an array is cached: twenty replicas, or the directories of five. What a caller without login
-sends is kept for the life of the process, so long arrays are not."""
+"""Up to how many bytes an array is cached: twenty replicas, or the directories of five. Arrays that a caller without
+login sends are kept for the life of the process, so long ones are not."""
 
 TOO_LONG: Final = [f"if n > {STRING_MAX + 1}:", "    raise Short"]
 """The lines that refuse a compact string whose length plus one is n."""

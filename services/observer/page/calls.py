@@ -119,7 +119,7 @@ def _json(message: Message) -> bytes:
 
 
 class CallContext:
-    """What the door and the handlers ask of gRPC's context of a call, for one that has come by HTTP."""
+    """The part of gRPC's context of a call that the door and the handlers use, for one that has come by HTTP."""
 
     def __init__(self, connection: Connection, give: Give) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""What one request at the page is answered: a file, a call as JSON, or a watch as server-sent events."""
+"""The answer to one request at the page: a file, a call as JSON, or a watch as server-sent events."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Site:
 
 
 def _check_site(request: Request, *, is_tls: bool) -> None:
-    """Raises HttpError for a call that the page of another site makes, with the certificate of whoever reads that."""
+    """Raises HttpError for a call that the page of another site makes, with the certificate of its reader."""
     site, origin = request.fields.get("sec-fetch-site", "none"), request.fields.get("origin")
     own = f"{'https' if is_tls else 'http'}://{request.fields['host']}"
     if site not in OWN_SITES or (origin is not None and origin.lower() != own.lower()):

@@ -52,7 +52,7 @@ class Request(NamedTuple):
 
 
 class Http:
-    """What one connection has received and sends."""
+    """The bytes that one connection has received, and those that it sends."""
 
     def __init__(self) -> None:
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)

@@ -125,7 +125,7 @@ class PageListener:
 
 
 class _Contexts:
-    """What the next connection speaks TLS with: new files once they fit, else those before."""
+    """The TLS context of the next connection: new files once they fit, else those before."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

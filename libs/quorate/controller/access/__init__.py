@@ -1,4 +1,4 @@
-"""What the commands about access share.
+"""The common parts of the commands about access.
 
 rights                  whether the caller may do an operation on a resource
 screening               rights item by item: what may not be used is taken out, and refused in the answer

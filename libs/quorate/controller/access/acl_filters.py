@@ -21,7 +21,7 @@ ENTRIES_PER_STEP: Final = 10_000
 ENTRIES_PER_FILTER: Final = 20
 """A filter's own cost, in entries: it takes some 10 us, however few entries it looks at."""
 ENTRIES_PER_MATCH: Final = 10
-"""What a match costs beside, in entries: it is sorted, removed and listed."""
+"""The further cost of a match, in entries: it is sorted, removed and listed."""
 
 
 class AclFilter(Protocol):

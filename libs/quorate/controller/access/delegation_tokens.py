@@ -126,7 +126,8 @@ def _token_by_hmac(state: ClusterState, settings: TokenSettings, given: bytes) -
     """Returns the token with this HMAC. Raises ApiError(DELEGATION_TOKEN_NOT_FOUND).
 
     It looks up a hash that is another one in each process (SipHash with a random key), as Kafka does in its cache, so
-    the duration reveals nothing about any HMAC. Whoever is authenticated may make tokens: a search must not grow.
+    the duration reveals nothing about any HMAC. Every authenticated caller may make tokens: a search must not grow with
+    their number.
     """
     index_tokens(state, settings)
     found = state.delegation_tokens.by_hmac(given)

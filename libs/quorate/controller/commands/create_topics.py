@@ -350,7 +350,7 @@ def _refused_ours(request: CreateTopicsRequest, twice: Mapping[str, int]) -> Ite
         yield _refusal(METADATA_TOPIC, ApiError(ErrorCode.INVALID_REQUEST, why))
 
 
-# What is asked.
+# The request.
 
 
 def _asked(request: CreateTopicsRequest, twice: Mapping[str, int]) -> list[_Topic]:

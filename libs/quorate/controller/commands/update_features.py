@@ -78,7 +78,7 @@ def update_features(
 
 
 class Kind(Enum):
-    """What stands against a feature update."""
+    """The reason against a feature update."""
 
     BAD_TYPE = auto()
     NEGATIVE = auto()

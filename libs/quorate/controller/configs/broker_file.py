@@ -315,7 +315,7 @@ NODES_OWN: Final = NODE_IDS | {
     "metadata.log.dir",
     "process.roles",
 }
-"""What each node's file has for itself: a controller's file says nothing of a broker there."""
+"""Settings that each node's file has for itself: a controller's file says nothing of a broker there."""
 
 INTERNAL: Final = frozenset(
     {

@@ -49,7 +49,7 @@ class ConfigRequest:
 
     @property
     def cost(self) -> int:
-        """What it costs to check the resource, in configs of short values."""
+        """The cost of checking the resource, in configs of short values."""
         return 1 + sum(1 + len(value or "") // CHARS_PER_ITEM for value in self.values)
 
 

@@ -10,7 +10,8 @@ chunk is a decision of its own, on the state that it finds, and other commands r
   every ISR that has it at that time, and fences it. So a fenced broker is never in an ISR.
 * A chunk names its partitions and reads each again. So it may run twice, and it skips a partition that was deleted or
   has changed already.
-* If leadership is lost in between, the broker is not fenced. Whoever notices the missing heartbeats later starts again.
+* If leadership is lost in between, the broker is not fenced. The next one to notice the missing heartbeats starts
+  again.
 
 When a broker is unfenced, its own record must come first, as a fenced broker cannot lead. Then there is no final run of
 the whole command: after a failover nobody elects leaders for the rest. The same is true in Kafka when the change takes
@@ -20,8 +21,8 @@ A registration that replaces another process of the same broker is chunked as fe
 
 * It is checked before the first chunk, and nothing is written if it is refused. It is checked again in each chunk and
   in the final command: meanwhile the old process may be unfenced again (then it is alive, and the new one is refused),
-  another broker may claim the directory, or a feature level may rise. What the chunks have written is right for the
-  old process in any case: it had no session, so it belongs in no ISR; and if it did not shut down cleanly by the only
+  another broker may claim the directory, or a feature level may rise. The records of the chunks are right for the old
+  process in any case: it had no session, so it belongs in no ISR; and if it did not shut down cleanly by the only
   report that exists, it must not be elected.
 * A chunk names the registration that it replaces, and writes nothing once there is another. If a registration is sent
   again while its chunks run, the first to finish registers, and the second finds its own process and answers alike.

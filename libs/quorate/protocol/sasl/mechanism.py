@@ -1,4 +1,4 @@
-"""What a SASL mechanism is to the two authenticators, and what a login leads to."""
+"""The interface of a SASL mechanism for the two authenticators, and the result of a login."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ class SaslError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """Who has logged in. `expires_at_ms` is when the credential ends (a delegation token's expiry), or None.
+    """The principal that has logged in. `expires_at_ms` is when the credential ends (a delegation token's expiry), or
+    None.
 
-    `is_in_force` says whether the credential is still what it was, for who looks again later, as in a long stream.
+    `is_in_force` says whether the credential is still what it was, for a later check, as in a long stream.
     """
 
     principal: Principal
@@ -48,7 +49,8 @@ class RemoteMechanism(Protocol):
     """One exchange on the server's side that another process carries out, because the credentials are there."""
 
     def name_in(self, response: bytes) -> str:
-        """Who is to log in with this message, as far as it says so; many of one name wait behind one of another."""
+        """The user that logs in with this message, as far as it says so; many of one name wait behind one of
+        another."""
 
     async def ask(self, response: bytes) -> Answered:
         """Takes the client's message and returns the answer. Raises SaslError, or what ends the connection."""
@@ -62,7 +64,7 @@ class ServerMechanism(Protocol):
 
     @property
     def login(self) -> Login | None:
-        """Who has logged in; None before the exchange is complete."""
+        """The principal that has logged in; None before the exchange is complete."""
 
 
 class ClientMechanism(Protocol):

@@ -14,7 +14,7 @@ PLAIN: Final = "PLAIN"
 OTHER_AUTHORIZATION_ID: Final = (
     "Authentication failed: Client requested an authorization id that is different from username"
 )
-"""What Kafka tells a client that wants to act as another user, under PLAIN and under SCRAM."""
+"""Kafka's answer to a client that wants to act as another user, under PLAIN and under SCRAM."""
 
 Verify = Callable[[str, str], bool]
 """(user name, password) → is it this user's password? It should compare in constant time."""

@@ -33,7 +33,8 @@ __all__ = ["TOKEN_AUTH", "ScramClient", "ScramServer", "TokenCredential", "scram
 TOKEN_AUTH: Final = "tokenauth"
 """The extension by which a client says that its user name is a token's id. KIP-48."""
 CLIENT_ITERATIONS_MAX: Final = 1_000_000
-"""What a server may ask of us: more is refused, or a false server could keep us busy for as long as it likes."""
+"""The most iterations that a server may ask of us: more are refused, or a false server could keep us busy for as long
+as it likes."""
 
 Nonce = Callable[[], str]
 """Returns printable ASCII without commas that nobody can guess."""

@@ -36,7 +36,8 @@ _SERVER_FINAL: Final = re.compile(rf"(?:e=(?P<error>{_VALUE_SAFE})|v=(?P<signatu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFirst:
-    """Who logs in. Channel binding (`p=`, `y`) is refused by the pattern: Kafka's servers have none to offer."""
+    """The client's first message: its user. Channel binding (`p=`, `y`) is refused by the pattern: Kafka's servers have
+    none to offer."""
 
     saslname: str
     nonce: str
@@ -57,7 +58,7 @@ class ClientFirst:
 
     @property
     def gs2_header(self) -> str:
-        """What the final message has to repeat, and where channel binding would be named."""
+        """The part that the final message has to repeat, and where channel binding would be named."""
         return f"n,a={self.authorization_id}," if self.authorization_id else "n,,"
 
     @property

@@ -26,7 +26,7 @@ class Session:
     lifetime_ms: int
     expires_at_ms: int | None
     ended_by: str
-    """What ends it, for the log."""
+    """The reason for its end, for the log."""
 
     def has_expired(self, now_ms: int) -> bool:
         """Returns whether only a renewal may still come on this connection."""

@@ -1,4 +1,4 @@
-"""Who may call: by certificates, by ACL entries, in whose name; and the authorizer's log.
+"""The rights of callers: by certificates, by ACL entries, in whose name; and the authorizer's log.
 
 guard           who may call a service that has no ACL entries: processes and super users, by their certificates
 process_rights  which process a caller is, and what each process calls, and so may call

@@ -24,7 +24,7 @@ class Decisions:
     """Writes the audit lines of one request, whose items the authorizer decides on one by one.
 
     Each of the first `DENIALS_EACH` denials has a line at info. Of the others it is only the 128th, the 256th, the
-    512th and so on, with their number as `denials`, or else one request fills the log; the rest are told at debug.
+    512th and so on, with their number as `denials`, or else one request fills the log; the rest are logged at debug.
     """
 
     def __init__(self, request: str, who: Requester) -> None:

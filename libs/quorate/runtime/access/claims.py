@@ -43,7 +43,7 @@ CLAIM_RULES_HELP: Final = (
     "From a caller's principal to its node id, or to * for every node; who is another node is refused. Empty: no check."
 )
 RULE: Final = "NodeIdMismatch"
-"""What the audit log has as the reason of a refusal."""
+"""The reason of a refusal in the audit log."""
 
 Claimed = Callable[[Any], Iterable[NodeId]]
 
@@ -109,7 +109,7 @@ def node_rules() -> SettingType[str | None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings(GuardedSettings):
-    """Who may speak for which node, in the Config of a service whose callers are nodes."""
+    """The rules by which a caller may speak for a node, in the Config of a service whose callers are nodes."""
 
     node_rules: str | None = setting(CLAIM_RULES, node_rules(), CLAIM_RULES_HELP, default=None)
 

@@ -1,4 +1,4 @@
-"""Who may call a service that replays the log: by the entries in it, as its replica has applied them.
+"""The right to call a service that replays the log: by the entries in it, as its replica has applied them.
 
 The heartbeat service and an observer ask nobody for that: they decide as a controller does, by the same authorizer, at
 the offset that they have applied. While that is behind, an entry counts a little later here than at a controller.

@@ -1,4 +1,4 @@
-"""Who may call a service that has no entries of the log to look at, by the certificate of the caller.
+"""The right to call a service that has no ACLs of the log to look at, by the certificate of the caller.
 
 A quorum node and a placer serve the cluster's own processes, and a raft request must depend on nothing that raft itself
 brings about: neither on a controller, nor on entries that a voter with an empty log does not have. So each of those
@@ -28,7 +28,7 @@ __all__ = ["Guard", "GuardedSettings", "guard_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardedSettings(TransportSettings):
-    """Who may call a service, in its Config as a base class."""
+    """The settings by which a caller may call a service, in its Config as a base class."""
 
     authorizer: str | None = setting(
         "authorizer.class.name",

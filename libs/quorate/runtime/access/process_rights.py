@@ -1,4 +1,5 @@
-"""What each process of the cluster calls, and so may call: by its certificate, whatever super.users and the log say.
+"""The RPCs that each process of the cluster calls, and so may call: by its certificate, whatever super.users and the
+log say.
 
 A quorum node cannot look entries up in the log that it is asked for, and a super user may do everything everywhere. So
 `principal.process.mapping.rules` says which process a principal is, and the table here what such a process calls. It is
@@ -38,7 +39,7 @@ TRACES: Final = "opentelemetry.proto.collector.trace.v1.TraceService"
 
 _SPANS: Final = {TRACES: ("Export",)}
 _LOG: Final = ("FindQuorum", "Fetch", "FetchStream", "FetchSnapshot", "RelayFetchStream", "RelayFetchSnapshot")
-"""What reads the log (`log_reader`), and reports how far it has read."""
+"""The RPCs of a process that reads the log (`log_reader`), and reports how far it has read."""
 
 CALLS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "quorum": {

@@ -32,9 +32,9 @@ CARRIED_BYTES_MAX: Final = 256 << 10
 BATCH_BYTES_MAX: Final = 1 << 20
 """Calls of more bytes do not share a message; servers take at least 4 MiB."""
 BESIDE_BYTES: Final = 64
-"""What a call counts beside its request, its method and its metadata: ids and lengths."""
+"""Bytes of a call beside its request, its method and its metadata: ids and lengths."""
 PAIR_BYTES: Final = 8
-"""What a key of metadata counts beside its bytes."""
+"""Bytes that a key of metadata counts beside its own."""
 STREAM_AGE_S: Final = 30.0
 """A stream takes calls for so long; then the next call opens another, at the server that a name has by then."""
 UNSERVED_S: Final = 60.0
@@ -85,7 +85,7 @@ class MultiplexedChannel(grpc.aio.Channel):
         alone = make(method, request_serializer, response_deserializer, _registered_method)
         return _Method(self, method, request_serializer, response_deserializer, alone)
 
-    # What every channel has.
+    # For the interface of a channel.
 
     async def __aenter__(self) -> MultiplexedChannel:
         return self

@@ -1,4 +1,4 @@
-"""How long a connection may answer nothing before it is left for another: a slow server is not told from a dead one.
+"""How long a connection may answer nothing before it is left for another: a slow server looks like a dead one.
 
 Each connection costs the server a handshake or a login, which is the last thing that a slow one needs.
 """

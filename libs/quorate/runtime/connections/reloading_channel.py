@@ -15,7 +15,7 @@ __all__ = ["Credentials", "ReloadingChannel"]
 
 
 class Credentials:
-    """The credentials of a client, which are told from others by identity."""
+    """The credentials of a client, which differ from others by identity."""
 
     __slots__ = ("value",)
 
@@ -89,7 +89,7 @@ class ReloadingChannel(grpc.aio.Channel):
         credentials = self._credentials()
         return _Connected(self._connect(credentials), credentials)
 
-    # What every channel has.
+    # For the interface of a channel.
 
     async def __aenter__(self) -> ReloadingChannel:
         return self

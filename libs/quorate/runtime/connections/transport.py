@@ -40,7 +40,7 @@ CLOCK: Final = SystemClock()
 
 SECURITY_TYPE: Final = "transport_security_type"
 TLS: Final = b"ssl"
-"""What gRPC tells of the security of a call's connection, and its word for TLS."""
+"""gRPC's key for the security of a call's connection, and its word for TLS."""
 
 Options: TypeAlias = Sequence[tuple[str, str | int]]
 
@@ -142,7 +142,7 @@ class Transport:
     def check_not_revoked(self, context: Any) -> None:
         """Raises ApiError(SASL_AUTHENTICATION_FAILED) if the certificate of a call's sender is revoked by now.
 
-        Whoever had connected before it was is found, too: the door asks for each message.
+        A caller that had connected before is found, too: the door asks for each message.
         """
         if not self._revoked:
             return

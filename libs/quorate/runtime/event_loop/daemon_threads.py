@@ -49,7 +49,7 @@ class DaemonThreads(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Does not wait: whoever needs the end of some work awaits that."""
+        """Does not wait: a caller that needs the end of some work awaits that."""
 
     def _run(self) -> None:
         while (work := self._next()) is not None:
@@ -58,7 +58,7 @@ class DaemonThreads(ThreadPoolExecutor):
                 continue
             try:
                 result = call()
-            except BaseException as error:  # whoever waits for it answers it
+            except BaseException as error:  # the caller that waits for it handles it
                 future.set_exception(error)
             else:
                 future.set_result(result)

@@ -99,7 +99,7 @@ class ServiceLife:
 
     @property
     def longer_s(self) -> float:
-        """What a stop may take beyond `stop_timeout_s` (s)."""
+        """The time (s) that a stop may take beyond `stop_timeout_s`."""
         return max(0.0, self._graceful_s - GRACEFUL_MS / 1000)
 
     async def close(self) -> None:

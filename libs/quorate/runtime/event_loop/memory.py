@@ -40,7 +40,7 @@ def tune_memory() -> None:
 
 
 class FreeMemory:
-    """What glibc keeps of freed memory, of which it gives back by itself only what is at the end of its heaps.
+    """The freed memory that glibc keeps: by itself it gives back only the end of its heaps.
 
     Each large request leaves a few MiB between what is still in use: after refused requests of 4 MiB a service of
     60 MiB had 120 for good, and more with more callers at once; 70 once it was given back, which took 2 to 45 ms.
@@ -77,7 +77,7 @@ async def give_back() -> None:
 
 
 def _resident_bytes() -> int:
-    """What this process has in memory; 0 where the system does not tell (proc_pid_statm(5))."""
+    """The bytes that this process has in memory; 0 where the system does not say (proc_pid_statm(5))."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:

@@ -24,7 +24,7 @@ __all__ = ["RECORDS_PER_TURN", "decoded", "in_turns", "protobuf_of", "struct_of"
 T = TypeVar("T")
 
 RECORDS_PER_TURN: Final = 1_000
-"""Some 3 ms of CPU: a request may write 10,000 records, and whoever follows the log has them all at once."""
+"""Some 3 ms of CPU: a request may write 10,000 records, and each follower of the log has them all at once."""
 
 
 async def decoded(values: Sequence[bytes]) -> tuple[Message, ...]:

@@ -262,7 +262,7 @@ class LogReader:
         return partitions[0]
 
     def _is_refused(self, response: fetch_pb2.FetchResponse) -> bool:
-        """Returns whether the whole request was refused. What a node of another cluster says of leaders is ignored."""
+        """Returns whether the whole request was refused. Leaders named by a node of another cluster are ignored."""
         partitions = [each for topic in response.responses for each in topic.partitions]
         codes = {int(response.error_code), *(int(each.error_code) for each in partitions)}
         if int(ErrorCode.INCONSISTENT_CLUSTER_ID) in codes:

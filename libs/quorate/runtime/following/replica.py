@@ -26,7 +26,7 @@ log = logger(__name__)
 
 
 class LogSource(Protocol):
-    """What a replica follows: a `LogReader`, or a reader of another protocol."""
+    """The source of a replica: a `LogReader`, or a reader of another protocol."""
 
     @property
     def cluster_id(self) -> str | None:

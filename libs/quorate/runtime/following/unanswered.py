@@ -12,7 +12,8 @@ __all__ = ["Unanswered"]
 
 
 class Unanswered:
-    """Whether anybody of `servers` answers: told once that has lasted `AT_START_S`, once a minute, and when it is over.
+    """Whether anybody of `servers` answers: logged once that has lasted `AT_START_S`, once a minute, and when it is
+    over.
 
     `missing` says in a line of the log what is not to be had, and `found` that it is.
     """

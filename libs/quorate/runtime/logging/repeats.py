@@ -1,4 +1,4 @@
-"""What is worth a line in the log although whoever causes it may do so again and again."""
+"""Events that are worth a line in the log although their cause may come again and again."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ APART_S: Final = 1.0
 SUBJECTS_MAX: Final = 256
 """How many subjects' states are remembered; with more than these, a state may pass again too early."""
 REMIND_S: Final = 60.0
-"""How often (s) a state is told while it lasts: often enough for the last screen of a log, and no flood."""
+"""How often (s) a state is logged while it lasts: often enough for the last screen of a log, and no flood."""
 AT_START_S: Final = 10.0
-"""How long (s) another process may be away before it is told: a failover, or a start of all at once, takes less."""
+"""How long (s) another process may be away before it is logged: a failover, or a start of all at once, takes less."""
 
 
 class RepeatFilter:
     """Lets each text pass once an hour, and at most one a second.
 
     >>> news = RepeatFilter()
-    >>> told = (("a", 0), ("a", 5), ("b", 6), ("c", 6.5), ("c", 8), ("a", 3600))
-    >>> [news.passes(text, now_s) for text, now_s in told]
+    >>> logged = (("a", 0), ("a", 5), ("b", 6), ("c", 6.5), ("c", 8), ("a", 3600))
+    >>> [news.passes(text, now_s) for text, now_s in logged]
     [True, False, True, False, True, True]
     """
 
@@ -37,7 +37,7 @@ class RepeatFilter:
         self._next_s = float("-inf")
 
     def passes(self, text: str, now_s: float) -> bool:
-        """Returns whether `text` is to be told at this time (s) of a monotonic clock."""
+        """Returns whether `text` is to be logged at this time (s) of a monotonic clock."""
         if now_s < max(self._next_s, self._passed.get(text, self._next_s)):
             return False
         self._next_s = now_s + APART_S
@@ -49,14 +49,14 @@ class RepeatFilter:
 
 
 class ChangeFilter:
-    """Lets a state pass when it is another than was told of its subject, and once a minute while it lasts.
+    """Lets a state pass when it is another than was logged of its subject, and once a minute while it lasts.
 
-    A subject that goes to and fro has one line a second at most. The last state is told in the end, if it is asked for
-    again. Nothing is told of a subject that has been unwell for less than `after_s`.
+    A subject that goes to and fro has one line a second at most. The last state is logged in the end, if it is asked
+    for again. Nothing is logged of a subject that has been unwell for less than `after_s`.
 
     >>> news = ChangeFilter()
-    >>> told = (("peer", "refused", 0), ("peer", "refused", 5), ("peer", "no route", 6), ("peer", "no route", 66))
-    >>> [news.passes(subject, state, now_s) for subject, state, now_s in told]
+    >>> logged = (("peer", "refused", 0), ("peer", "refused", 5), ("peer", "no route", 6), ("peer", "no route", 66))
+    >>> [news.passes(subject, state, now_s) for subject, state, now_s in logged]
     [True, False, True, True]
     >>> news.settle("peer"), news.settle("peer"), news.passes("peer", "no route", 67)
     (True, False, True)
@@ -69,10 +69,10 @@ class ChangeFilter:
         self._after_s = after_s
         self._unwell_since_s: OrderedDict[Hashable, float] = OrderedDict()
         self._told: OrderedDict[Hashable, tuple[str, float]] = OrderedDict()
-        """The last state that was told of each subject, and when."""
+        """The last state that was logged of each subject, and when."""
 
     def passes(self, subject: Hashable, state: str, now_s: float) -> bool:
-        """Returns whether `state` of `subject` is to be told at this time (s) of a monotonic clock."""
+        """Returns whether `state` of `subject` is to be logged at this time (s) of a monotonic clock."""
         since_s = self._unwell_since_s.setdefault(subject, now_s)
         _forget_the_oldest(self._unwell_since_s)
         told, told_s = self._told.get(subject, (None, float("-inf")))
@@ -84,7 +84,7 @@ class ChangeFilter:
         return True
 
     def settle(self, subject: Hashable) -> bool:
-        """Forgets `subject`, which is well again; returns whether a state of it was told."""
+        """Forgets `subject`, which is well again; returns whether a state of it was logged."""
         self._unwell_since_s.pop(subject, None)
         return self._told.pop(subject, None) is not None
 

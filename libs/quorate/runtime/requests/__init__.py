@@ -1,4 +1,4 @@
-"""What comes in, before a handler has it: bounded on the wire, given room, decoded in turns; errors as statuses.
+"""Incoming requests, before a handler has them: bounded on the wire, given room, decoded in turns; errors as statuses.
 
 caps          limits on the items of a request, for the handlers that look at each
 room          how much memory the large requests of one purpose take together; further ones wait in turns of the

@@ -1,4 +1,4 @@
-"""What a request costs in memory once it is decoded, found on the wire before it is.
+"""The memory of a decoded request, found on the wire before it is decoded.
 
 An empty item of a list takes two bytes there and some 40 to 100 in memory, so 4 MiB could become 120 MiB. A request of
 a few hundred KiB cannot cost too much, whatever it has. Of a larger one the bytes that could begin an item are counted,
@@ -22,7 +22,7 @@ many as a gateway lets through, and takes 10 MiB."""
 COST_BYTES_MAX_OF: Final[Mapping[str, int]] = {
     "opentelemetry.proto.collector.trace.v1.TraceService/Export": 32 << 20,
 }
-"""What takes more: 8,192 spans with twenty attributes each, which are 4 MiB, take 20 MiB."""
+"""Larger requests: 8,192 spans with twenty attributes each, which are 4 MiB, take 20 MiB."""
 FIELDS_MAX: Final = 1_000_000
 """The most fields that are visited: half a second of CPU in steps."""
 FIELDS_PER_STEP: Final = 2_000
@@ -33,25 +33,25 @@ DEPTH_MAX: Final = 100
 MESSAGE_BYTES: Final = 32
 FIELD_BYTES: Final = 8
 STRING_BYTES: Final = 16
-"""What protobuf's decoder (upb) takes for a message that is an item of a list, for each field that its type has, and
-for a string beside its bytes; measured."""
+"""Bytes that protobuf's decoder (upb) takes for a message that is an item of a list, for each field that its type has,
+and for a string beside its bytes; measured."""
 
 _FIXED_BYTES: Final = {1: 8, 5: 4}
 """The bytes of a fixed number by its wire type."""
 
 
 class _Field(NamedTuple):
-    """What one occurrence of a field on the wire costs."""
+    """The cost of one occurrence of a field on the wire."""
 
     bytes: int
     per_byte: int
     """For each byte of a packed list, since a number of one byte takes four or eight in memory."""
     inside: _Fields | None
-    """What it has inside if it is a message."""
+    """The costs of the fields inside it if it is a message."""
 
 
 _Fields = dict[int, _Field]
-"""What the fields of a message type cost, by their keys on the wire."""
+"""The costs of a message type's fields, by their keys on the wire."""
 
 
 class CostLimit(NamedTuple):

@@ -19,8 +19,8 @@ __all__ = ["LARGE_BYTES", "ROOM_BYTES", "WAIT_S", "Room"]
 LARGE_BYTES: Final = 64 << 10
 """Requests of fewer bytes are not counted: small ones never wait for large ones."""
 ROOM_BYTES: Final = 96 << 20
-"""What large requests of one purpose may take at once, decoded: three of the largest of a quorum node (16 MiB, and as
-much again once they are decoded), and hundreds of the large ones that clients send."""
+"""The bytes that large requests of one purpose may take at once, decoded: three of the largest of a quorum node (16
+MiB, and as much again once they are decoded), and hundreds of the large ones that clients send."""
 WAIT_S: Final = 10.0
 """How long a request waits. Controllers that pass requests on to each other could wait for one another for ever."""
 

@@ -65,7 +65,8 @@ _GONE: Final = frozenset({"UNAVAILABLE", "CANCELLED"})
 """gRPC statuses of a server that cannot be reached, or that has ended in the middle of a call."""
 
 OF_ONE_CALL: Final = frozenset({BARE, REFUSED_STREAM, GRPC_STATUS})
-"""What an ApiError says of the call that failed: it never travels, or the next receiver takes it for its own call's."""
+"""The details of an ApiError about the call that failed: they never travel, or the next receiver takes them for its own
+call's."""
 
 _OF_HTTP2: Final = "RST_STREAM with error code 7"
 """How gRPC words REFUSED_STREAM (RFC 9113, 7 and 8.7), and it tells it in no other way."""

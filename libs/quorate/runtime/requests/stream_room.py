@@ -1,8 +1,9 @@
 """The room in memory that the messages of one stream take, each from before it is decoded until it has been served.
 
 A handler that serves a message before it reads the next need not do anything. One that reads on keeps the message's
-hold, and ends it when it is done. What is still held when the stream ends is given back then, and a stream ends that
-holds the room of a message for longer than a unary call may take: who stops reading answers keeps nobody waiting.
+hold, and ends it when it is done. All room that is still held when the stream ends is given back then, and a stream
+ends that holds the room of a message for longer than a unary call may take: who stops reading answers keeps nobody
+waiting.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["Hold", "StreamRoom", "hold_of_message"]
 
 
 class Hold:
-    """The room of one message. It is given back once whoever keeps it has ended it."""
+    """The room of one message. It is given back once its holder has ended it."""
 
     __slots__ = ("_give_back", "_keepers")
 
@@ -57,7 +58,8 @@ class StreamRoom:
     def __init__(self, room: Room | None, host: str, limit: CostLimit, held_s: float) -> None:
         self._room, self._host, self._limit, self._held_s = room, host, limit, held_s
         self._taken: dict[Callable[[], None], float] = {}
-        """What gives each message's room back, the oldest first, and until when (the loop's time) it may be held."""
+        """The calls that give each message's room back, the oldest first, and until when (the loop's time) it may be
+        held."""
         self._oldest = asyncio.timeout(None)
         self._is_over = False
 

@@ -117,7 +117,7 @@ def setting(
 
 
 class PerListener(dict[str, C]):
-    """What each listener has, by the listener's name, in the order of the setting that names them.
+    """The settings of each listener, by its name, in the order of the setting that names them.
 
     `own` has the keys that were given for one listener alone, without its name, and are not the default.
     """
@@ -191,7 +191,7 @@ def given_texts(argv: Sequence[str], environ: Mapping[str, str], keys: Collectio
 def describe(config: object) -> dict[str, str]:
     """Returns every setting in force as text, by Kafka's name; secrets as `***`. For the log at start.
 
-    What is not the same at all listeners has the listener's name before it.
+    A setting that is not the same at all listeners has the listener's name before it.
     """
     told: dict[str, str] = {}
     listeners = [each for field in _of_listeners(type(config)) for each in getattr(config, field).items()]

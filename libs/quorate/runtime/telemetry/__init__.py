@@ -1,4 +1,4 @@
-"""Traces and metrics: what OpenTelemetry is told; in libs nothing else imports it.
+"""Traces and metrics: all calls of OpenTelemetry; in libs nothing else imports it.
 
 tracing          trace spans, and W3C trace context propagation
 export           encodes spans as OTLP
