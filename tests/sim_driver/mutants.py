@@ -333,7 +333,7 @@ def _forgets_where_a_leader_listens(patch: Patch) -> None:
 MUTANTS: Final = (
     Mutant("D1", "the listener goes by what the core knows, not by what was carried out", _due_by_the_core),
     Mutant("D2", "quorum-state is written in the turn after", _persists_a_turn_late),
-    Mutant("D3", "who waits is told of a turn before it writes", _parts_of_carrying_out(_tells_first)),
+    Mutant("D3", "callers get their answers from a turn before it writes", _parts_of_carrying_out(_tells_first)),
     Mutant("D5", "the end of a flush is that of the log", _flush_ends_where_the_log_does),
     Mutant("D6", "a flush counts when it begins", _does_not_wait_for_the_disk),
     Mutant("D7", "an epoch has as many active controllers as claim it", _claims_twice),
@@ -371,7 +371,7 @@ MUTANTS: Final = (
     Mutant("D49", "the next role's fetch is called off with the last one's", _stops_fetching_last),
     Mutant(
         "D50",
-        "who leads is told without an address if the earlier disk is meant",
+        "a leader is named without its address if the earlier disk is meant",
         _forgets_where_a_leader_listens,
         profile=WIPING,
     ),

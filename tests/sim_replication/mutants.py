@@ -205,7 +205,7 @@ def _(patch: Patch) -> None:
     patch.setattr(alter_partition, "_check_epochs", check)
 
 
-@bug("R38", "the controller takes an ISR of an earlier leader epoch, of whoever led then")
+@bug("R38", "the controller takes an ISR of an earlier leader epoch, from the leader of that time")
 def _(patch: Patch) -> None:
     patch.setattr(alter_partition, "_check_epochs", lambda partition, leader, asked: None)
 

@@ -209,7 +209,10 @@ MUTANTS: Final = (
     Mutant("G9", "who is cut off from its quorum node stays active", _stays_active_when_cut_off, base=300_000),
     Mutant("G10", "a new tracker gives no broker a session", _gives_no_session),
     Mutant(
-        "G12", "a twin takes the place of whoever the log has as fenced, session or not", _lets_twins_in, base=200_000
+        "G12",
+        "a twin takes the place of any broker that the log has as fenced, session or not",
+        _lets_twins_in,
+        base=200_000,
     ),
     Mutant("G11", "a request that is sent again is done again", _forgets_request_ids),
     Mutant("G13", "a write slips in between two steps of a decision, and nobody notices", _lets_writes_slip_in),
@@ -226,7 +229,7 @@ MUTANTS: Final = (
         base=300_000,
     ),
     Mutant("G21", "who is cut from all controllers takes heartbeats", _takes_heartbeats_while_it_is_cut_off, TWO),
-    Mutant("G20", "the claim of the sessions is granted to whoever asks", _has_whoever_claims_count, TWO, base=300_000),
+    Mutant("G20", "the claim of the sessions is granted to every asker", _has_whoever_claims_count, TWO, base=300_000),
 )
 LIVING: Final = (Mutant("G3", "answers to appends that are void are heard", _hears_void_answers),)
 """Bugs that no seed is known to meet: see "Open" in the README. A test of the services finds each of them."""

@@ -169,7 +169,7 @@ MUTANTS = (
     Mutant("E1", "a vote for a log behind the voter's", _shorter_log),
     Mutant("E2", "a second vote in one epoch", _votes_twice),
     Mutant("E10", "what a node of another cluster tells is believed", _hears_strangers),
-    Mutant("E11", "a node of another cluster is told who leads", _tells_strangers),
+    Mutant("E11", "a node of another cluster learns who leads", _tells_strangers),
     Mutant("E12", "an epoch far ahead is taken from a request", _takes_any_epoch),
     Mutant("E13", "a vote in the node's own id is given", _votes_for_twins),
     Mutant("E14", "the epoch of a pre-vote is entered beside a live leader", _enters_what_is_asked, REJOIN),
