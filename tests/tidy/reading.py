@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Final
 
 OF_NAMED_TUPLES: Final = frozenset({"_asdict", "_fields", "_make", "_replace"})
 """Public in spite of the underscore, and ours have fields of such names."""
+COMMENT: Final = re.compile(r"(?:^\s*|  )# (.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +31,22 @@ class Read:
     imported: tuple[str, ...]
     texts: tuple[tuple[int, str], ...]
     """(line, text) of what is in quotation marks, without docstrings; of an f-string its parts between values."""
+    prose: tuple[str, ...]
+    """Docstrings, and comments, of which those of successive lines are one."""
 
 
 @cache
 def read(path: Path) -> Read:
     """Raises SyntaxError."""
-    tree = ast.parse(path.read_text())
+    source = path.read_text()
+    tree = ast.parse(source)
     functions, defined, private, imported = [], set(), [], []
-    texts, docs = [], set()
+    texts: list[tuple[int, str]] = []
+    docs: dict[ast.Constant, str] = {}
     for node in ast.walk(tree):
         match node:
             case ast.Expr(value=ast.Constant() as doc):
-                docs.add(doc)
+                docs[doc] = str(doc.value)
             case ast.Constant(value=str(text)) if node not in docs:  # the walk comes to statements before their parts
                 texts.append((node.lineno, text))
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -67,7 +74,22 @@ def read(path: Path) -> Read:
         private=tuple(private),
         imported=tuple(imported),
         texts=tuple(texts),
+        prose=(*docs.values(), *_comments(source)),
     )
+
+
+def _comments(source: str) -> Iterator[str]:
+    """Yields the comments. A `#` within a text counts as one, too, if it stands as one."""
+    parts: list[str] = []
+    for line in source.splitlines():
+        found = COMMENT.search(line)
+        if parts and (found is None or line[: found.start()].strip()):
+            yield " ".join(parts)
+            parts = []
+        if found is not None:
+            parts.append(found[1])
+    if parts:
+        yield " ".join(parts)
 
 
 def is_private(name: str) -> bool:
