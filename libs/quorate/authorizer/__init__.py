@@ -3,7 +3,7 @@
 standard   the decision
 hosts      which client addresses an entry's host matches: one address, a network, any
 
->>> from quorate.metadata.acls import Acls, Operation, ResourceType
+>>> from quorate.metadata.acls import AclOperation, Acls, ResourceType
 >>> from quorate.nouns import ZERO_UUID, Principal
 >>> from quorate.records import AccessControlEntryRecord
 >>> from quorate.timeline import SnapshotRegistry
@@ -12,8 +12,8 @@ hosts      which client addresses an entry's host matches: one address, a networ
 >>> authorizer = StandardAuthorizer(super_users=frozenset({"User:admin"}))
 >>> alice = Requester(principal=Principal("User", "alice"), host="10.1.2.3")
 >>> orders = AclResource(ResourceType.TOPIC, "orders-eu")
->>> authorizer.allows(acls, alice, Operation.DESCRIBE, orders), authorizer.allows(acls, alice, Operation.WRITE, orders)
-(True, False)
+>>> [authorizer.allows(acls, alice, each, orders) for each in (AclOperation.DESCRIBE, AclOperation.WRITE)]
+[True, False]
 """
 
 from quorate.authorizer.hosts import covers, fault_of_host, host_address, is_network

@@ -117,7 +117,7 @@ def shown(time_ms: int | None) -> str:
     """Formats a time with milliseconds, so that two records of one second differ.
 
     >>> shown(1_795_000_000_123)
-    '2026-11-18 10:26:40.123'
+    '2026-11-18 11:06:40.123'
     """
     if time_ms is None:
         return "none"
