@@ -12,7 +12,7 @@ from quorate.raft import VoterSet
 from tests.exhaustive import laws, steps
 from tests.exhaustive.bounds import Bounds
 from tests.exhaustive.frozen import FIRST_ID, Renaming, Value
-from tests.exhaustive.node import Lane, Setting
+from tests.exhaustive.node import Setting, Slot
 from tests.exhaustive.steps import Action
 from tests.exhaustive.table import Move, Number, Past, Table
 
@@ -179,18 +179,18 @@ class Cluster:
                     return
         yield state
 
-    def _lose(self, nodes: list[Number], carried: set[Number], asker: NodeId, lanes: tuple[Lane, ...]) -> None:
-        """`asker` no longer waits for answers in `lanes`."""
+    def _lose(self, nodes: list[Number], carried: set[Number], asker: NodeId, slots: tuple[Slot, ...]) -> None:
+        """`asker` no longer waits for answers in `slots`."""
         letters = self.table.letters.values
         for number in list(carried):
             letter = letters[number]
             if letter.is_request:
-                if letter.is_waited_for and letter.sender == asker and (letter.to, letter.is_of_voters) in lanes:
+                if letter.is_waited_for and letter.sender == asker and (letter.to, letter.is_of_voters) in slots:
                     carried.discard(number)
                     carried.add(self.table.given_up(number))
-            elif letter.to == asker and (letter.sender, letter.is_of_voters) in lanes:
+            elif letter.to == asker and (letter.sender, letter.is_of_voters) in slots:
                 carried.discard(number)
-        for peer, is_of_voters in lanes:
+        for peer, is_of_voters in slots:
             at = peer - FIRST_ID
             nodes[at] = self.table.forget(nodes[at], (asker, is_of_voters))
 

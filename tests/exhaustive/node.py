@@ -53,10 +53,10 @@ Entry: TypeAlias = tuple[Epoch, Value, Value, int | None]
 """One record: its epoch, what it says, the voter set and the kraft.version that its batch brings, or None."""
 REST: Value = ("tuple", "rest")
 """What a record says that is not the first of its batch."""
-Lane: TypeAlias = tuple[NodeId, bool]
-"""To whom a request goes, and whether it is about voters: in each lane there is one at a time."""
+Slot: TypeAlias = tuple[NodeId, bool]
+"""A slot: the peer of a request, and whether it is about voters. Each has one request at a time."""
 Route: TypeAlias = tuple[str, NodeId, bool, int]
-"""The way back to an asker: "route", the lane as the asker sees it, and whether it waits."""
+"""The way back to an asker: "route", the slot as the asker sees it, and whether it waits."""
 Local: TypeAlias = tuple[Value, tuple[Entry, ...], Offset, Value, Value]
 """A node between two steps: core, log, end of what is flushed, election state on disk, last vote that it sent."""
 
@@ -294,14 +294,14 @@ class Node:
 
     # Which requests are under way.
 
-    def waits(self) -> dict[Lane, int]:
+    def waits(self) -> dict[Slot, int]:
         """Under which token an answer is waited for."""
-        return {lane_of(flight): token for token, flight in self.raft._requests._flights.items()}
+        return {slot_of(flight): token for token, flight in self.raft._requests._flights.items()}
 
-    def give_up(self, lane: Lane) -> None:
-        """The request in `lane` is late."""
+    def give_up(self, slot: Slot) -> None:
+        """The request in `slot` is late."""
         flights = self.raft._requests._flights
-        token = lane_token(lane)
+        token = slot_token(slot)
         flights[token] = replace(flights[token], deadline_ms=NOW_MS)
 
 
@@ -310,13 +310,13 @@ def is_of_voters(name: str) -> bool:
     return name.startswith(("ApiVersions", "AddRaftVoter", "RemoveRaftVoter", "UpdateRaftVoter"))
 
 
-def lane_of(flight: InFlightRequest) -> Lane:
+def slot_of(flight: InFlightRequest) -> Slot:
     return flight.to, is_of_voters(type(flight.request).__name__)
 
 
-def lane_token(lane: Lane) -> int:
-    """The token that a request has between steps: it says no more than the lane, in which there is but one."""
-    return -lane[0] if lane[1] else lane[0]
+def slot_token(slot: Slot) -> int:
+    """The token that a request has between steps: it says no more than the slot, in which there is but one."""
+    return -slot[0] if slot[1] else slot[0]
 
 
 def bases(log: Sequence[Entry]) -> list[Offset]:
@@ -368,10 +368,10 @@ def _forget_dead(raft: Raft) -> None:
 
 
 def _name_tokens(requests: Requests) -> None:
-    """Gives each request under way the token of its lane."""
+    """Gives each request under way the token of its slot."""
     flights = requests._flights
-    requests._tokens = {key: lane_token(lane_of(flights[token])) for key, token in requests._tokens.items()}
-    requests._flights = {lane_token(lane_of(flight)): _unnumbered(flight) for flight in flights.values()}
+    requests._tokens = {key: slot_token(slot_of(flights[token])) for key, token in requests._tokens.items()}
+    requests._flights = {slot_token(slot_of(flight)): _unnumbered(flight) for flight in flights.values()}
     requests._token = TOKENS_FROM
     requests._failures.clear()  # how many there were only says how long to pause
 

@@ -71,16 +71,16 @@ def forget_vote(node: Node, state: ElectionState) -> None:
 PERSIST = Node.persist
 
 
-def lead_again(turn: StepContext, state: ElectionState) -> Role:
+def lead_again(context: StepContext, state: ElectionState) -> Role:
     """M5: a leader goes on where it was before the crash."""
-    role = FIRST_ROLE(turn, state)
+    role = FIRST_ROLE(context, state)
     if not isinstance(role, Resigned):
         return role
     return Candidate(
         epoch=role.epoch,
-        voted=turn.node,
-        election_deadline_ms=turn.draw_election_deadline_ms(),
-        granted=set(turn.voters.ids),
+        voted=context.node,
+        election_deadline_ms=context.draw_election_deadline_ms(),
+        granted=set(context.voters.ids),
         retries=1,
     )
 
@@ -93,30 +93,30 @@ def fork_by_offset(log: LogView, diverging: OffsetAndEpoch) -> int:
     return min(log.leo, diverging.offset)
 
 
-def grant_any_log(turn: StepContext, role: Role, request: VoteRequest) -> Role | None:
+def grant_any_log(context: StepContext, role: Role, request: VoteRequest) -> Role | None:
     """A vote is granted to a log that is behind."""
-    return voting.answer_vote(turn, role, msgspec.structs.replace(request, last=max(request.last, turn.log.last)))
+    return voting.answer_vote(context, role, msgspec.structs.replace(request, last=max(request.last, context.log.last)))
 
 
-def count_any_offset(turn: StepContext, role: Leader, request: FetchRequest) -> None:
+def count_any_offset(context: StepContext, role: Leader, request: FetchRequest) -> None:
     """A fetch counts although its log is not ours."""
-    key = progress.tracked_key(turn, request.replica)
-    progress.take_fetch_offset(turn, role, key, min(request.fetch_offset, turn.log.leo))
-    serving.serve_fetch(turn, role, request)
+    key = progress.tracked_key(context, request.replica)
+    progress.take_fetch_offset(context, role, key, min(request.fetch_offset, context.log.leo))
+    serving.serve_fetch(context, role, request)
 
 
-def count_self(turn: StepContext, role: Leader) -> None:
+def count_self(context: StepContext, role: Leader) -> None:
     """M11: a leader counts itself although it is removing itself."""
-    voters = {key.id: key for key in (*turn.voters.keys, turn.node)}
-    end = quorum.agreed_end([progress.voter_end(turn, role, key) for key in voters.values()])
+    voters = {key.id: key for key in (*context.voters.keys, context.node)}
+    end = quorum.agreed_end([progress.voter_end(context, role, key) for key in voters.values()])
     if end is not None and progress.may_commit(role, end) and end > (role.high_watermark or 0):
         role.high_watermark = end
-        turn.commit(end)
+        context.commit(end)
 
 
-def voters_when_committed(turn: StepContext) -> VoterSet:
+def voters_when_committed(context: StepContext) -> VoterSet:
     """M14: a voter set is in force only once it is committed."""
-    return turn.log.voters.before(turn.log.high_watermark)
+    return context.log.voters.before(context.log.high_watermark)
 
 
 def with_row(message: type, right: object, wrong: object) -> Mapping[object, object]:

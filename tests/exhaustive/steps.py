@@ -21,14 +21,14 @@ from tests.exhaustive.node import (
     Branches,
     Disk,
     Entry,
-    Lane,
     Local,
     Node,
     Setting,
+    Slot,
     bases,
     is_of_voters,
-    lane_token,
     require,
+    slot_token,
 )
 
 Action: TypeAlias = tuple[Value, ...]
@@ -74,7 +74,7 @@ class Outcome:
     requests: tuple[tuple[NodeId, bool, Value], ...]
     """To whom; whether its answer is still waited for; what."""
     answers: tuple[tuple[NodeId, Value], ...]
-    lost: tuple[Lane, ...]
+    lost: tuple[Slot, ...]
     """Where an answer was waited for before, and is no more."""
     cut: tuple[tuple[Offset, Entry], ...]
     is_new_life: bool
@@ -91,7 +91,7 @@ def first(setting: Setting, key: ReplicaKey) -> Iterator[Outcome]:
 
 def step(setting: Setting, local: Local, action: Action) -> list[Outcome]:
     """Every way in which a node of that value may take `action`."""
-    before: dict[Lane, int] = {}
+    before: dict[Slot, int] = {}
     is_crash = action[0] == "crash"
 
     def begin(chance: Branches) -> Node:
@@ -109,7 +109,7 @@ def _is_pausing(view: View) -> bool:
     return ("timer", "retry_at_ms") in view.actions
 
 
-def _every_way(begin: Callable[[Branches], Node], before: dict[Lane, int], setting: Setting) -> Iterator[Outcome]:
+def _every_way(begin: Callable[[Branches], Node], before: dict[Slot, int], setting: Setting) -> Iterator[Outcome]:
     scripts: list[tuple[int, ...]] = [()]
     while scripts:
         chance = Branches(scripts.pop(), setting.is_lean)
@@ -121,12 +121,12 @@ def _every_way(begin: Callable[[Branches], Node], before: dict[Lane, int], setti
         yield outcome
 
 
-def _outcome(node: Node, before: dict[Lane, int]) -> Outcome:
+def _outcome(node: Node, before: dict[Slot, int]) -> Outcome:
     waits = node.waits()
     awaited = set(waits.values())
     requests = tuple((to, token in awaited, _plain(message)) for to, token, message in node.requests)
     answers = tuple((route[1], _plain(message)) for route, message in node.answers if route[3])
-    lost = tuple(lane for lane, token in before.items() if waits.get(lane) != token)
+    lost = tuple(slot for slot, token in before.items() if waits.get(slot) != token)
     local = node.put_down()
     return Outcome(local, view(node), requests, answers, lost, tuple(node.cut), is_new_life=False)
 
@@ -174,12 +174,12 @@ def _act(node: Node, action: Action) -> Node:
 
 def _take(node: Node, sender: NodeId, is_waited_for: bool, message: Message) -> None:
     """A request carries the way back; an answer, the token of what it answers, which is the peer's id."""
-    lane = sender, is_of_voters(type(message).__name__)
+    slot = sender, is_of_voters(type(message).__name__)
     if isinstance(message, Request):
         node.request = message
-        node.raft.step(msgspec.structs.replace(message, reply_to=("route", *lane, int(is_waited_for))), NOW_MS)
+        node.raft.step(msgspec.structs.replace(message, reply_to=("route", *slot, int(is_waited_for))), NOW_MS)
     else:
-        node.raft.step(msgspec.structs.replace(message, reply_to=lane_token(lane)), NOW_MS)
+        node.raft.step(msgspec.structs.replace(message, reply_to=slot_token(slot)), NOW_MS)
 
 
 def _end_wait(role: Role, key: ReplicaKey) -> None:
@@ -239,8 +239,8 @@ def _own_actions(node: Node) -> Iterator[Action]:
         at_ms = getattr(role, name, None)
         if at_ms is not None and at_ms > NOW_MS:
             yield "timer", name
-    for lane in sorted(node.waits()):
-        yield "late", *lane
+    for slot in sorted(node.waits()):
+        yield "late", *slot
     if isinstance(role, Leader):
         for key in sorted(role.parked):
             yield "held", freeze(key)

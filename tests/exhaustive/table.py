@@ -15,7 +15,7 @@ from quorate.nouns import Epoch, NodeId
 from quorate.raft.messages import FetchResponse
 from tests.exhaustive import steps
 from tests.exhaustive.frozen import Renaming, Value, rename, replaced, thaw
-from tests.exhaustive.node import Branches, Entry, Lane, Local, Node, Setting, is_of_voters
+from tests.exhaustive.node import Branches, Entry, Local, Node, Setting, Slot, is_of_voters
 from tests.exhaustive.steps import Action, Outcome, View, view
 
 H = TypeVar("H", bound=Hashable)
@@ -95,7 +95,7 @@ class Move:
     local: Number
     requests: tuple[Number, ...]
     answers: tuple[tuple[NodeId, Number], ...]
-    lost: tuple[Lane, ...]
+    lost: tuple[Slot, ...]
     outcome: Outcome
 
 
@@ -111,7 +111,7 @@ class Table:
         self.truncation_count = 0
         self._views: dict[Number, View] = {}
         self._moves: dict[tuple[Number, Action], tuple[Move, ...]] = {}
-        self._forgotten: dict[tuple[Number, Lane], Number] = {}
+        self._forgotten: dict[tuple[Number, Slot], Number] = {}
         self._renamed: dict[Number, tuple[Number, ...]] = {}
         self._renamed_letters: dict[Number, tuple[Number, ...]] = {}
         self._renamed_pasts: dict[Number, tuple[Number, ...]] = {}
@@ -165,13 +165,13 @@ class Table:
         was = self.letters.values[letter]
         return self.letters.of(Letter.of(was.sender, was.to, was.value, is_waited_for=True))
 
-    def forget(self, local: Number, lane: Lane) -> Number:
-        """The node, when what came from `lane[0]`, and is held here, is no longer waited for."""
-        known = self._forgotten.get((local, lane))
+    def forget(self, local: Number, slot: Slot) -> Number:
+        """The node, when what came from `slot[0]`, and is held here, is no longer waited for."""
+        known = self._forgotten.get((local, slot))
         if known is None:
             core, *rest = self.locals.values[local]
-            core = replaced(core, ("tuple", "route", *lane, 1), ("tuple", "route", *lane, 0))
-            known = self._forgotten[local, lane] = self.locals.of(cast(Local, (core, *rest)))
+            core = replaced(core, ("tuple", "route", *slot, 1), ("tuple", "route", *slot, 0))
+            known = self._forgotten[local, slot] = self.locals.of(cast(Local, (core, *rest)))
         return known
 
     def is_dead(self, letter: Number, local: Number) -> bool:

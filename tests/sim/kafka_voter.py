@@ -108,47 +108,47 @@ class _Kafka:
         self._patch.setattr(matrix, "ROWS", rows)
 
     def _either(self, ours: Callable[..., object], theirs: Callable[..., object]) -> Callable[..., object]:
-        def either(turn: StepContext, *arguments: object, **named: object) -> object:
-            return (theirs if turn.node.id in self._kafkas else ours)(turn, *arguments, **named)
+        def either(context: StepContext, *arguments: object, **named: object) -> object:
+            return (theirs if context.node.id in self._kafkas else ours)(context, *arguments, **named)
 
         return either
 
 
-def _voter_end(turn: StepContext, role: Leader, voter: ReplicaKey) -> Offset | None:
+def _voter_end(context: StepContext, role: Leader, voter: ReplicaKey) -> Offset | None:
     """LeaderState.updateLocalState comes before the flush."""
-    if is_same(voter, turn.node):
-        return turn.log.leo
+    if is_same(voter, context.node):
+        return context.log.leo
     known = role.replicas.get(voter)
     return None if known is None else known.leo
 
 
-def _enters_epoch(turn: StepContext, role: Role, request: Request) -> bool:
+def _enters_epoch(context: StepContext, role: Role, request: Request) -> bool:
     return True
 
 
-def _claimed_end(turn: StepContext) -> OffsetAndEpoch:
-    return turn.log.last
+def _claimed_end(context: StepContext) -> OffsetAndEpoch:
+    return context.log.last
 
 
-def _is_lost(turn: StepContext, role: Candidate) -> bool:
-    return quorum.is_lost(rejected=role.rejected, voters=turn.voters.ids)
+def _is_lost(context: StepContext, role: Candidate) -> bool:
+    return quorum.is_lost(rejected=role.rejected, voters=context.voters.ids)
 
 
-def _wait_as_ever(turn: StepContext, role: Follower, *, lost_rounds: int) -> None:
+def _wait_as_ever(context: StepContext, role: Follower, *, lost_rounds: int) -> None:
     """A connection that breaks is opened again; the fetch timeout goes on."""
 
 
-def _answer_vote(turn: StepContext, role: Role, request: VoteRequest) -> Role | None:
+def _answer_vote(context: StepContext, role: Role, request: VoteRequest) -> Role | None:
     """The canGrantVote of each of Kafka's states."""
-    is_ahead = request.last >= turn.log.last
+    is_ahead = request.last >= context.log.last
     granted = _would_vote(role, is_ahead) if request.pre_vote else _may_vote(role, request, is_ahead)
-    turn.answer(request, VoteResponse(epoch=role.epoch, leader_id=known_leader(role), granted=granted))
+    context.answer(request, VoteResponse(epoch=role.epoch, leader_id=known_leader(role), granted=granted))
     if not granted or request.pre_vote or role.voted is not None:
         return None
     if isinstance(role, Prospective):
         role.voted = request.replica  # and it stays prospective: prospectiveAddVotedState
         return None
-    return role_entry.unattached(turn, epoch=role.epoch, voted=request.replica, reason="voted, as Kafka does")
+    return role_entry.unattached(context, epoch=role.epoch, voted=request.replica, reason="voted, as Kafka does")
 
 
 def _would_vote(role: Role, is_ahead: bool) -> bool:
@@ -169,12 +169,12 @@ def _may_vote(role: Role, request: VoteRequest, is_ahead: bool) -> bool:
     return role.leader_id is None and is_ahead
 
 
-def _acknowledge_end(turn: StepContext, role: Follower, request: EndQuorumEpochRequest) -> None:
+def _acknowledge_end(context: StepContext, role: Follower, request: EndQuorumEpochRequest) -> None:
     """Those that are not named wait for the longest pause; nobody grants pre-votes for it."""
-    turn.answer(request, EndQuorumEpochResponse(epoch=role.epoch, leader_id=role.leader_id))
-    wait_ms = quorum_epoch.successor_wait_ms(turn.settings, turn.node, request.preferred_successors)
-    role.fetch_deadline_ms = turn.now_ms + (turn.settings.election_backoff_max_ms if wait_ms is None else wait_ms)
+    context.answer(request, EndQuorumEpochResponse(epoch=role.epoch, leader_id=role.leader_id))
+    wait_ms = quorum_epoch.successor_wait_ms(context.settings, context.node, request.preferred_successors)
+    role.fetch_deadline_ms = context.now_ms + (context.settings.election_backoff_max_ms if wait_ms is None else wait_ms)
 
 
-def _take_end(turn: StepContext, role: Prospective, request: EndQuorumEpochRequest) -> None:
-    turn.answer(request, EndQuorumEpochResponse(epoch=role.epoch, leader_id=role.leader_id))
+def _take_end(context: StepContext, role: Prospective, request: EndQuorumEpochRequest) -> None:
+    context.answer(request, EndQuorumEpochResponse(epoch=role.epoch, leader_id=role.leader_id))

@@ -93,11 +93,11 @@ class Raft:
         self._persisted = election or ElectionState()
         assert self._persisted.epoch >= 0, election
         self._handover = TransferState(reported_epoch=self._persisted.epoch)
-        turn = self._turn(now_ms)
-        self._role: Role = role_entry.first_role(turn, self._persisted)
+        context = self._context(now_ms)
+        self._role: Role = role_entry.first_role(context, self._persisted)
         self._leadership = Leadership(epoch=0, leader_id=None)
-        self._note_transition("Start", turn.reason)
-        self._pursue(turn)
+        self._note_transition("Start", context.reason)
+        self._pursue(context)
 
     # Outputs to the driver.
 
@@ -139,55 +139,55 @@ class Raft:
 
     def describe(self, now_ms: int) -> QuorumDescription:
         """Returns the leader, and on the leader all replicas' log ends and fetch times, for DescribeQuorum."""
-        return progress.describe(self._turn(now_ms), self._role)
+        return progress.describe(self._context(now_ms), self._role)
 
     # Inputs from the driver.
 
     def step(self, message: Message, now_ms: int) -> None:
         """Handles a request or a response of a peer."""
-        turn = self._turn(now_ms)
+        context = self._context(now_ms)
         if isinstance(message, Request):
-            self._take_request(turn, message)
+            self._take_request(context, message)
         else:
-            self._take_response(turn, message)
-        self._pursue(turn)
+            self._take_response(context, message)
+        self._pursue(context)
 
     def tick(self, now_ms: int) -> None:
         """Lets timers that are due run. A call without a due timer does nothing."""
-        self._pursue(self._turn(now_ms))
+        self._pursue(self._context(now_ms))
 
     def append(self, batches: Sequence[BatchInfo], now_ms: int) -> Refusal | None:
         """Appends all of `batches` if this node leads their epoch and they begin at its log end, else says why not."""
-        turn = self._turn(now_ms)
-        refusal = quorum_epoch.append(turn, self._role, batches)
+        context = self._context(now_ms)
+        refusal = quorum_epoch.append(context, self._role, batches)
         if refusal is None:
-            self._pursue(turn)
+            self._pursue(context)
         return refusal
 
     def flushed(self, offset: Offset, now_ms: int) -> None:
         """Records that all records below `offset` (exclusive) are on stable storage: now they count for commits."""
-        turn = self._turn(now_ms)
+        context = self._context(now_ms)
         self._log.flush(offset)
-        self._pursue(turn)
+        self._pursue(context)
 
     def peer_lost(self, node_id: NodeId, now_ms: int) -> None:
         """Handles a stream to `node_id` that was reset or refused: its requests fail; its leadership may be lost."""
-        turn = self._turn(now_ms)
-        turn.lose(node_id, known_leader(self._role))
+        context = self._context(now_ms)
+        context.lose(node_id, known_leader(self._role))
         role = self._role
         if isinstance(role, Leader | Follower):
             parked_fetches.drop_parked(role, node_id)
         if isinstance(role, Follower) and role.leader_id == node_id:
-            following.lose_leader(turn, role)
-        self._pursue(turn)
+            following.lose_leader(context, role)
+        self._pursue(context)
 
     def request_failed(self, token: object, now_ms: int) -> None:
         """Handles a request that will not be answered; `token` is its `reply_to`. It is sent again after a pause."""
-        turn = self._turn(now_ms)
+        context = self._context(now_ms)
         flight = self._requests.take(token)
         if flight is not None:
-            turn.give_up(flight)
-        self._pursue(turn)
+            context.give_up(flight)
+        self._pursue(context)
 
     @property
     def is_recovering(self) -> bool:
@@ -208,20 +208,20 @@ class Raft:
     def note_readers(self, readers: Mapping[ReplicaKey, Offset], now_ms: int) -> bool:
         """Notes how far those are whom this leader's log was read to elsewhere. Returns False if one was not taken."""
         assert isinstance(self._role, Leader), self._role
-        return progress.note_readers(self._turn(now_ms), self._role, readers)
+        return progress.note_readers(self._context(now_ms), self._role, readers)
 
     def controller_presence(self, presence: Presence, now_ms: int) -> None:
         """Sets whether the controller beside this node is connected and answers."""
         self._handover.presence = presence
-        self._pursue(self._turn(now_ms))
+        self._pursue(self._context(now_ms))
 
     def resign(self, now_ms: int) -> bool:
         """Resigns as leader and names successors to the voters (EndQuorumEpoch). Returns False if it did not lead."""
-        turn, role = self._turn(now_ms), self._role
+        context, role = self._context(now_ms), self._role
         if not isinstance(role, Leader):
             return False
-        self._become(turn, role_entry.resigned(turn, role, reason="asked to resign"))
-        self._pursue(turn)
+        self._become(context, role_entry.resigned(context, role, reason="asked to resign"))
+        self._pursue(context)
         return True
 
     def upgrade_kraft_version(self, version: int, now_ms: int, *, epoch: Epoch, validate_only: bool = False) -> Upgrade:
@@ -230,9 +230,9 @@ class Raft:
         The present version is accepted, and nothing is written. INVALID_UPDATE_VERSION: the version is lower or not
         supported, or a voter's directory id, listeners or version range are not known yet.
         """
-        turn = self._turn(now_ms)
-        upgrade = membership.upgrade(turn, self._role, version, epoch=epoch, validate_only=validate_only)
-        self._pursue(turn)
+        context = self._context(now_ms)
+        upgrade = membership.upgrade(context, self._role, version, epoch=epoch, validate_only=validate_only)
+        self._pursue(context)
         return upgrade
 
     def snapshot_complete(
@@ -248,20 +248,19 @@ class Raft:
         `voters` and `kraft_version` are from its header, None if it has none. On True, `Ready.install` replaces the
         log.
         """
-        turn = self._turn(now_ms)
-        role = self._role
+        context, role = self._context(now_ms), self._role
         is_wanted = isinstance(role, Follower) and following.install(
-            turn, role, snapshot_id, voters=voters, kraft_version=kraft_version
+            context, role, snapshot_id, voters=voters, kraft_version=kraft_version
         )
-        self._pursue(turn)
+        self._pursue(context)
         return is_wanted
 
     def snapshot_failed(self, snapshot_id: OffsetAndEpoch, now_ms: int) -> None:
         """Drops the download of `snapshot_id`, whose bytes are no valid snapshot; it starts again after a pause."""
-        turn = self._turn(now_ms)
+        context = self._context(now_ms)
         if isinstance(self._role, Follower):
-            following.drop_download(turn, self._role, snapshot_id)
-        self._pursue(turn)
+            following.drop_download(context, self._role, snapshot_id)
+        self._pursue(context)
 
     def snapshot_taken(self, snapshot_id: OffsetAndEpoch, size: int) -> None:
         """Registers a complete snapshot of `size` bytes that this node wrote itself (I-26). KIP-630."""
@@ -273,7 +272,7 @@ class Raft:
 
     # One step: fence the message, handle it, then do what is due.
 
-    def _turn(self, now_ms: int) -> StepContext:
+    def _context(self, now_ms: int) -> StepContext:
         assert now_ms >= self._now_ms, (now_ms, self._now_ms)
         self._now_ms = now_ms
         return StepContext(
@@ -291,88 +290,90 @@ class Raft:
             now_ms=now_ms,
         )
 
-    def _take_request(self, turn: StepContext, request: Request) -> None:
+    def _take_request(self, context: StepContext, request: Request) -> None:
         """Fences a request, enters its epoch, and passes it to its handler, or answers it with an error."""
-        fault = fencing.refusal(turn, self._role, request)
+        fault = fencing.refusal(context, self._role, request)
         if fault is None and not isinstance(request, EpochlessRequest):
-            if voting.enters_epoch(turn, self._role, request):
+            if voting.enters_epoch(context, self._role, request):
                 leader_id = request.leader_id if isinstance(request, NewsOfLeader) else None
-                self._enter_epoch(turn, request.epoch, leader_id, type(request).__name__)
-            fault = fencing.misaddressed(turn, request)
+                self._enter_epoch(context, request.epoch, leader_id, type(request).__name__)
+            fault = fencing.misaddressed(context, request)
         handler = matrix.handler(self._role, request)
         if fault is not None:
-            turn.refuse(self._role, request, fault)
+            context.refuse(self._role, request, fault)
         elif handler is None:
-            turn.refuse(self._role, request, fencing.not_leader(self._role))
+            context.refuse(self._role, request, fencing.not_leader(self._role))
         else:
-            self._become(turn, handler(turn, self._role, request))
+            self._become(context, handler(context, self._role, request))
 
-    def _take_response(self, turn: StepContext, response: Response) -> None:
+    def _take_response(self, context: StepContext, response: Response) -> None:
         """Handles a response whose request is in flight, and counts whether the peer has failed."""
-        turn.flight = self._requests.take(response.reply_to)
-        if turn.flight is None:  # sent by an earlier role, expired, or answered already
+        context.flight = self._requests.take(response.reply_to)
+        if context.flight is None:  # sent by an earlier role, expired, or answered already
             return
-        assert isinstance(response, RESPONSES[type(turn.flight.request)]), (turn.flight, response)
-        peer, lane = turn.flight.to, turn.flight.lane
-        failures = self._requests.failures(peer, lane)
+        assert isinstance(response, RESPONSES[type(context.flight.request)]), (context.flight, response)
+        peer, request_class = context.flight.to, context.flight.request_class
+        failures = self._requests.failures(peer, request_class)
         if response.error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-            self._requests.deny(turn.flight, now_ms=turn.now_ms)
+            self._requests.deny(context.flight, now_ms=context.now_ms)
             self._effects.denied.append(peer)
-            turn.pause(peer, lane)
+            context.pause(peer, request_class)
             return
-        self._requests.allow(turn.flight)
-        self._take_answer(turn, turn.flight, response)
-        if self._requests.failures(peer, lane) == failures:
-            self._requests.succeed(peer, lane)
+        self._requests.allow(context.flight)
+        self._take_answer(context, context.flight, response)
+        if self._requests.failures(peer, request_class) == failures:
+            self._requests.succeed(peer, request_class)
 
-    def _take_answer(self, turn: StepContext, flight: InFlightRequest, response: Response) -> None:
+    def _take_answer(self, context: StepContext, flight: InFlightRequest, response: Response) -> None:
         """Enters the response's epoch, and passes it to its handler unless that has changed the role."""
         if fencing.has_epoch(response):
-            if not fencing.is_believable(turn, self._role, response):
-                turn.give_up(flight)
+            if not fencing.is_believable(context, self._role, response):
+                context.give_up(flight)
                 return
             before = self._role
-            self._enter_epoch(turn, response.epoch, response.leader_id, f"{type(response).__name__} of {turn.peer}")
+            source = f"{type(response).__name__} of {context.peer}"
+            self._enter_epoch(context, response.epoch, response.leader_id, source)
             if self._role is not before:
                 return  # the request was of the previous role, so its answer has no use
         handler = matrix.handler(self._role, response)
         if handler is None:
-            turn.give_up(flight)
+            context.give_up(flight)
         else:
-            self._become(turn, handler(turn, self._role, response))
+            self._become(context, handler(context, self._role, response))
 
-    def _enter_epoch(self, turn: StepContext, epoch: Epoch, leader_id: NodeId | None, source: str) -> None:
+    def _enter_epoch(self, context: StepContext, epoch: Epoch, leader_id: NodeId | None, source: str) -> None:
         """Enters a later epoch, or follows a leader that was unknown; see `fencing.role_in_epoch`."""
-        self._become(turn, fencing.role_in_epoch(turn, self._role, epoch=epoch, leader_id=leader_id, source=source))
+        role = fencing.role_in_epoch(context, self._role, epoch=epoch, leader_id=leader_id, source=source)
+        self._become(context, role)
 
-    def _note_recovery(self, turn: StepContext, recover_to: OffsetAndEpoch) -> None:
+    def _note_recovery(self, context: StepContext, recover_to: OffsetAndEpoch) -> None:
         """Ends the recovery when the log again reaches `recover_to`: this node may vote and stand again."""
         # In the same epoch, the log must be as long again. In a later epoch it has what was committed before, or its
         # leader could not have been elected (I-12). Until then this node's fetches still count: what they acknowledge
         # is on its disk.
         if self._log.last_flushed >= recover_to:
             self._recover_to = None
-            turn.is_recovering = False
+            context.is_recovering = False
 
-    def _pursue(self, turn: StepContext) -> None:
+    def _pursue(self, context: StepContext) -> None:
         """Runs the role's periodic work, and that of each role that it becomes, until none changes the role."""
         if self._recover_to is not None:
-            self._note_recovery(turn, self._recover_to)
-        self._requests.expire(turn.now_ms)
+            self._note_recovery(context, self._recover_to)
+        self._requests.expire(context.now_ms)
         for _ in range(ROLES_A_STEP_MAX):
-            turn.wake_at_ms = None
+            context.wake_at_ms = None
             role = self._role
             for pursuit in matrix.PURSUITS[type(role)]:
-                after = pursuit(turn, role)
+                after = pursuit(context, role)
                 if after is not None:
-                    self._become(turn, after)
+                    self._become(context, after)
                     break
             else:
-                self._deadline = turn.wake_at_ms
+                self._deadline = context.wake_at_ms
                 return
-        raise AssertionError((self._role, turn.reason))
+        raise AssertionError((self._role, context.reason))
 
-    def _become(self, turn: StepContext, role: Role | None) -> None:
+    def _become(self, context: StepContext, role: Role | None) -> None:
         """Becomes `role` unless None; refuses fetches, voter changes and reads that waited for the previous role."""
         if role is None:
             return
@@ -382,11 +383,11 @@ class Raft:
         self._requests.clear()  # answers to requests of the previous role are dropped
         self._effects.drop_fetches()
         if isinstance(before, Leader | Follower):
-            parked_fetches.release_parked(turn, before, role)
+            parked_fetches.release_parked(context, before, role)
         if isinstance(before, Leader):
-            membership.release_change(turn, before, role)
-            read_index.release(turn, before, role)
-        self._note_transition(type(before).__name__, turn.reason)
+            membership.release_change(context, before, role)
+            read_index.release(context, before, role)
+        self._note_transition(type(before).__name__, context.reason)
 
     def _note_transition(self, before: str, reason: str) -> None:
         """Adds the change of role, and the new leader if there is one, to the effects."""

@@ -48,31 +48,31 @@ EPOCHS_AHEAD_MAX: Final = 10_000
 """How many epochs a request may be ahead of this node. A quorum that elects once a minute needs a week for that."""
 
 
-def refusal(turn: StepContext, role: Role, request: Request) -> Refused | None:
+def refusal(context: StepContext, role: Role, request: Request) -> Refused | None:
     """Returns the error with which `request` is answered before any handler sees it; None if there is none.
 
     In order: another cluster (I-80), a number that breaks a rule, an epoch that no election could follow, this node's
     own id (I-82), and for requests that carry an epoch, one that is too far ahead, stale or conflicting. Such a request
     changes nothing.
     """
-    if request.cluster_id not in (None, turn.cluster_id):
-        message = f"the request is for cluster {request.cluster_id!r}; this node is of cluster {turn.cluster_id!r}"
+    if request.cluster_id not in (None, context.cluster_id):
+        message = f"the request is for cluster {request.cluster_id!r}; this node is of cluster {context.cluster_id!r}"
         return Refused(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
     if (broken := flaw(request)) is not None:
         return Refused(ErrorCode.INVALID_REQUEST, broken)
     if leaves_no_room(request):
         return Refused(ErrorCode.INVALID_REQUEST, "its epoch cannot be followed by another one")
-    if claims_id(request, turn.node.id):
+    if claims_id(request, context.node.id):
         # Another process runs with this node's id. Kafka throws an IllegalStateException for its Vote and its Fetch.
         return Refused(
-            ErrorCode.INVALID_REQUEST, f"node id {turn.node.id} is this node's own; another process must not have it"
+            ErrorCode.INVALID_REQUEST, f"node id {context.node.id} is this node's own; another process must not have it"
         )
     if isinstance(request, EpochlessRequest):
         return None
     if is_far_ahead(role, request):
         message = f"epoch {request.epoch} is more than {EPOCHS_AHEAD_MAX} after this node's, {role.epoch}"
         return Refused(ErrorCode.UNKNOWN_LEADER_EPOCH, message)
-    error = _epoch_error(turn, role, request)
+    error = _epoch_error(context, role, request)
     return None if error is ErrorCode.NONE else Refused(error)
 
 
@@ -102,7 +102,7 @@ def not_leader(role: Role) -> Refused:
     return Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
 
 
-def _epoch_error(turn: StepContext, role: Role, request: VoteRequest | NewsOfLeader | LeaderRequest) -> ErrorCode:
+def _epoch_error(context: StepContext, role: Role, request: VoteRequest | NewsOfLeader | LeaderRequest) -> ErrorCode:
     """Returns the error code for a request's epoch and leader; NONE if they fit this node's epoch.
 
     FENCED_LEADER_EPOCH: an older epoch. UNKNOWN_LEADER_EPOCH: a Fetch or the like of a later epoch. INVALID_REQUEST:
@@ -115,18 +115,18 @@ def _epoch_error(turn: StepContext, role: Role, request: VoteRequest | NewsOfLea
         # A follower may be ahead of this node, but an epoch is entered only by a message of its candidate or leader.
         return ErrorCode.UNKNOWN_LEADER_EPOCH
     if isinstance(request, NewsOfLeader):
-        return _claim(turn, role, epoch=request.epoch, leader_id=request.leader_id)
+        return _claim(context, role, epoch=request.epoch, leader_id=request.leader_id)
     return ErrorCode.NONE
 
 
-def _claim(turn: StepContext, role: Role, *, epoch: Epoch, leader_id: NodeId) -> ErrorCode:
+def _claim(context: StepContext, role: Role, *, epoch: Epoch, leader_id: NodeId) -> ErrorCode:
     """Returns INVALID_REQUEST if `leader_id` cannot lead `epoch`, else NONE.
 
     It cannot if this node knows another leader of that epoch, or if it names this node: it knows itself whether it
     leads.
     """
     is_other = epoch == role.epoch and role.leader_id not in (None, leader_id)
-    return ErrorCode.INVALID_REQUEST if is_other or leader_id == turn.node.id else ErrorCode.NONE
+    return ErrorCode.INVALID_REQUEST if is_other or leader_id == context.node.id else ErrorCode.NONE
 
 
 def has_epoch(response: Response) -> bool:
@@ -140,7 +140,7 @@ def has_epoch(response: Response) -> bool:
     return response.epoch != EPOCH_UNKNOWN or response.error is ErrorCode.NONE
 
 
-def is_believable(turn: StepContext, role: Role, response: Response) -> bool:
+def is_believable(context: StepContext, role: Role, response: Response) -> bool:
     """Returns whether `response` has this node's epoch or a later one, and names no conflicting leader.
 
     A response of an older epoch is stale and dropped. A negative leader id is dropped, too: the quorum-state file could
@@ -153,10 +153,12 @@ def is_believable(turn: StepContext, role: Role, response: Response) -> bool:
         return False
     if response.leader_id is None or (response.epoch == role.epoch and response.leader_id == role.leader_id):
         return True
-    return _claim(turn, role, epoch=response.epoch, leader_id=response.leader_id) is ErrorCode.NONE
+    return _claim(context, role, epoch=response.epoch, leader_id=response.leader_id) is ErrorCode.NONE
 
 
-def role_in_epoch(turn: StepContext, role: Role, *, epoch: Epoch, leader_id: NodeId | None, source: str) -> Role | None:
+def role_in_epoch(
+    context: StepContext, role: Role, *, epoch: Epoch, leader_id: NodeId | None, source: str
+) -> Role | None:
     """Returns the role that `epoch` and `leader_id` lead to; None if this node knows both already. Raft 5.1.
 
     A leader that was unknown: Follower. A higher epoch without a leader: Unattached. The vote cast in an epoch is kept
@@ -166,20 +168,20 @@ def role_in_epoch(turn: StepContext, role: Role, *, epoch: Epoch, leader_id: Nod
     if leader_id is not None and (epoch > role.epoch or role.leader_id is None):
         voted = role_entry.vote_in(role, epoch)
         return role_entry.follower(
-            turn, epoch=epoch, leader_id=leader_id, voted=voted, reason=f"{source}: {leader_id} leads"
+            context, epoch=epoch, leader_id=leader_id, voted=voted, reason=f"{source}: {leader_id} leads"
         )
     if epoch > role.epoch:
-        return role_entry.unattached(turn, epoch=epoch, voted=None, reason=f"{source}: a higher epoch")
+        return role_entry.unattached(context, epoch=epoch, voted=None, reason=f"{source}: a higher epoch")
     return None
 
 
-def misaddressed(turn: StepContext, request: Request) -> Refused | None:
+def misaddressed(context: StepContext, request: Request) -> Refused | None:
     """Refuses a request that names another replica than this one, such as this id on a wiped disk. KIP-853.
 
     As in Kafka, this is checked after the epoch of the request has been entered.
     """
     if not isinstance(request, VoteRequest | BeginQuorumEpochRequest) or request.voter is None:
         return None
-    if is_same(request.voter, turn.node):
+    if is_same(request.voter, context.node):
         return None
-    return Refused(ErrorCode.INVALID_VOTER_KEY, f"the request is for voter {request.voter}; this is {turn.node}")
+    return Refused(ErrorCode.INVALID_VOTER_KEY, f"the request is for voter {request.voter}; this is {context.node}")

@@ -16,102 +16,102 @@ from quorate.raft.roles import Follower
 from quorate.raft.step_context import Refused, StepContext
 
 
-def relay_fetch(turn: StepContext, role: Follower, request: FetchRequest) -> None:
+def relay_fetch(context: StepContext, role: Follower, request: FetchRequest) -> None:
     """Answers an observer's Fetch like a leader whose log ends at this follower's high watermark.
 
     Without news the fetch is parked, and with news for `commit_wait_ms`, so that one answer carries several commits. It
     is answered at once if there is no place for it (`_place`). A fetch is refused if it is from a voter, does not allow
     any server (`from_any`), or comes before this follower has fetched from its leader.
     """
-    if not _may_serve(turn, role, request):
-        turn.refuse(role, request, Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    if not _may_serve(context, role, request):
+        context.refuse(role, request, Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         return
-    misfit = _misfit(turn, role, request)
+    misfit = _misfit(context, role, request)
     if misfit is not None:
-        turn.answer(request, misfit)
-    elif (wait_ms := _wait_ms(turn, request)) == 0 or (place := _place(turn, role, request.replica)) is None:
-        turn.answer(request, _records(turn, role, request))
+        context.answer(request, misfit)
+    elif (wait_ms := _wait_ms(context, request)) == 0 or (place := _place(context, role, request.replica)) is None:
+        context.answer(request, _records(context, role, request))
     else:
-        parked_fetches.park(turn, role, place, request, wait_ms=wait_ms, answer=_answer(turn, role))
+        parked_fetches.park(context, role, place, request, wait_ms=wait_ms, answer=_answer(context, role))
 
 
-def _place(turn: StepContext, role: Follower, key: ReplicaKey) -> ReplicaKey | None:
+def _place(context: StepContext, role: Follower, key: ReplicaKey) -> ReplicaKey | None:
     """Returns the key to park the fetch under; None if `observers_max` fetches of others are parked already."""
     if key.id < 0:
-        return parked_fetches.place_of_reader(turn, role, key)
-    return key if key in role.parked or len(role.parked) < turn.settings.observers_max else None
+        return parked_fetches.place_of_reader(context, role, key)
+    return key if key in role.parked or len(role.parked) < context.settings.observers_max else None
 
 
-def relay_snapshot(turn: StepContext, role: Follower, request: FetchSnapshotRequest) -> None:
+def relay_snapshot(context: StepContext, role: Follower, request: FetchSnapshotRequest) -> None:
     """Answers a FetchSnapshot with one chunk: all of a snapshot is committed."""
-    if _may_serve(turn, role, request):
-        reading.answer_snapshot(turn, role, request, silent_ms=_silent_ms(turn, role))
+    if _may_serve(context, role, request):
+        reading.answer_snapshot(context, role, request, silent_ms=_silent_ms(context, role))
     else:
-        turn.refuse(role, request, Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        context.refuse(role, request, Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
 
-def answer_parked(turn: StepContext, role: Follower) -> None:
+def answer_parked(context: StepContext, role: Follower) -> None:
     """Answers the held fetches whose deadline has come, which a commit brings forward to `commit_wait_ms` after it."""
-    ends = (turn.log.high_watermark, turn.log.high_watermark)
+    ends = (context.log.high_watermark, context.log.high_watermark)
     has_changed, role.parked_checked_ends = ends != role.parked_checked_ends, ends
-    if has_changed or parked_fetches.is_due(turn, role):
+    if has_changed or parked_fetches.is_due(context, role):
         for key, parked in list(role.parked.items()):
             assert parked.request.from_any, parked.request  # a follower serves no other fetches
             # While the fetch was held, a snapshot may have replaced this log.
-            misfit = _misfit(turn, role, parked.request)
-            parked.deadline_ms = min(parked.deadline_ms, turn.now_ms + _wait_ms(turn, parked.request))
-            if misfit is not None or parked.deadline_ms <= turn.now_ms:
+            misfit = _misfit(context, role, parked.request)
+            parked.deadline_ms = min(parked.deadline_ms, context.now_ms + _wait_ms(context, parked.request))
+            if misfit is not None or parked.deadline_ms <= context.now_ms:
                 del role.parked[key]
-                turn.answer(parked.request, misfit or _records(turn, role, parked.request))
+                context.answer(parked.request, misfit or _records(context, role, parked.request))
         parked_fetches.find_deadline(role)
-    parked_fetches.set_timer(turn, role)
+    parked_fetches.set_timer(context, role)
 
 
-def _may_serve(turn: StepContext, role: Follower, request: FetchRequest | FetchSnapshotRequest) -> bool:
+def _may_serve(context: StepContext, role: Follower, request: FetchRequest | FetchSnapshotRequest) -> bool:
     """Returns whether a follower may answer the request, this one has its leader, and the sender is no voter."""
-    return request.from_any and role.has_fetched and not turn.voters.has(request.replica)
+    return request.from_any and role.has_fetched and not context.voters.has(request.replica)
 
 
-def _silent_ms(turn: StepContext, role: Follower) -> int:
+def _silent_ms(context: StepContext, role: Follower) -> int:
     """Returns for how many ms this follower has had no contact with the leader."""
     assert role.leader_contact_at_ms is not None, role
-    assert role.leader_contact_at_ms <= turn.now_ms, (role.leader_contact_at_ms, turn.now_ms)
-    return turn.now_ms - role.leader_contact_at_ms
+    assert role.leader_contact_at_ms <= context.now_ms, (role.leader_contact_at_ms, context.now_ms)
+    return context.now_ms - role.leader_contact_at_ms
 
 
-def _misfit(turn: StepContext, role: Follower, request: FetchRequest) -> FetchResponse | None:
+def _misfit(context: StepContext, role: Follower, request: FetchRequest) -> FetchResponse | None:
     """Returns the answer to a fetch that does not continue this log; None if it does, as far as this node can know."""
-    log = turn.log
+    log = context.log
     # Beyond this follower's high watermark, the observer's records may be the right ones: only the leader knows.
     is_ahead = request.fetch_offset > log.high_watermark
     if is_ahead and log.end_offset_for(request.last_fetched_epoch).offset >= log.high_watermark:
         return None
-    return reading.misfit(log, request, _answer(turn, role))
+    return reading.misfit(log, request, _answer(context, role))
 
 
-def _has_news(turn: StepContext, request: FetchRequest) -> bool:
+def _has_news(context: StepContext, request: FetchRequest) -> bool:
     """Returns whether records are committed, or a high watermark is known, that the observer does not have."""
-    return turn.log.high_watermark > min(request.fetch_offset, request.high_watermark)
+    return context.log.high_watermark > min(request.fetch_offset, request.high_watermark)
 
 
-def _wait_ms(turn: StepContext, request: FetchRequest) -> int:
+def _wait_ms(context: StepContext, request: FetchRequest) -> int:
     """Returns for how many ms the fetch may be held from now on."""
     wait_ms = request.max_wait_ms
-    return min(wait_ms, turn.settings.commit_wait_ms) if _has_news(turn, request) else wait_ms
+    return min(wait_ms, context.settings.commit_wait_ms) if _has_news(context, request) else wait_ms
 
 
-def _answer(turn: StepContext, role: Follower) -> FetchResponse:
+def _answer(context: StepContext, role: Follower) -> FetchResponse:
     """Returns a Fetch answer without records."""
     return FetchResponse(
         epoch=role.epoch,
         leader_id=role.leader_id,
-        high_watermark=turn.log.high_watermark,
-        log_start_offset=turn.log.start,
-        silent_ms=_silent_ms(turn, role),
+        high_watermark=context.log.high_watermark,
+        log_start_offset=context.log.start,
+        silent_ms=_silent_ms(context, role),
     )
 
 
-def _records(turn: StepContext, role: Follower, request: FetchRequest) -> FetchResponse:
+def _records(context: StepContext, role: Follower, request: FetchRequest) -> FetchResponse:
     """Returns a Fetch answer with the committed records from the fetch offset on."""
-    end = turn.log.high_watermark
-    return reading.records(request, _answer(turn, role), end=end, below=end)
+    end = context.log.high_watermark
+    return reading.records(request, _answer(context, role), end=end, below=end)

@@ -27,44 +27,47 @@ FAILOVER_DOUBLINGS_MAX = 10
 """The wait for a lost leader is doubled at most so many times; the fetch timeout is shorter than that anyway."""
 
 
-def fetch(turn: StepContext, role: Follower) -> None:
+def fetch(context: StepContext, role: Follower) -> None:
     """Sends the next Fetch, or the next FetchSnapshot while a snapshot is downloaded: one request at a time.
 
     It sends none while there are unflushed records: the fetch offset acknowledges everything below it as flushed, and
     the leader counts it towards the high watermark (I-18).
     """
-    if turn.log.flushed < turn.log.leo or not turn.wait_to_ask(role.leader_id):
+    if context.log.flushed < context.log.leo or not context.wait_to_ask(role.leader_id):
         return
     if role.download is None:
         # The first fetch asks for an answer at once, so that this node soon knows whether the leader is there.
-        max_wait_ms = turn.settings.fetch_max_wait_ms if role.has_fetched else 0
-        turn.ask(role.leader_id, _next_fetch(turn, epoch=role.epoch, max_wait_ms=max_wait_ms))
+        max_wait_ms = context.settings.fetch_max_wait_ms if role.has_fetched else 0
+        context.ask(role.leader_id, _next_fetch(context, epoch=role.epoch, max_wait_ms=max_wait_ms))
     elif not role.download.is_whole:
         piece = FetchSnapshotRequest(
             epoch=role.epoch,
-            replica=turn.node,
+            replica=context.node,
             snapshot_id=role.download.snapshot_id,
             position=role.download.position,
-            max_bytes=turn.settings.snapshot_max_bytes,
+            max_bytes=context.settings.snapshot_max_bytes,
         )
-        turn.ask(role.leader_id, piece)
+        context.ask(role.leader_id, piece)
 
 
-def _next_fetch(turn: StepContext, *, epoch: int, max_wait_ms: int) -> FetchRequest:
+def _next_fetch(context: StepContext, *, epoch: int, max_wait_ms: int) -> FetchRequest:
     """Returns a Fetch from this node's log end, with the epoch of its last record to find a divergence (KIP-595)."""
-    assert turn.log.flushed == turn.log.leo, (turn.log.flushed, turn.log.leo)  # I-18: it acknowledges all below
+    assert context.log.flushed == context.log.leo, (
+        context.log.flushed,
+        context.log.leo,
+    )  # I-18: it acknowledges all below
     return FetchRequest(
         epoch=epoch,
-        replica=turn.node,
-        fetch_offset=turn.log.leo,
-        last_fetched_epoch=turn.log.last_epoch,
-        max_bytes=turn.settings.fetch_max_bytes,
+        replica=context.node,
+        fetch_offset=context.log.leo,
+        last_fetched_epoch=context.log.last_epoch,
+        max_bytes=context.settings.fetch_max_bytes,
         max_wait_ms=max_wait_ms,
-        high_watermark=turn.log.high_watermark,
+        high_watermark=context.log.high_watermark,
     )
 
 
-def seek_leader(turn: StepContext, role: Unattached) -> None:
+def seek_leader(context: StepContext, role: Unattached) -> None:
     """Sends a Fetch to a random voter or bootstrap server, to learn the leader: its answer names one.
 
     Only nodes that start no election do that: observers, and voters in recovery. For other voters, the leader's
@@ -72,56 +75,56 @@ def seek_leader(turn: StepContext, role: Unattached) -> None:
     """
     # A voter in recovery starts no election, so it looks for the leader like an observer. As in `fetch`, unflushed
     # records come first.
-    if (turn.is_voter and not turn.is_recovering) or turn.log.flushed < turn.log.leo:
+    if (context.is_voter and not context.is_recovering) or context.log.flushed < context.log.leo:
         return
-    free = [peer for peer in sorted(turn.known_peers) if turn.wait_to_ask(peer)]
-    if free and not len(turn.requests):
-        turn.ask(free[turn.random.randrange(len(free))], _next_fetch(turn, epoch=role.epoch, max_wait_ms=0))
+    free = [peer for peer in sorted(context.known_peers) if context.wait_to_ask(peer)]
+    if free and not len(context.requests):
+        context.ask(free[context.random.randrange(len(free))], _next_fetch(context, epoch=role.epoch, max_wait_ms=0))
 
 
-def take_fetch(turn: StepContext, role: Follower, response: FetchResponse) -> None:
+def take_fetch(context: StepContext, role: Follower, response: FetchResponse) -> None:
     """Handles a Fetch answer: appends its records, truncates at the log divergence, or starts a snapshot download.
 
     An answer with an error, or one that breaks a rule, changes nothing and does not extend the fetch timeout; the fetch
     is sent again after a pause. The high watermark becomes the leader's, but at most this log's end (I-20).
     """
     if response.error is not ErrorCode.NONE:
-        turn.pause(turn.peer)
+        context.pause(context.peer)
         return
-    if (flaw := _flaw(turn.log, role, response)) is not None:
-        turn.effects.refused.append(f"the Fetch answer of node {turn.peer}: {flaw}")
-        turn.pause(turn.peer)
+    if (flaw := _flaw(context.log, role, response)) is not None:
+        context.effects.refused.append(f"the Fetch answer of node {context.peer}: {flaw}")
+        context.pause(context.peer)
         return
-    assert turn.log.flushed == turn.log.leo, (turn.log.flushed, turn.log.leo)  # as when the fetch was sent
-    _record_leader_contact(turn, role)
+    assert context.log.flushed == context.log.leo, (context.log.flushed, context.log.leo)  # as when the fetch was sent
+    _record_leader_contact(context, role)
     if response.diverging is not None:
-        turn.truncate(to=fork(turn.log, response.diverging))
+        context.truncate(to=fork(context.log, response.diverging))
     elif response.snapshot_id is not None:
         role.download = SnapshotDownload(snapshot_id=response.snapshot_id)
     else:
-        if _says_nothing(turn, response):
-            turn.pause(turn.peer)
+        if _says_nothing(context, response):
+            context.pause(context.peer)
         for batch in response.batches:
-            turn.append(batch)
-        assert turn.log.last_epoch <= role.epoch, (turn.log.last, role.epoch)  # I-03
-        turn.commit(min(turn.log.leo, response.high_watermark))
-        role.is_caught_up = 0 <= response.high_watermark <= turn.log.leo
+            context.append(batch)
+        assert context.log.last_epoch <= role.epoch, (context.log.last, role.epoch)  # I-03
+        context.commit(min(context.log.leo, response.high_watermark))
+        role.is_caught_up = 0 <= response.high_watermark <= context.log.leo
 
 
-def _says_nothing(turn: StepContext, response: FetchResponse) -> bool:
+def _says_nothing(context: StepContext, response: FetchResponse) -> bool:
     """Returns whether the answer is empty and came before its wait was over; asking at once would be a busy loop."""
-    flight = turn.flight
+    flight = context.flight
     assert flight is not None
     assert isinstance(flight.request, FetchRequest), flight
-    brings = response.batches or min(turn.log.leo, response.high_watermark) > turn.log.high_watermark
-    sent_at_ms = flight.deadline_ms - turn.settings.request_timeout_ms
-    return not brings and turn.now_ms < sent_at_ms + flight.request.max_wait_ms
+    brings = response.batches or min(context.log.leo, response.high_watermark) > context.log.high_watermark
+    sent_at_ms = flight.deadline_ms - context.settings.request_timeout_ms
+    return not brings and context.now_ms < sent_at_ms + flight.request.max_wait_ms
 
 
-def _record_leader_contact(turn: StepContext, role: Follower) -> None:
+def _record_leader_contact(context: StepContext, role: Follower) -> None:
     """Restarts the fetch timeout after a good answer."""
-    role.leader_contact_at_ms = turn.now_ms
-    role.fetch_deadline_ms = turn.now_ms + turn.settings.fetch_timeout_ms
+    role.leader_contact_at_ms = context.now_ms
+    role.fetch_deadline_ms = context.now_ms + context.settings.fetch_timeout_ms
     role.has_fetched = True
     role.is_lost = False
 
@@ -203,7 +206,7 @@ def may_install(log: LogView, snapshot_id: OffsetAndEpoch) -> bool:
     return is_beyond and snapshot_id.offset >= log.high_watermark
 
 
-def take_chunk(turn: StepContext, role: Follower, response: FetchSnapshotResponse) -> None:
+def take_chunk(context: StepContext, role: Follower, response: FetchSnapshotResponse) -> None:
     """Writes one chunk of the snapshot at the expected position. KIP-630.
 
     After an error (the leader no longer has the snapshot), or a chunk that does not fit, the download is dropped: the
@@ -217,22 +220,22 @@ def take_chunk(turn: StepContext, role: Follower, response: FetchSnapshotRespons
         if response.error is ErrorCode.NONE:
             got = f"{len(response.data)} of {response.size} bytes at {response.position} of {response.snapshot_id}"
             wanted = f"at {download.position} of {download.snapshot_id}, of {download.size} bytes"
-            turn.effects.refused.append(f"the FetchSnapshot answer of node {turn.peer}: {got}; wanted {wanted}")
+            context.effects.refused.append(f"the FetchSnapshot answer of node {context.peer}: {got}; wanted {wanted}")
         role.download = None
-        turn.pause(turn.peer)
+        context.pause(context.peer)
         return
-    _record_leader_contact(turn, role)
+    _record_leader_contact(context, role)
     download.size = response.size
     download.position += len(response.data)
     assert download.position <= download.size, download
     chunk = SnapshotChunk(
         snapshot_id=download.snapshot_id, position=response.position, data=response.data, is_last=download.is_whole
     )
-    turn.write_chunk(chunk)
+    context.write_chunk(chunk)
 
 
 def install(
-    turn: StepContext,
+    context: StepContext,
     role: Follower,
     snapshot_id: OffsetAndEpoch,
     *,
@@ -244,20 +247,20 @@ def install(
     if download is None or not download.is_whole or download.snapshot_id != snapshot_id:
         return False
     assert download.size is not None
-    assert may_install(turn.log, snapshot_id), (snapshot_id, turn.log.last, turn.log.high_watermark)
+    assert may_install(context.log, snapshot_id), (snapshot_id, context.log.last, context.log.high_watermark)
     role.download = None
-    turn.install(snapshot_id, size=download.size, voters=voters, kraft_version=kraft_version)
+    context.install(snapshot_id, size=download.size, voters=voters, kraft_version=kraft_version)
     return True
 
 
-def drop_download(turn: StepContext, role: Follower, snapshot_id: OffsetAndEpoch) -> None:
+def drop_download(context: StepContext, role: Follower, snapshot_id: OffsetAndEpoch) -> None:
     """Drops a download that turned out to be no valid snapshot; after a pause, a Fetch finds out what to download."""
     if role.download is not None and role.download.snapshot_id == snapshot_id:
-        turn.pause(role.leader_id)
+        context.pause(role.leader_id)
         role.download = None
 
 
-def lose_leader(turn: StepContext, role: Follower) -> None:
+def lose_leader(context: StepContext, role: Follower) -> None:
     """Handles a reset stream to the leader: its process has probably ended, so the follower waits only a moment.
 
     The wait is random, so that two followers seldom start an election at once; if the leader is alive, pre-vote makes
@@ -265,10 +268,10 @@ def lose_leader(turn: StepContext, role: Follower) -> None:
     """
     if role.is_lost:
         return
-    give_up_soon(turn, role, lost_rounds=0)
+    give_up_soon(context, role, lost_rounds=0)
 
 
-def give_up_soon(turn: StepContext, role: Follower, *, lost_rounds: int) -> None:
+def give_up_soon(context: StepContext, role: Follower, *, lost_rounds: int) -> None:
     """Shortens the fetch timeout for a lost leader; each lost round of pre-votes doubles the wait.
 
     From now on this follower grants pre-votes to others.
@@ -278,7 +281,7 @@ def give_up_soon(turn: StepContext, role: Follower, *, lost_rounds: int) -> None
     role.lost_rounds = lost_rounds
     # The wait is more than half of the maximum, so that one more fetch fits into it, in case that only the stream has
     # ended.
-    half_ms = turn.settings.failover_wait_max_ms // 2 << min(lost_rounds, FAILOVER_DOUBLINGS_MAX)
-    wait_ms = half_ms + 1 + turn.random.randrange(half_ms)
+    half_ms = context.settings.failover_wait_max_ms // 2 << min(lost_rounds, FAILOVER_DOUBLINGS_MAX)
+    wait_ms = half_ms + 1 + context.random.randrange(half_ms)
     assert half_ms < wait_ms <= 2 * half_ms, (wait_ms, half_ms)
-    role.fetch_deadline_ms = min(role.fetch_deadline_ms, turn.now_ms + wait_ms)
+    role.fetch_deadline_ms = min(role.fetch_deadline_ms, context.now_ms + wait_ms)

@@ -19,35 +19,35 @@ from quorate.raft.roles import Follower, Role, known_leader
 from quorate.raft.step_context import StepContext
 
 
-def send_voter_request(turn: StepContext, role: Follower) -> None:
+def send_voter_request(context: StepContext, role: Follower) -> None:
     """Sends UpdateRaftVoter, RemoveRaftVoter or AddRaftVoter to the leader if needed, at most once a fetch timeout.
 
     Success is visible in the log, so a lost answer or a refusal needs no handling: the request is repeated until the
     voter set of the log is right.
     """
-    if turn.is_voter and role.is_caught_up and turn.log.is_voter_change_committed:
-        turn.handover.was_voter = True
-    request = _update(turn, role) if turn.is_voter else _join(turn, role)
+    if context.is_voter and role.is_caught_up and context.log.is_voter_change_committed:
+        context.handover.was_voter = True
+    request = _update(context, role) if context.is_voter else _join(context, role)
     if (
         request is None
-        or not turn.wait_until(role.next_voter_request_at_ms)
-        or not turn.wait_to_ask(role.leader_id, RequestClass.VOTERS)
+        or not context.wait_until(role.next_voter_request_at_ms)
+        or not context.wait_to_ask(role.leader_id, RequestClass.VOTERS)
     ):
         return
-    role.next_voter_request_at_ms = turn.now_ms + turn.settings.fetch_timeout_ms
-    turn.ask(role.leader_id, request)
+    role.next_voter_request_at_ms = context.now_ms + context.settings.fetch_timeout_ms
+    context.ask(role.leader_id, request)
 
 
-def _update(turn: StepContext, role: Follower) -> UpdateRaftVoterRequest | None:
+def _update(context: StepContext, role: Follower) -> UpdateRaftVoterRequest | None:
     """Returns the UpdateRaftVoter that a voter has to send; None if the leader knows its listeners and versions."""
     # Before this node has seen a commit of this leader, the leader may still refuse for want of one (I-31).
-    if not role.is_caught_up or not turn.me.endpoints:
+    if not role.is_caught_up or not context.me.endpoints:
         return None
-    is_known = role.has_announced if turn.log.kraft_version == 0 else turn.me in turn.voters.voters
-    return None if is_known else UpdateRaftVoterRequest(epoch=role.epoch, voter=turn.me)
+    is_known = role.has_announced if context.log.kraft_version == 0 else context.me in context.voters.voters
+    return None if is_known else UpdateRaftVoterRequest(epoch=role.epoch, voter=context.me)
 
 
-def _join(turn: StepContext, role: Follower) -> VoterChange | None:
+def _join(context: StepContext, role: Follower) -> VoterChange | None:
     """Returns the next request to become a voter (auto-join); None if that is off or not possible now. KIP-1186.
 
     A node that was removed while its process runs stays out: it is about to go, and Kafka's would be back before its
@@ -56,32 +56,32 @@ def _join(turn: StepContext, role: Follower) -> VoterChange | None:
     A voter with this node's id on another disk is removed first: a wiped disk is another replica, and ids are unique
     (I-34).
     """
-    is_wanted = turn.settings.auto_join_enable and turn.log.kraft_version >= 1 and turn.me.endpoints
-    if not is_wanted or not role.is_caught_up or turn.node.directory_id == ZERO_UUID or turn.handover.was_voter:
+    is_wanted = context.settings.auto_join_enable and context.log.kraft_version >= 1 and context.me.endpoints
+    if not is_wanted or not role.is_caught_up or context.node.directory_id == ZERO_UUID or context.handover.was_voter:
         return None
-    stale = turn.voters.by_id(turn.node.id)
+    stale = context.voters.by_id(context.node.id)
     if stale is not None:
-        assert stale.key != turn.node, stale  # this node would be a voter
+        assert stale.key != context.node, stale  # this node would be a voter
         return RemoveRaftVoterRequest(voter=stale.key)
     # The commit can need this node's own fetches, so it must not wait for it: `ack_when_committed` is False.
-    timeout_ms = turn.settings.request_timeout_ms
-    return AddRaftVoterRequest(voter=turn.me, timeout_ms=timeout_ms, ack_when_committed=False)
+    timeout_ms = context.settings.request_timeout_ms
+    return AddRaftVoterRequest(voter=context.me, timeout_ms=timeout_ms, ack_when_committed=False)
 
 
-def take_updated(turn: StepContext, role: Follower, response: UpdateRaftVoterResponse) -> None:
+def take_updated(context: StepContext, role: Follower, response: UpdateRaftVoterResponse) -> None:
     """Records that the leader has accepted UpdateRaftVoter, or does not support it; else it is sent again."""
     role.has_announced = response.error in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION)
 
 
-def take_removed(turn: StepContext, role: Follower, response: RemoveRaftVoterResponse) -> None:
+def take_removed(context: StepContext, role: Follower, response: RemoveRaftVoterResponse) -> None:
     """Lets AddRaftVoter be sent at once after the voter with this node's id on another disk was removed."""
     if response.error is ErrorCode.NONE:
-        role.next_voter_request_at_ms = turn.now_ms
+        role.next_voter_request_at_ms = context.now_ms
 
 
-def answer_api_versions(turn: StepContext, role: Role, request: ApiVersionsRequest) -> None:
+def answer_api_versions(context: StepContext, role: Role, request: ApiVersionsRequest) -> None:
     """Answers ApiVersions with this node's range of kraft.version, in any role. KIP-853."""
     response = ApiVersionsResponse(
-        kraft_versions=turn.me.kraft_versions, epoch=role.epoch, leader_id=known_leader(role)
+        kraft_versions=context.me.kraft_versions, epoch=role.epoch, leader_id=known_leader(role)
     )
-    turn.answer(request, response)
+    context.answer(request, response)

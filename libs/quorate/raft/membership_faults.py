@@ -15,11 +15,11 @@ from quorate.raft.step_context import Refused, StepContext
 from quorate.raft.voters import SUPPORTED, Voter, VoterSet
 
 
-def form_fault(turn: StepContext, voter: Voter) -> Refused | None:
+def form_fault(context: StepContext, voter: Voter) -> Refused | None:
     """Refuses a voter without a directory id, or without the listener by which its peers would reach it."""
     if (fault := directory_fault(voter.key)) is not None:
         return fault
-    wanted = turn.settings.listener_name or turn.me.listener_name
+    wanted = context.settings.listener_name or context.me.listener_name
     if not voter.listens_on(wanted):
         names = ", ".join(endpoint.name for endpoint in voter.endpoints) or "none"
         message = f"voter {voter.key} has the listeners {names}; its peers need {wanted or 'any'}"
@@ -34,14 +34,14 @@ def directory_fault(key: ReplicaKey) -> Refused | None:
     return Refused(ErrorCode.INVALID_REQUEST, f"voter {key} has no directory id; a voter is an id on a disk")
 
 
-def time_fault(turn: StepContext, role: Leader) -> Refused | None:
+def time_fault(context: StepContext, role: Leader) -> Refused | None:
     """Refuses a change that cannot begin now (I-31). The checks are in Kafka's order."""
-    return _pending_fault(role) or commit_fault(role) or _static_fault(turn) or _uncommitted_fault(turn)
+    return _pending_fault(role) or commit_fault(role) or _static_fault(context) or _uncommitted_fault(context)
 
 
-def update_time_fault(turn: StepContext, role: Leader) -> Refused | None:
+def update_time_fault(context: StepContext, role: Leader) -> Refused | None:
     """Refuses an update that cannot begin now. Unlike other changes it is allowed at kraft.version 0."""
-    return _pending_fault(role) or commit_fault(role) or _uncommitted_fault(turn)
+    return _pending_fault(role) or commit_fault(role) or _uncommitted_fault(context)
 
 
 def _pending_fault(role: Leader) -> Refused | None:
@@ -62,78 +62,78 @@ def commit_fault(role: Leader) -> Refused | None:
     return Refused(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
-def _static_fault(turn: StepContext) -> Refused | None:
+def _static_fault(context: StepContext) -> Refused | None:
     """Refuses a change at kraft.version 0, where the voters are configured."""
-    if turn.log.kraft_version >= 1:
+    if context.log.kraft_version >= 1:
         return None
     message = "kraft.version is 0, where the voters are configured; from 1 on they can be changed"
     return Refused(ErrorCode.UNSUPPORTED_VERSION, message)
 
 
-def _uncommitted_fault(turn: StepContext) -> Refused | None:
+def _uncommitted_fault(context: StepContext) -> Refused | None:
     """Refuses a change while the voter set in force is not committed (I-31)."""
-    if turn.log.is_voter_change_committed:
+    if context.log.is_voter_change_committed:
         return None
-    log = turn.log
+    log = context.log
     message = (
         f"the voters of offset {log.voters.latest_offset} are not committed; the log is up to {log.high_watermark}"
     )
     return Refused(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
-def duplicate_fault(turn: StepContext, voter: Voter) -> Refused | None:
+def duplicate_fault(context: StepContext, voter: Voter) -> Refused | None:
     """Refuses to add a voter whose id already votes, on whatever disk (I-34)."""
-    known = turn.voters.by_id(voter.key.id)
+    known = context.voters.by_id(voter.key.id)
     if known is None:
         return None
     message = f"voter {voter.key} cannot be added: {known.key} votes, and no two voters have one id"
     return Refused(ErrorCode.DUPLICATE_VOTER, message)
 
 
-def removal_fault(turn: StepContext, key: ReplicaKey) -> Refused | None:
+def removal_fault(context: StepContext, key: ReplicaKey) -> Refused | None:
     """Refuses to remove a replica that is no voter, or the only voter (I-36)."""
-    if key not in turn.voters.keys:
-        known = ", ".join(map(str, turn.voters.keys))
+    if key not in context.voters.keys:
+        known = ", ".join(map(str, context.voters.keys))
         return Refused(ErrorCode.VOTER_NOT_FOUND, f"{key} is no voter; these are: {known}")
-    if len(turn.voters.keys) == 1:
+    if len(context.voters.keys) == 1:
         return Refused(ErrorCode.VOTER_NOT_FOUND, f"{key} is the only voter; there must be at least one")
     return None
 
 
-def update_fault(turn: StepContext, voter: Voter) -> Refused | None:
+def update_fault(context: StepContext, voter: Voter) -> Refused | None:
     """Refuses an update of a replica that is no voter, or that does not support the present kraft.version."""
-    fault = range_fault(turn, voter)
-    if fault is None and not turn.voters.has(voter.key):
-        known = ", ".join(map(str, turn.voters.keys))
+    fault = range_fault(context, voter)
+    if fault is None and not context.voters.has(voter.key):
+        known = ", ".join(map(str, context.voters.keys))
         return Refused(ErrorCode.VOTER_NOT_FOUND, f"{voter.key} is no voter; these are: {known}")
     return fault
 
 
-def range_fault(turn: StepContext, voter: Voter) -> Refused | None:
+def range_fault(context: StepContext, voter: Voter) -> Refused | None:
     """Refuses a voter that does not support the present kraft.version."""
-    version = turn.log.kraft_version
+    version = context.log.kraft_version
     if version in voter.kraft_versions:
         return None
     message = f"voter {voter.key} works with kraft.version {voter.kraft_versions}; the quorum is at {version}"
     return Refused(ErrorCode.INVALID_REQUEST, message)
 
 
-def progress_fault(turn: StepContext, role: Leader, request: AddRaftVoterRequest) -> Refused | None:
+def progress_fault(context: StepContext, role: Leader, request: AddRaftVoterRequest) -> Refused | None:
     """Refuses a new voter that was not at the leader's log end lately (I-35): commits would have to wait for it."""
     replica = role.replicas.get(request.voter.key, Progress())
     # Kafka requires that it has caught up once and fetched within the hour. A fetch may be held for half a second
     # without news, so the period is never shorter than the fetch timeout.
-    since_at_ms = turn.now_ms - max(request.timeout_ms, turn.settings.fetch_timeout_ms)
+    since_at_ms = context.now_ms - max(request.timeout_ms, context.settings.fetch_timeout_ms)
     if replica.last_caught_up_at_ms is not None and replica.last_caught_up_at_ms >= since_at_ms:
         return None
-    reach = "has not fetched yet" if replica.leo is None else f"is at offset {replica.leo} of {turn.log.leo}"
+    reach = "has not fetched yet" if replica.leo is None else f"is at offset {replica.leo} of {context.log.leo}"
     message = f"voter {request.voter.key} {reach}; it cannot be added before it has caught up"
     return Refused(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
-def version_fault(turn: StepContext, version: int) -> Refused | None:
+def version_fault(context: StepContext, version: int) -> Refused | None:
     """Refuses a kraft.version that is lower than the present one, or that this code does not support."""
-    current = turn.log.kraft_version
+    current = context.log.kraft_version
     if version < current:
         message = f"kraft.version is {current} and cannot be lowered to {version}"
     elif version not in SUPPORTED:

@@ -15,7 +15,7 @@ from quorate.raft.step_context import Refused, StepContext
 
 
 def park(
-    turn: StepContext,
+    context: StepContext,
     role: Leader | Follower,
     key: ReplicaKey,
     request: FetchRequest,
@@ -27,8 +27,8 @@ def park(
     assert wait_ms > 0, wait_ms
     before = role.parked.pop(key, None)
     if before is not None:  # a replica that fetches again no longer awaits the earlier answer
-        turn.answer(before.request, answer)
-    deadline_ms = turn.now_ms + wait_ms
+        context.answer(before.request, answer)
+    deadline_ms = context.now_ms + wait_ms
     role.parked[key] = Parked(request=request, deadline_ms=deadline_ms)
     role.parked_deadline_ms = (
         deadline_ms if role.parked_deadline_ms is None else min(role.parked_deadline_ms, deadline_ms)
@@ -36,14 +36,14 @@ def park(
     assert role.parked_deadline_ms <= deadline_ms, (role.parked_deadline_ms, deadline_ms)
 
 
-def place_of_reader(turn: StepContext, role: Leader | Follower, key: ReplicaKey) -> ReplicaKey | None:
+def place_of_reader(context: StepContext, role: Leader | Follower, key: ReplicaKey) -> ReplicaKey | None:
     """Returns a free key to hold the fetch of a reader without an id under; None if `observers_max` fetches are held.
 
     Two such readers look the same, so neither's fetch replaces the other's; a reader that is answered at once asks
     again at once.
     """
     assert key.id < 0, key
-    if len(role.parked) >= turn.settings.observers_max:
+    if len(role.parked) >= context.settings.observers_max:
         return None
     place = key
     while place in role.parked:
@@ -51,9 +51,9 @@ def place_of_reader(turn: StepContext, role: Leader | Follower, key: ReplicaKey)
     return place
 
 
-def is_due(turn: StepContext, role: Leader | Follower) -> bool:
+def is_due(context: StepContext, role: Leader | Follower) -> bool:
     """Returns whether the earliest deadline of a held fetch has come."""
-    return role.parked_deadline_ms is not None and role.parked_deadline_ms <= turn.now_ms
+    return role.parked_deadline_ms is not None and role.parked_deadline_ms <= context.now_ms
 
 
 def find_deadline(role: Leader | Follower) -> None:
@@ -61,16 +61,16 @@ def find_deadline(role: Leader | Follower) -> None:
     role.parked_deadline_ms = min((parked.deadline_ms for parked in role.parked.values()), default=None)
 
 
-def set_timer(turn: StepContext, role: Leader | Follower) -> None:
+def set_timer(context: StepContext, role: Leader | Follower) -> None:
     """Sets a timer for that deadline, which has not come."""
     if role.parked_deadline_ms is not None:
-        turn.wake_at(role.parked_deadline_ms)
+        context.wake_at(role.parked_deadline_ms)
 
 
-def release_parked(turn: StepContext, role: Leader | Follower, after: Role) -> None:
+def release_parked(context: StepContext, role: Leader | Follower, after: Role) -> None:
     """Refuses all held fetches because the role has changed; the answers name the present leader and epoch."""
     for parked in role.parked.values():
-        turn.refuse(after, parked.request, Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        context.refuse(after, parked.request, Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
     role.parked.clear()
 
 

@@ -19,51 +19,51 @@ from quorate.raft.roles import Follower, Leader, Progress, Role
 from quorate.raft.step_context import StepContext
 
 
-def report_presence(turn: StepContext, role: Follower) -> None:
+def report_presence(context: StepContext, role: Follower) -> None:
     """Reports to the leader whether this voter's controller is present, if the leader may believe the opposite.
 
     A new leader assumes that all controllers are present. Later it believes the last report, even if the voter has left
     its role since then, for pre-votes or a restart. So the last report is remembered beyond the role (I-85).
     """
-    handover = turn.handover
+    handover = context.handover
     is_present = handover.presence.is_present
     known = handover.reported_present if handover.reported_epoch == role.epoch else True
-    if not turn.is_voter or known == is_present or not turn.wait_to_ask(role.leader_id, RequestClass.PRESENCE):
+    if not context.is_voter or known == is_present or not context.wait_to_ask(role.leader_id, RequestClass.PRESENCE):
         return
     assert handover.reported_epoch <= role.epoch, (handover, role.epoch)  # I-03
     handover.reported_epoch, handover.reported_present = role.epoch, None
     handover.report_sequence += 1
     request = ControllerPresenceRequest(
-        epoch=role.epoch, replica=turn.node, is_present=is_present, sequence=handover.report_sequence
+        epoch=role.epoch, replica=context.node, is_present=is_present, sequence=handover.report_sequence
     )
-    turn.ask(role.leader_id, request)
+    context.ask(role.leader_id, request)
 
 
-def take_presence_acknowledged(turn: StepContext, _: Follower, response: ControllerPresenceResponse) -> None:
+def take_presence_acknowledged(context: StepContext, _: Follower, response: ControllerPresenceResponse) -> None:
     """Records what the leader knows now, which is not the report that it answers if it has ignored that one.
 
     After an error, the report is sent again after a pause.
     """
     if response.error is ErrorCode.NONE:
-        turn.handover.report_sequence = max(response.sequence, turn.handover.report_sequence)
-        turn.handover.reported_present = response.is_present
+        context.handover.report_sequence = max(response.sequence, context.handover.report_sequence)
+        context.handover.reported_present = response.is_present
     else:
-        turn.pause(turn.peer, RequestClass.PRESENCE)
+        context.pause(context.peer, RequestClass.PRESENCE)
 
 
-def record_presence(turn: StepContext, role: Leader, request: ControllerPresenceRequest) -> None:
+def record_presence(context: StepContext, role: Leader, request: ControllerPresenceRequest) -> None:
     """Records a voter's report; one that comes late, or of a replica that is no voter, is acknowledged and ignored.
 
     A report may be delivered twice, and the second time after newer ones, by a connection that was slow (I-85).
     """
-    key = progress.tracked_key(turn, request.replica)
+    key = progress.tracked_key(context, request.replica)
     sequence, is_present = request.sequence, request.is_present
-    if turn.voters.has(key):
+    if context.voters.has(key):
         known = role.replicas.setdefault(key, Progress())
         if sequence > known.report_sequence:
             known.report_sequence, known.is_absent = sequence, not is_present
         sequence, is_present = known.report_sequence, not known.is_absent
-    turn.answer(
+    context.answer(
         request,
         ControllerPresenceResponse(
             epoch=role.epoch, leader_id=role.leader_id, sequence=sequence, is_present=is_present
@@ -71,23 +71,27 @@ def record_presence(turn: StepContext, role: Leader, request: ControllerPresence
     )
 
 
-def resign_without_controller(turn: StepContext, role: Leader) -> Role | None:
+def resign_without_controller(context: StepContext, role: Leader) -> Role | None:
     """Resigns when the leader has been without its controller for long enough, if another voter can take over.
 
     That is a voter with a controller and the whole log. Without one the leader stays: a voter without a controller
     would do no better.
     """
-    presence = turn.handover.presence
-    if presence.is_present or presence.resign_at_ms is None or turn.handover.transfer is not None:
+    presence = context.handover.presence
+    if presence.is_present or presence.resign_at_ms is None or context.handover.transfer is not None:
         return None
-    if not turn.wait_until(presence.resign_at_ms) or not any(_could_lead(turn, role, key) for key in turn.other_voters):
+    if not context.wait_until(presence.resign_at_ms) or not any(
+        _could_lead(context, role, key) for key in context.other_voters
+    ):
         return None
-    return role_entry.resigned(turn, role, reason="its controller is away, and a voter that has one has the whole log")
+    return role_entry.resigned(
+        context, role, reason="its controller is away, and a voter that has one has the whole log"
+    )
 
 
-def _could_lead(turn: StepContext, role: Leader, key: ReplicaKey) -> bool:
+def _could_lead(context: StepContext, role: Leader, key: ReplicaKey) -> bool:
     """Returns whether the voter has its controller, the whole log, and was in contact within half a fetch timeout."""
     known = role.replicas.get(key, Progress())
-    if known.is_absent or known.leo != turn.log.leo or known.last_contact_at_ms is None:
+    if known.is_absent or known.leo != context.log.leo or known.last_contact_at_ms is None:
         return False
-    return known.last_contact_at_ms > turn.now_ms - turn.settings.begin_epoch_ms
+    return known.last_contact_at_ms > context.now_ms - context.settings.begin_epoch_ms

@@ -17,15 +17,15 @@ from quorate.raft.step_context import StepContext
 from quorate.raft.voters import is_same
 
 
-def tracked_key(turn: StepContext, replica: ReplicaKey) -> ReplicaKey:
+def tracked_key(context: StepContext, replica: ReplicaKey) -> ReplicaKey:
     """Returns the key under which the leader tracks `replica`: the voter's key if it votes, else its own.
 
     At kraft.version 0 the voter set has no directory ids, but requests carry one, so the two keys can differ.
     """
-    return turn.voters.key_of(replica) or replica
+    return context.voters.key_of(replica) or replica
 
 
-def record_fetch(turn: StepContext, role: Leader, key: ReplicaKey) -> None:
+def record_fetch(context: StepContext, role: Leader, key: ReplicaKey) -> None:
     """Records that `key` sent a Fetch or FetchSnapshot, valid or not, and restarts check quorum at a majority.
 
     Observers are tracked for DescribeQuorum, but only voters count for check quorum. The leader counts itself only
@@ -34,37 +34,37 @@ def record_fetch(turn: StepContext, role: Leader, key: ReplicaKey) -> None:
     sees a majority (I-24; KIP-595, KAFKA-15489).
     """
     if key.id >= 0 and key not in role.replicas:
-        _list(turn, role, key)
+        _list(context, role, key)
     progress = role.replicas.get(key)
     if progress is not None:
-        progress.last_contact_at_ms = turn.now_ms
-    if not turn.voters.has(key):  # observers do not count for check quorum
+        progress.last_contact_at_ms = context.now_ms
+    if not context.voters.has(key):  # observers do not count for check quorum
         return
     assert key in role.replicas, (key, role.replicas)  # a voter is always tracked
     role.fetched.add(key)
-    present = {voter.id for voter in role.fetched if turn.voters.has(voter)} | turn.own_vote
-    if quorum.is_won(granted=present, voters=turn.voters.ids):
+    present = {voter.id for voter in role.fetched if context.voters.has(voter)} | context.own_vote
+    if quorum.is_won(granted=present, voters=context.voters.ids):
         role.fetched.clear()
-        role.check_quorum_deadline_ms = turn.now_ms + turn.settings.check_quorum_ms
-        assert role.check_quorum_deadline_ms > turn.now_ms, role.check_quorum_deadline_ms  # I-24
+        role.check_quorum_deadline_ms = context.now_ms + context.settings.check_quorum_ms
+        assert role.check_quorum_deadline_ms > context.now_ms, role.check_quorum_deadline_ms  # I-24
 
 
-def _list(turn: StepContext, role: Leader, key: ReplicaKey) -> None:
+def _list(context: StepContext, role: Leader, key: ReplicaKey) -> None:
     """Starts to track `key`, after removing the observers that have been silent for `observer_session_timeout_ms`.
 
     A voter is always tracked. An observer is not tracked if `observers_max` replicas are: its fetches are answered at
     once, and DescribeQuorum does not list it.
     """
-    oldest_contact_at_ms = turn.now_ms - turn.settings.observer_session_timeout_ms
+    oldest_contact_at_ms = context.now_ms - context.settings.observer_session_timeout_ms
     for known, progress in list(role.replicas.items()):
-        if not turn.voters.has(known) and (progress.last_contact_at_ms or 0) <= oldest_contact_at_ms:
+        if not context.voters.has(known) and (progress.last_contact_at_ms or 0) <= oldest_contact_at_ms:
             del role.replicas[known]
     assert key not in role.replicas, key
-    if turn.voters.has(key) or len(role.replicas) < turn.settings.observers_max:
+    if context.voters.has(key) or len(role.replicas) < context.settings.observers_max:
         role.replicas[key] = Progress()
 
 
-def compare_with_acknowledged(turn: StepContext, role: Leader, key: ReplicaKey, fetch_offset: Offset) -> None:
+def compare_with_acknowledged(context: StepContext, role: Leader, key: ReplicaKey, fetch_offset: Offset) -> None:
     """Tells of a voter that fetches from below what it has acknowledged to this leader: it had flushed that.
 
     A majority may have been counted with it (I-18). Its disk was put back, cleared or damaged; Raft cannot repair that,
@@ -72,41 +72,41 @@ def compare_with_acknowledged(turn: StepContext, role: Leader, key: ReplicaKey, 
     earlier leader are not known.
     """
     progress = role.replicas.get(key)
-    if progress is None or progress.leo is None or fetch_offset >= progress.leo or not turn.voters.has(key):
+    if progress is None or progress.leo is None or fetch_offset >= progress.leo or not context.voters.has(key):
         return
-    turn.effects.forgetful.append(
+    context.effects.forgetful.append(
         f"voter {key} fetches from offset {fetch_offset}; it has acknowledged everything below offset {progress.leo}"
         f" in epoch {role.epoch}, and is counted for it"
     )
 
 
-def take_fetch_offset(turn: StepContext, role: Leader, key: ReplicaKey, fetch_offset: Offset) -> None:
+def take_fetch_offset(context: StepContext, role: Leader, key: ReplicaKey, fetch_offset: Offset) -> None:
     """Records a valid fetch: `key` has flushed all records below `fetch_offset`, and they equal the leader's.
 
     Only a fetch that passed the divergence check (`reading.misfit`) may come here: the high watermark is computed from
     these offsets (I-18). Also updates the time of the last fetch and of the last catch-up, as DescribeQuorum reports
     them.
     """
-    assert 0 <= fetch_offset <= turn.log.leo, (fetch_offset, turn.log.leo)
+    assert 0 <= fetch_offset <= context.log.leo, (fetch_offset, context.log.leo)
     progress = role.replicas.get(key)
     if progress is None:
         return
-    assert progress.leader_leo <= turn.log.leo, (progress, turn.log.leo)  # I-11
-    assert progress.last_fetch_at_ms is None or progress.last_fetch_at_ms <= turn.now_ms, progress
+    assert progress.leader_leo <= context.log.leo, (progress, context.log.leo)  # I-11
+    assert progress.last_fetch_at_ms is None or progress.last_fetch_at_ms <= context.now_ms, progress
     # KIP-836, and Kafka's rule for an ISR: a replica at the leader's end is caught up now. One that has reached the end
     # that the leader had at the replica's previous fetch was caught up at the time of that fetch.
-    if fetch_offset >= turn.log.leo:
-        progress.last_caught_up_at_ms = turn.now_ms
+    if fetch_offset >= context.log.leo:
+        progress.last_caught_up_at_ms = context.now_ms
     elif progress.last_fetch_at_ms is not None and fetch_offset >= progress.leader_leo:
         progress.last_caught_up_at_ms = max(progress.last_fetch_at_ms, progress.last_caught_up_at_ms or 0)
     progress.leo = fetch_offset
-    progress.leader_leo = turn.log.leo
-    progress.last_fetch_at_ms = turn.now_ms
+    progress.leader_leo = context.log.leo
+    progress.last_fetch_at_ms = context.now_ms
     assert progress.leo <= progress.leader_leo, (key, progress)  # I-11
     assert (progress.last_caught_up_at_ms or 0) <= progress.last_fetch_at_ms, (key, progress)  # KIP-836
 
 
-def note_readers(turn: StepContext, role: Leader, readers: Mapping[ReplicaKey, Offset]) -> bool:
+def note_readers(context: StepContext, role: Leader, readers: Mapping[ReplicaKey, Offset]) -> bool:
     """Records the fetch offsets of readers whom a gateway has answered, as their fetches here would have.
 
     Only what is committed counts, and it is the same in each log: so nobody is taken to have what it may not have. Only
@@ -115,12 +115,12 @@ def note_readers(turn: StepContext, role: Leader, readers: Mapping[ReplicaKey, O
     """
     committed, are_all_taken = role.high_watermark or 0, True
     for replica, offset in readers.items():
-        key = tracked_key(turn, replica)
-        if turn.voters.has(key) or key.id < 0 or not 0 <= offset <= committed:
+        key = tracked_key(context, replica)
+        if context.voters.has(key) or key.id < 0 or not 0 <= offset <= committed:
             are_all_taken = False
             continue
-        record_fetch(turn, role, key)
-        take_fetch_offset(turn, role, key, offset)
+        record_fetch(context, role, key)
+        take_fetch_offset(context, role, key, offset)
     return are_all_taken
 
 
@@ -139,31 +139,31 @@ def may_commit(role: Leader, end: Offset) -> bool:
     return end > role.epoch_start_offset
 
 
-def voter_end(turn: StepContext, role: Leader, voter: ReplicaKey) -> Offset | None:
+def voter_end(context: StepContext, role: Leader, voter: ReplicaKey) -> Offset | None:
     """Returns the offset (exclusive) up to which `voter` is known to have flushed; None if it has not fetched yet."""
     # The leader takes part only under its own key: not once it has removed itself (I-33), and not in the place of a
     # voter that has its id on another disk (I-34). KIP-853.
-    if is_same(voter, turn.node):
-        return own_end(turn.log)
+    if is_same(voter, context.node):
+        return own_end(context.log)
     progress = role.replicas.get(voter)
     return None if progress is None else progress.leo
 
 
-def advance(turn: StepContext, role: Leader) -> None:
+def advance(context: StepContext, role: Leader) -> None:
     """Moves the high watermark to the largest offset that a majority of the voters has flushed (I-18).
 
     It never falls (I-17): if a new voter set has flushed less, it stays. It may pass the leader's own flushed end,
     since the other voters can be a majority without the leader's disk.
     """
     # The voter set in force counts, even if it is not committed (KIP-853): that is what commits it.
-    end = quorum.agreed_end([voter_end(turn, role, voter) for voter in turn.voters.keys])
+    end = quorum.agreed_end([voter_end(context, role, voter) for voter in context.voters.keys])
     if end is None or not may_commit(role, end):
         return
-    assert end <= turn.log.leo, (end, turn.log.leo)  # I-20
+    assert end <= context.log.leo, (end, context.log.leo)  # I-20
     if role.high_watermark is None or end > role.high_watermark:
         role.high_watermark = end
-        turn.commit(end)
-        assert role.high_watermark == turn.log.high_watermark, (role.high_watermark, turn.log.high_watermark)
+        context.commit(end)
+        assert role.high_watermark == context.log.high_watermark, (role.high_watermark, context.log.high_watermark)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,15 +190,17 @@ class QuorumDescription:
     observers: tuple[ReplicaState, ...] = ()
 
 
-def describe(turn: StepContext, role: Role) -> QuorumDescription:
+def describe(context: StepContext, role: Role) -> QuorumDescription:
     """Returns the leader's view of the quorum: voters, and observers that fetched lately (KIP-595, KIP-836)."""
     if not isinstance(role, Leader):
-        return QuorumDescription(leader_id=known_leader(role), epoch=role.epoch, high_watermark=turn.log.high_watermark)
+        return QuorumDescription(
+            leader_id=known_leader(role), epoch=role.epoch, high_watermark=context.log.high_watermark
+        )
 
     def state(key: ReplicaKey) -> ReplicaState:
-        if is_same(key, turn.node):
+        if is_same(key, context.node):
             return ReplicaState(
-                key=key, leo=turn.log.leo, last_fetch_at_ms=turn.now_ms, last_caught_up_at_ms=turn.now_ms
+                key=key, leo=context.log.leo, last_fetch_at_ms=context.now_ms, last_caught_up_at_ms=context.now_ms
             )
         progress = role.replicas.get(key, Progress())
         return ReplicaState(
@@ -208,19 +210,19 @@ def describe(turn: StepContext, role: Role) -> QuorumDescription:
             last_caught_up_at_ms=progress.last_caught_up_at_ms,
         )
 
-    assert role.leader_id == turn.node.id, (role, turn.node)
-    oldest_contact_at_ms = turn.now_ms - turn.settings.observer_session_timeout_ms
+    assert role.leader_id == context.node.id, (role, context.node)
+    oldest_contact_at_ms = context.now_ms - context.settings.observer_session_timeout_ms
     observers = [
         key
         for key, progress in role.replicas.items()
-        if not turn.voters.has(key) and (progress.last_contact_at_ms or 0) > oldest_contact_at_ms
+        if not context.voters.has(key) and (progress.last_contact_at_ms or 0) > oldest_contact_at_ms
     ]
-    if not turn.is_voter:
-        observers.append(turn.node)
+    if not context.is_voter:
+        observers.append(context.node)
     return QuorumDescription(
         leader_id=role.leader_id,
         epoch=role.epoch,
         high_watermark=role.high_watermark,
-        voters=tuple(state(key) for key in turn.voters.keys),
+        voters=tuple(state(key) for key in context.voters.keys),
         observers=tuple(state(key) for key in sorted(observers)),
     )

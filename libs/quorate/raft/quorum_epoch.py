@@ -22,37 +22,39 @@ from quorate.raft.messages import (
     EndQuorumEpochResponse,
 )
 from quorate.raft.ready import Refusal
-from quorate.raft.requests import lane_of
+from quorate.raft.requests import request_class_of
 from quorate.raft.roles import Follower, Leader, Progress, Prospective, Resigned, Role, known_leader
 from quorate.raft.settings import RaftSettings
 from quorate.raft.step_context import StepContext
 
 
-def check_quorum(turn: StepContext, role: Leader) -> Role | None:
+def check_quorum(context: StepContext, role: Leader) -> Role | None:
     """Resigns if no majority of the voters has fetched for 1.5 fetch timeouts (I-24). KIP-595, KAFKA-15489.
 
     By then the voters follow another leader or are cut off from this one: staying would only keep clients waiting. The
     only voter never resigns for this.
     """
-    if turn.is_sole_voter or not turn.wait_until(role.check_quorum_deadline_ms):
+    if context.is_sole_voter or not context.wait_until(role.check_quorum_deadline_ms):
         return None
-    return role_entry.resigned(turn, role, reason=f"no fetches of a majority for {turn.settings.check_quorum_ms} ms")
+    return role_entry.resigned(
+        context, role, reason=f"no fetches of a majority for {context.settings.check_quorum_ms} ms"
+    )
 
 
-def append(turn: StepContext, role: Role, batches: Sequence[BatchInfo]) -> Refusal | None:
+def append(context: StepContext, role: Role, batches: Sequence[BatchInfo]) -> Refusal | None:
     """Appends the controller's batches, which are of one epoch and follow each other, or returns why not."""
     assert batches
     assert all(batch.epoch == batches[0].epoch for batch in batches), batches
     assert all(a.end_offset == b.base_offset for a, b in pairwise(batches)), batches
-    error = _append_error(turn, role, batches[0])
+    error = _append_error(context, role, batches[0])
     if error is not ErrorCode.NONE:
-        return Refusal(error=error, leader_id=known_leader(role), epoch=role.epoch, wanted_offset=turn.log.leo)
+        return Refusal(error=error, leader_id=known_leader(role), epoch=role.epoch, wanted_offset=context.log.leo)
     for batch in batches:
-        turn.append(batch)
+        context.append(batch)
     return None
 
 
-def _append_error(turn: StepContext, role: Role, first: BatchInfo) -> ErrorCode:
+def _append_error(context: StepContext, role: Role, first: BatchInfo) -> ErrorCode:
     """Returns why batches of which `first` is the first are not appended; NONE if they are.
 
     NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH: this node does not lead the batches' epoch.
@@ -65,88 +67,93 @@ def _append_error(turn: StepContext, role: Role, first: BatchInfo) -> ErrorCode:
         return ErrorCode.FENCED_LEADER_EPOCH
     if first.epoch > role.epoch:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
-    assert turn.log.last_epoch == role.epoch, (turn.log.last, role.epoch)  # its LeaderChange record came first
-    if turn.handover.transfer is not None:  # a retriable error: the transfer ends soon
+    assert context.log.last_epoch == role.epoch, (context.log.last, role.epoch)  # its LeaderChange record came first
+    if context.handover.transfer is not None:  # a retriable error: the transfer ends soon
         return ErrorCode.REQUEST_TIMED_OUT
-    return ErrorCode.NONE if first.base_offset == turn.log.leo else ErrorCode.OFFSET_OUT_OF_RANGE
+    return ErrorCode.NONE if first.base_offset == context.log.leo else ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def send_begin_quorum_epoch(turn: StepContext, role: Leader) -> None:
+def send_begin_quorum_epoch(context: StepContext, role: Leader) -> None:
     """Sends BeginQuorumEpoch to each voter from which the leader has had no contact for half a fetch timeout.
 
     Contact is a fetch, or an answer to an earlier BeginQuorumEpoch.
     """
-    for voter in turn.other_voters:
+    for voter in context.other_voters:
         progress = role.replicas.get(voter)
         if progress is None:
             progress = role.replicas[voter] = Progress()
         last_contact_at_ms = progress.last_contact_at_ms
-        if last_contact_at_ms is not None and not turn.wait_until(last_contact_at_ms + turn.settings.begin_epoch_ms):
+        if last_contact_at_ms is not None and not context.wait_until(
+            last_contact_at_ms + context.settings.begin_epoch_ms
+        ):
             continue
-        if turn.wait_to_ask(voter.id):
-            turn.ask(voter.id, BeginQuorumEpochRequest(epoch=role.epoch, leader_id=role.leader_id, voter=voter))
+        if context.wait_to_ask(voter.id):
+            context.ask(voter.id, BeginQuorumEpochRequest(epoch=role.epoch, leader_id=role.leader_id, voter=voter))
 
 
-def take_begin_acknowledged(turn: StepContext, role: Leader, response: BeginQuorumEpochResponse) -> None:
+def take_begin_acknowledged(context: StepContext, role: Leader, response: BeginQuorumEpochResponse) -> None:
     """Records that a voter has accepted this leader. It does not count for check quorum: only fetches do."""
-    request = turn.flight.request if turn.flight is not None else None
+    request = context.flight.request if context.flight is not None else None
     assert isinstance(request, BeginQuorumEpochRequest), request
     assert request.voter is not None, request
     if response.error is not ErrorCode.NONE:
-        turn.pause(turn.peer, lane_of(request))
+        context.pause(context.peer, request_class_of(request))
     else:
-        role.replicas.setdefault(request.voter, Progress()).last_contact_at_ms = turn.now_ms
+        role.replicas.setdefault(request.voter, Progress()).last_contact_at_ms = context.now_ms
         read_index.take_acknowledged(role, request)
 
 
-def acknowledge_begin(turn: StepContext, role: Follower, request: BeginQuorumEpochRequest) -> None:
+def acknowledge_begin(context: StepContext, role: Follower, request: BeginQuorumEpochRequest) -> None:
     """Answers the leader's BeginQuorumEpoch; fencing has already made this node its follower.
 
     If this follower has had no answer to its fetch for half a fetch timeout either, the fetch was lost, and is sent
     again after a pause.
     """
     assert role.leader_id == request.leader_id, (role.leader_id, request.leader_id)
-    leader_contact_at_ms = role.fetch_deadline_ms - turn.settings.fetch_timeout_ms
-    if turn.requests.is_asked(role.leader_id) and turn.now_ms >= leader_contact_at_ms + turn.settings.begin_epoch_ms:
+    leader_contact_at_ms = role.fetch_deadline_ms - context.settings.fetch_timeout_ms
+    if (
+        context.requests.is_asked(role.leader_id)
+        and context.now_ms >= leader_contact_at_ms + context.settings.begin_epoch_ms
+    ):
         # No answer for longer than a leader may hold a fetch: the one that is under way has been lost.
-        turn.pause(role.leader_id)
-    turn.answer(request, BeginQuorumEpochResponse(epoch=role.epoch, leader_id=role.leader_id))
+        context.pause(role.leader_id)
+    context.answer(request, BeginQuorumEpochResponse(epoch=role.epoch, leader_id=role.leader_id))
 
 
-def return_to_leader(turn: StepContext, role: Prospective, request: BeginQuorumEpochRequest) -> Role:
+def return_to_leader(context: StepContext, role: Prospective, request: BeginQuorumEpochRequest) -> Role:
     """Ends pre-votes and follows the leader again: its BeginQuorumEpoch shows that it is alive. KIP-996."""
     assert role.leader_id == request.leader_id, (role.leader_id, request.leader_id)
-    turn.answer(request, BeginQuorumEpochResponse(epoch=role.epoch, leader_id=role.leader_id))
+    context.answer(request, BeginQuorumEpochResponse(epoch=role.epoch, leader_id=role.leader_id))
     reason = f"BeginQuorumEpochRequest: {request.leader_id} leads"
-    return role_entry.follower(turn, epoch=role.epoch, leader_id=request.leader_id, voted=role.voted, reason=reason)
+    return role_entry.follower(context, epoch=role.epoch, leader_id=request.leader_id, voted=role.voted, reason=reason)
 
 
-def take_end(turn: StepContext, role: Prospective, request: EndQuorumEpochRequest) -> None:
+def take_end(context: StepContext, role: Prospective, request: EndQuorumEpochRequest) -> None:
     """Answers EndQuorumEpoch while this node already asks for pre-votes; its pauses after lost rounds become short."""
     assert role.leader_id == request.leader_id, (role.leader_id, request.leader_id)
-    turn.answer(request, EndQuorumEpochResponse(epoch=role.epoch, leader_id=role.leader_id))
+    context.answer(request, EndQuorumEpochResponse(epoch=role.epoch, leader_id=role.leader_id))
     role.lost_rounds = role.lost_rounds or 0
 
 
-def acknowledge_end(turn: StepContext, role: Follower, request: EndQuorumEpochRequest) -> None:
+def acknowledge_end(context: StepContext, role: Follower, request: EndQuorumEpochRequest) -> None:
     """Answers EndQuorumEpoch and shortens the wait before this follower's election. KIP-595, "EndQuorumEpoch".
 
     The first of the preferred successors does not wait at all, each later one waits longer, and a follower that is not
     named waits for a random part of the longest pause.
     """
     assert role.leader_id == request.leader_id, (role.leader_id, request.leader_id)
-    turn.answer(request, EndQuorumEpochResponse(epoch=role.epoch, leader_id=role.leader_id))
+    context.answer(request, EndQuorumEpochResponse(epoch=role.epoch, leader_id=role.leader_id))
     # A fetch answer that is still under way must not extend the fetch timeout: the leader has left.
-    turn.pause(role.leader_id)
+    context.pause(role.leader_id)
     role.is_lost = True
     # The leader itself has announced its end, so this node grants pre-votes to others at once. A follower in Kafka
     # refuses them until its own, longer wait is over.
     role.has_fetched = False
-    wait_ms = successor_wait_ms(turn.settings, turn.node, request.preferred_successors)
+    wait_ms = successor_wait_ms(context.settings, context.node, request.preferred_successors)
     if wait_ms is None:
         # In Kafka, all followers that are not named wait for the longest pause, and then all ask at the same moment.
-        wait_ms = 1 + turn.random.randrange(turn.settings.election_backoff_max_ms)
-    role.fetch_deadline_ms = turn.now_ms + wait_ms
+        wait_ms = 1 + context.random.randrange(context.settings.election_backoff_max_ms)
+    role.fetch_deadline_ms = context.now_ms + wait_ms
 
 
 def successor_wait_ms(settings: RaftSettings, node: ReplicaKey, successors: tuple[ReplicaKey, ...]) -> int | None:
@@ -166,27 +173,27 @@ def successor_wait_ms(settings: RaftSettings, node: ReplicaKey, successors: tupl
     return min(longest_ms, (longest_ms >> (len(successors) - 1)) << (position - 1))
 
 
-def send_end_quorum_epoch(turn: StepContext, role: Resigned) -> Role | None:
+def send_end_quorum_epoch(context: StepContext, role: Resigned) -> Role | None:
     """Sends EndQuorumEpoch to each voter until it answers; enters the next epoch if nobody has started one.
 
     A resigned leader waits one election timeout for that. It may neither vote nor lead in its old epoch again (I-07),
     so without a later epoch it could not take part in an election.
     """
     # After the last epoch there is no next one; only an operator can help (`quorate storage reset-epoch`).
-    if role.epoch + 1 < EPOCHS_END and (turn.is_sole_voter or turn.wait_until(role.election_deadline_ms)):
-        return role_entry.unattached(turn, epoch=role.epoch + 1, voted=None, reason="nobody has followed us")
-    for voter in turn.other_voters:
-        if voter.id not in role.acknowledged and turn.wait_to_ask(voter.id):
+    if role.epoch + 1 < EPOCHS_END and (context.is_sole_voter or context.wait_until(role.election_deadline_ms)):
+        return role_entry.unattached(context, epoch=role.epoch + 1, voted=None, reason="nobody has followed us")
+    for voter in context.other_voters:
+        if voter.id not in role.acknowledged and context.wait_to_ask(voter.id):
             request = EndQuorumEpochRequest(
                 epoch=role.epoch, leader_id=role.leader_id, preferred_successors=role.preferred_successors
             )
-            turn.ask(voter.id, request)
+            context.ask(voter.id, request)
     return None
 
 
-def take_end_acknowledged(turn: StepContext, role: Resigned, response: EndQuorumEpochResponse) -> None:
+def take_end_acknowledged(context: StepContext, role: Resigned, response: EndQuorumEpochResponse) -> None:
     """Records that a voter knows of the resignation; if it answered with an error, it is asked again after a pause."""
     if response.error is not ErrorCode.NONE:
-        turn.pause(turn.peer)
+        context.pause(context.peer)
     else:
-        role.acknowledged.add(turn.peer)
+        role.acknowledged.add(context.peer)

@@ -16,15 +16,15 @@ from quorate.raft.roles import Leader, ReadIndexRound, Role, known_leader
 from quorate.raft.step_context import Refused, StepContext
 
 
-def confirm(turn: StepContext, role: Leader, request: ConfirmLeadershipRequest) -> None:
+def confirm(context: StepContext, role: Leader, request: ConfirmLeadershipRequest) -> None:
     """Adds a read to the next round; refuses it with FENCED_LEADER_EPOCH if it names another epoch."""
     if request.epoch != role.epoch:
-        turn.refuse(role, request, Refused(ErrorCode.FENCED_LEADER_EPOCH))
+        context.refuse(role, request, Refused(ErrorCode.FENCED_LEADER_EPOCH))
     else:
         role.unconfirmed.append(request)
 
 
-def ask_voters(turn: StepContext, role: Leader) -> None:
+def ask_voters(context: StepContext, role: Leader) -> None:
     """Starts a round if reads wait, sends BeginQuorumEpoch to voters that have not answered, ends it at a majority.
 
     A voter that acknowledges BeginQuorumEpoch is in this leader's epoch at that time. A leader of a later epoch would
@@ -36,25 +36,25 @@ def ask_voters(turn: StepContext, role: Leader) -> None:
             role.probe = ReadIndexRound(number=role.probes, requests=tuple(role.unconfirmed))
             role.unconfirmed.clear()
         assert role.probe.number == role.probes, role.probe
-        own = {turn.node.id} if turn.is_voter else set()
-        acknowledged = {key.id for key in role.probe.acknowledged if turn.voters.has(key)}
-        if not quorum.is_won(granted=acknowledged | own, voters=turn.voters.ids):
-            _ask(turn, role, role.probe)
+        own = {context.node.id} if context.is_voter else set()
+        acknowledged = {key.id for key in role.probe.acknowledged if context.voters.has(key)}
+        if not quorum.is_won(granted=acknowledged | own, voters=context.voters.ids):
+            _ask(context, role, role.probe)
             return
         for request in role.probe.requests:
             assert request.epoch == role.epoch, (request, role.epoch)  # I-40: the read asked about this leader
-            turn.answer(request, ConfirmLeadershipResponse(epoch=role.epoch, leader_id=role.leader_id))
+            context.answer(request, ConfirmLeadershipResponse(epoch=role.epoch, leader_id=role.leader_id))
         role.probe = None
 
 
-def _ask(turn: StepContext, role: Leader, probe: ReadIndexRound) -> None:
+def _ask(context: StepContext, role: Leader, probe: ReadIndexRound) -> None:
     """Sends BeginQuorumEpoch with the round's number to each voter that has not acknowledged it in this round."""
-    for voter in turn.other_voters:
-        if voter not in probe.acknowledged and turn.wait_to_ask(voter.id, RequestClass.PROBE):
+    for voter in context.other_voters:
+        if voter not in probe.acknowledged and context.wait_to_ask(voter.id, RequestClass.PROBE):
             request = BeginQuorumEpochRequest(
                 epoch=role.epoch, leader_id=role.leader_id, voter=voter, probe=probe.number
             )
-            turn.ask(voter.id, request)
+            context.ask(voter.id, request)
 
 
 def take_acknowledged(role: Leader, request: BeginQuorumEpochRequest) -> None:
@@ -65,11 +65,11 @@ def take_acknowledged(role: Leader, request: BeginQuorumEpochRequest) -> None:
         role.probe.acknowledged.add(request.voter)
 
 
-def release(turn: StepContext, role: Leader, after: Role) -> None:
+def release(context: StepContext, role: Leader, after: Role) -> None:
     """Refuses all waiting reads with NOT_LEADER_OR_FOLLOWER because this node no longer leads."""
     waiting = (*(role.probe.requests if role.probe is not None else ()), *role.unconfirmed)
     for request in waiting:
         answer = ConfirmLeadershipResponse(
             epoch=after.epoch, leader_id=known_leader(after), error=ErrorCode.NOT_LEADER_OR_FOLLOWER
         )
-        turn.answer(request, answer)
+        context.answer(request, answer)

@@ -59,16 +59,16 @@ def records(request: FetchRequest, answer: FetchResponse, *, end: Offset, below:
 
 
 def answer_snapshot(
-    turn: StepContext, role: Leader | Follower, request: FetchSnapshotRequest, *, silent_ms: int
+    context: StepContext, role: Leader | Follower, request: FetchSnapshotRequest, *, silent_ms: int
 ) -> None:
     """Answers with a chunk of a snapshot, or SNAPSHOT_NOT_FOUND or POSITION_OUT_OF_RANGE. KIP-630."""
-    size = turn.log.snapshots.get(request.snapshot_id)
+    size = context.log.snapshots.get(request.snapshot_id)
     # The bootstrap checkpoint (0, 0) has the voters that a node was formatted with; it is each node's own, as in Kafka.
     if size is None or request.snapshot_id.offset == 0:
-        turn.refuse(role, request, Refused(ErrorCode.SNAPSHOT_NOT_FOUND))
+        context.refuse(role, request, Refused(ErrorCode.SNAPSHOT_NOT_FOUND))
         return
     if not 0 <= request.position < size:
-        turn.refuse(role, request, Refused(ErrorCode.POSITION_OUT_OF_RANGE))
+        context.refuse(role, request, Refused(ErrorCode.POSITION_OUT_OF_RANGE))
         return
     read = SnapshotRead(snapshot_id=request.snapshot_id, position=request.position, max_bytes=request.max_bytes)
     response = FetchSnapshotResponse(
@@ -80,4 +80,4 @@ def answer_snapshot(
         silent_ms=silent_ms,
         read=read,
     )
-    turn.answer(request, response)
+    context.answer(request, response)

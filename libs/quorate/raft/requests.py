@@ -39,7 +39,7 @@ class RequestClass(IntEnum):
     PRESENCE = 3
 
 
-def lane_of(request: Request) -> RequestClass:
+def request_class_of(request: Request) -> RequestClass:
     """Returns the class of `request`."""
     if isinstance(request, BeginQuorumEpochRequest) and request.probe:
         return RequestClass.PROBE
@@ -56,9 +56,9 @@ class InFlightRequest(msgspec.Struct, frozen=True, kw_only=True):
     deadline_ms: int
 
     @property
-    def lane(self) -> RequestClass:
+    def request_class(self) -> RequestClass:
         """The class of the request."""
-        return lane_of(self.request)
+        return request_class_of(self.request)
 
 
 class Requests:
@@ -89,33 +89,33 @@ class Requests:
 
     def add(self, token: int, flight: InFlightRequest) -> None:
         """Records that `flight` was sent under `token`."""
-        way = (flight.to, flight.lane)
-        assert way not in self._tokens, flight  # one request in flight to each peer and lane
+        slot = (flight.to, flight.request_class)
+        assert slot not in self._tokens, flight  # one request in flight in each slot: a peer and a class
         assert token not in self._flights, (token, flight)
         self._flights[token] = flight
-        self._tokens[way] = token
+        self._tokens[slot] = token
         assert len(self._tokens) == len(self._flights), (self._tokens, self._flights)
 
     def take(self, token: object) -> InFlightRequest | None:
         """Removes and returns the request that `token` answers; None if it is no longer awaited."""
         flight = self._flights.pop(token, None) if isinstance(token, int) else None
         if flight is not None:
-            del self._tokens[flight.to, flight.lane]
+            del self._tokens[flight.to, flight.request_class]
         assert len(self._tokens) == len(self._flights), (self._tokens, self._flights)
         return flight
 
-    def fail(self, peer: NodeId, lane: RequestClass = RequestClass.LOG, *, retry_at_ms: int) -> None:
+    def fail(self, peer: NodeId, request_class: RequestClass = RequestClass.LOG, *, retry_at_ms: int) -> None:
         """Gives up the request in flight to `peer`, counts a failure, and sends the next not before `retry_at_ms`."""
-        token = self._tokens.pop((peer, lane), None)
+        token = self._tokens.pop((peer, request_class), None)
         if token is not None:
             del self._flights[token]
         assert len(self._tokens) == len(self._flights), (self._tokens, self._flights)
-        self._failures[peer, lane] = self.failures(peer, lane) + 1
-        self._retry_at_ms[peer, lane] = retry_at_ms
+        self._failures[peer, request_class] = self.failures(peer, request_class) + 1
+        self._retry_at_ms[peer, request_class] = retry_at_ms
 
-    def succeed(self, peer: NodeId, lane: RequestClass) -> None:
+    def succeed(self, peer: NodeId, request_class: RequestClass) -> None:
         """Resets the count of failures of `peer` after a good response."""
-        self._failures.pop((peer, lane), None)
+        self._failures.pop((peer, request_class), None)
 
     def deny(self, flight: InFlightRequest, *, now_ms: int) -> None:
         """Records that `flight` was not authorized. No role retries it soon: only an operator can change that."""
@@ -128,24 +128,24 @@ class Requests:
         """Records that `flight` was authorized."""
         self._denied.pop((flight.to, type(flight.request)), None)
 
-    def failures(self, peer: NodeId, lane: RequestClass = RequestClass.LOG) -> int:
+    def failures(self, peer: NodeId, request_class: RequestClass = RequestClass.LOG) -> int:
         """Returns how many requests to `peer` have failed in a row, over all roles."""
-        return self._failures.get((peer, lane), 0)
+        return self._failures.get((peer, request_class), 0)
 
-    def is_failing(self, peer: NodeId, lane: RequestClass = RequestClass.LOG) -> bool:
+    def is_failing(self, peer: NodeId, request_class: RequestClass = RequestClass.LOG) -> bool:
         """Returns whether the last request to `peer` failed and none is in flight now."""
-        return self.failures(peer, lane) > 0 and not self.is_asked(peer, lane)
+        return self.failures(peer, request_class) > 0 and not self.is_asked(peer, request_class)
 
-    def is_asked(self, peer: NodeId, lane: RequestClass = RequestClass.LOG) -> bool:
+    def is_asked(self, peer: NodeId, request_class: RequestClass = RequestClass.LOG) -> bool:
         """Returns whether a request to `peer` is in flight."""
-        return (peer, lane) in self._tokens
+        return (peer, request_class) in self._tokens
 
-    def free_at_ms(self, peer: NodeId, lane: RequestClass = RequestClass.LOG, *, now_ms: int) -> int:
+    def free_at_ms(self, peer: NodeId, request_class: RequestClass = RequestClass.LOG, *, now_ms: int) -> int:
         """Returns when `peer` may be sent the next request: now, after its pause, or when the one in flight expires."""
-        token = self._tokens.get((peer, lane))
+        token = self._tokens.get((peer, request_class))
         if token is not None:
             return self._flights[token].deadline_ms
-        return max(now_ms, self._retry_at_ms.get((peer, lane), now_ms))
+        return max(now_ms, self._retry_at_ms.get((peer, request_class), now_ms))
 
     def allowed_at_ms(self, peer: NodeId, request: Request, *, now_ms: int) -> int:
         """Returns when this type of request may be sent again to a peer that denied it; `now_ms` if it did not."""

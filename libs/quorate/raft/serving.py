@@ -12,98 +12,102 @@ OBSERVER_WAIT_MAX_MS = 100
 """The longest time for which an observer's fetch is held although there is news."""
 
 
-def serve_fetch(turn: StepContext, role: Leader, request: FetchRequest) -> None:
+def serve_fetch(context: StepContext, role: Leader, request: FetchRequest) -> None:
     """Answers a Fetch with records, the log divergence or a snapshot id; holds it if there is no news.
 
     A fetch that fits this log acknowledges everything below its offset as flushed by the replica, and so may move the
     high watermark. As in Kafka, uncommitted records are sent too.
     """
-    key = progress.tracked_key(turn, request.replica)
-    progress.record_fetch(turn, role, key)
-    progress.compare_with_acknowledged(turn, role, key, request.fetch_offset)
-    misfit = _misfit(turn, role, request)
+    key = progress.tracked_key(context, request.replica)
+    progress.record_fetch(context, role, key)
+    progress.compare_with_acknowledged(context, role, key, request.fetch_offset)
+    misfit = _misfit(context, role, request)
     if misfit is not None:
-        turn.answer(request, misfit)
+        context.answer(request, misfit)
         return
-    progress.take_fetch_offset(turn, role, key, request.fetch_offset)
+    progress.take_fetch_offset(context, role, key, request.fetch_offset)
     # This fetch may move the high watermark, which is then news for the replica that sent it.
-    progress.advance(turn, role)
-    wait_ms = _wait_ms(turn, role, key, request)
-    place = _place(turn, role, key)
+    progress.advance(context, role)
+    wait_ms = _wait_ms(context, role, key, request)
+    place = _place(context, role, key)
     if wait_ms == 0 or place is None:
-        turn.answer(request, _records(turn, role, request))
+        context.answer(request, _records(context, role, request))
     else:
-        parked_fetches.park(turn, role, place, request, wait_ms=wait_ms, answer=_answer(turn, role))
+        parked_fetches.park(context, role, place, request, wait_ms=wait_ms, answer=_answer(context, role))
 
 
-def _place(turn: StepContext, role: Leader, key: ReplicaKey) -> ReplicaKey | None:
+def _place(context: StepContext, role: Leader, key: ReplicaKey) -> ReplicaKey | None:
     """Returns the key under which the fetch may be parked, as that of a tracked replica may; None if it may not."""
     if key.id >= 0:
         return key if key in role.replicas else None
-    return parked_fetches.place_of_reader(turn, role, key)
+    return parked_fetches.place_of_reader(context, role, key)
 
 
-def _misfit(turn: StepContext, role: Leader, request: FetchRequest) -> FetchResponse | None:
+def _misfit(context: StepContext, role: Leader, request: FetchRequest) -> FetchResponse | None:
     """Returns the answer to a fetch that does not continue this log; None if it does."""
-    return reading.misfit(turn.log, request, _answer(turn, role))
+    return reading.misfit(context.log, request, _answer(context, role))
 
 
-def _answer(turn: StepContext, role: Leader) -> FetchResponse:
+def _answer(context: StepContext, role: Leader) -> FetchResponse:
     """Returns a Fetch answer without records."""
     high_watermark = HIGH_WATERMARK_UNKNOWN if role.high_watermark is None else role.high_watermark
-    assert high_watermark <= turn.log.leo, (high_watermark, turn.log.leo)  # I-20
+    assert high_watermark <= context.log.leo, (high_watermark, context.log.leo)  # I-20
     return FetchResponse(
-        epoch=role.epoch, leader_id=role.leader_id, high_watermark=high_watermark, log_start_offset=turn.log.start
+        epoch=role.epoch, leader_id=role.leader_id, high_watermark=high_watermark, log_start_offset=context.log.start
     )
 
 
-def _records(turn: StepContext, role: Leader, request: FetchRequest) -> FetchResponse:
+def _records(context: StepContext, role: Leader, request: FetchRequest) -> FetchResponse:
     """Returns a Fetch answer with the records from the fetch offset on, committed and flushed or not."""
-    return reading.records(request, _answer(turn, role), end=turn.log.leo)
+    return reading.records(request, _answer(context, role), end=context.log.leo)
 
 
-def _wait_ms(turn: StepContext, role: Leader, key: ReplicaKey, request: FetchRequest) -> int:
+def _wait_ms(context: StepContext, role: Leader, key: ReplicaKey, request: FetchRequest) -> int:
     """Returns for how many ms the fetch may be held from now on; 0 if it has news that cannot wait.
 
     A voter's fetch is answered at once when there are records: a commit waits for it. A high watermark alone may wait
     for records (`commit_wait_ms`). An observer's fetch waits for its share of the leader's time (`observer_wait_ms`).
     """
-    has_records = request.fetch_offset < turn.log.leo
+    has_records = request.fetch_offset < context.log.leo
     has_commit = role.high_watermark is not None and role.high_watermark > request.high_watermark
     if not has_records and not has_commit:
         return request.max_wait_ms
-    if not turn.voters.has(key):
-        return min(request.max_wait_ms, _observer_wait_ms(turn, role))
-    return 0 if has_records else min(request.max_wait_ms, turn.settings.commit_wait_ms)
+    if not context.voters.has(key):
+        return min(request.max_wait_ms, _observer_wait_ms(context, role))
+    return 0 if has_records else min(request.max_wait_ms, context.settings.commit_wait_ms)
 
 
-def _observer_wait_ms(turn: StepContext, role: Leader) -> int:
+def _observer_wait_ms(context: StepContext, role: Leader) -> int:
     """Returns how long an observer waits for news, in ms: in proportion to the number of observers, up to a limit."""
-    observers = len(role.replicas) - len(turn.other_voters)
-    return min(OBSERVER_WAIT_MAX_MS, turn.settings.observer_wait_ms * max(1, observers))
+    observers = len(role.replicas) - len(context.other_voters)
+    return min(OBSERVER_WAIT_MAX_MS, context.settings.observer_wait_ms * max(1, observers))
 
 
-def answer_parked(turn: StepContext, role: Leader) -> None:
+def answer_parked(context: StepContext, role: Leader) -> None:
     """Answers the held fetches that have news for which they need not wait longer, or whose deadline has come.
 
     It looks at them only if log end or high watermark have moved since the last time, or a deadline has come.
     """
-    ends = (turn.log.leo, role.high_watermark)
+    ends = (context.log.leo, role.high_watermark)
     has_changed, role.parked_checked_ends = ends != role.parked_checked_ends, ends
-    if has_changed or parked_fetches.is_due(turn, role):
-        observers_at_ms = turn.now_ms + _observer_wait_ms(turn, role)
+    if has_changed or parked_fetches.is_due(context, role):
+        observers_at_ms = context.now_ms + _observer_wait_ms(context, role)
         for key, parked in list(role.parked.items()):
-            if parked.deadline_ms > observers_at_ms or turn.voters.has(key):  # an observer's wait is set once
-                parked.deadline_ms = min(parked.deadline_ms, turn.now_ms + _wait_ms(turn, role, key, parked.request))
-            if parked.deadline_ms <= turn.now_ms:
+            if parked.deadline_ms > observers_at_ms or context.voters.has(key):  # an observer's wait is set once
+                parked.deadline_ms = min(
+                    parked.deadline_ms, context.now_ms + _wait_ms(context, role, key, parked.request)
+                )
+            if parked.deadline_ms <= context.now_ms:
                 del role.parked[key]
                 # While the fetch was held, the log start may have moved beyond its offset.
-                turn.answer(parked.request, _misfit(turn, role, parked.request) or _records(turn, role, parked.request))
+                context.answer(
+                    parked.request, _misfit(context, role, parked.request) or _records(context, role, parked.request)
+                )
         parked_fetches.find_deadline(role)
-    parked_fetches.set_timer(turn, role)
+    parked_fetches.set_timer(context, role)
 
 
-def serve_snapshot(turn: StepContext, role: Leader, request: FetchSnapshotRequest) -> None:
+def serve_snapshot(context: StepContext, role: Leader, request: FetchSnapshotRequest) -> None:
     """Answers a FetchSnapshot with one chunk. It counts for check quorum like a fetch. KIP-630."""
-    progress.record_fetch(turn, role, progress.tracked_key(turn, request.replica))
-    reading.answer_snapshot(turn, role, request, silent_ms=0)
+    progress.record_fetch(context, role, progress.tracked_key(context, request.replica))
+    reading.answer_snapshot(context, role, request, silent_ms=0)

@@ -189,12 +189,12 @@ class StepContext(msgspec.Struct, kw_only=True):
             self.wake_at(at_ms)
         return at_ms <= self.now_ms
 
-    def wait_to_ask(self, peer: NodeId, lane: RequestClass = RequestClass.LOG) -> bool:
+    def wait_to_ask(self, peer: NodeId, request_class: RequestClass = RequestClass.LOG) -> bool:
         """Sets a timer for the end of the request of this class to `peer`, or of the retry pause after it.
 
         Returns True if there is neither: then the next request may be sent.
         """
-        return self.wait_until(self.requests.free_at_ms(peer, lane, now_ms=self.now_ms))
+        return self.wait_until(self.requests.free_at_ms(peer, request_class, now_ms=self.now_ms))
 
     def ask(self, peer: NodeId, request: Request, endpoints: tuple[ListenerEndpoint, ...] = ()) -> None:
         """Sends `request` to `peer`: at `endpoints` if there are any, else where the voter set or configuration says.
@@ -212,15 +212,15 @@ class StepContext(msgspec.Struct, kw_only=True):
         self.effects.requests.append(Send(to=peer, request=request, endpoints=endpoints))
         self.wake_at(deadline_ms)
 
-    def pause(self, peer: NodeId, lane: RequestClass = RequestClass.LOG) -> None:
+    def pause(self, peer: NodeId, request_class: RequestClass = RequestClass.LOG) -> None:
         """Gives up the request to `peer` that is in flight, and sends it none for the retry backoff (KIP-580)."""
-        wait_ms = self.settings.retry_wait_ms(self.requests.failures(peer, lane), self.random)
+        wait_ms = self.settings.retry_wait_ms(self.requests.failures(peer, request_class), self.random)
         assert 0 < wait_ms <= self.settings.retry_backoff_max_ms, wait_ms  # else it would be sent in an endless loop
-        self.requests.fail(peer, lane, retry_at_ms=self.now_ms + wait_ms)
+        self.requests.fail(peer, request_class, retry_at_ms=self.now_ms + wait_ms)
 
     def give_up(self, request: InFlightRequest) -> None:
         """Gives up an in-flight request, whose answer is useless or will not come, and pauses as `pause` does."""
-        self.pause(request.to, request.lane)
+        self.pause(request.to, request.request_class)
 
     def lose(self, peer: NodeId, leader_id: NodeId | None) -> None:
         """Gives up all requests to `peer`, to which a stream was reset, and pauses.
@@ -228,9 +228,9 @@ class StepContext(msgspec.Struct, kw_only=True):
         Of a stranger nothing is kept: anybody can open a stream under any id, and end it.
         """
         is_known = peer == leader_id or peer in self.known_peers
-        for lane in RequestClass:
-            if is_known or self.requests.is_asked(peer, lane):
-                self.pause(peer, lane)
+        for request_class in RequestClass:
+            if is_known or self.requests.is_asked(peer, request_class):
+                self.pause(peer, request_class)
 
     def answer(self, request: Request, response: Response) -> None:
         """Sends `response` to the sender of `request`."""

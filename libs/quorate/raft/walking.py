@@ -20,82 +20,84 @@ from quorate.raft.target_voters import Add, Step, steps_between
 from quorate.raft.voters import Voter, VoterSet
 
 
-def alter_quorum(turn: StepContext, role: Leader, request: AlterQuorumRequest) -> None:
+def alter_quorum(context: StepContext, role: Leader, request: AlterQuorumRequest) -> None:
     """Appends the voter set with the target of the request. It replaces an earlier target; None cancels it (I-88)."""
-    target = None if request.target is None else _with_known_listeners(turn, request.target)
-    walked = turn.voters.walking_to(target)
-    fault = time_fault(turn, role)
-    if fault is not None and target is not None and _is_under_way(role, walked, turn.voters):
+    target = None if request.target is None else _with_known_listeners(context, request.target)
+    walked = context.voters.walking_to(target)
+    fault = time_fault(context, role)
+    if fault is not None and target is not None and _is_under_way(role, walked, context.voters):
         fault = None
     if fault is None and target is not None:
-        fault = _steps_fault(turn, role, target) or _unknown_fault(turn, role, target)
-    if fault is not None or request.validate_only or walked == turn.voters:
+        fault = _steps_fault(context, role, target) or _unknown_fault(context, role, target)
+    if fault is not None or request.validate_only or walked == context.voters:
         # The voter set at the high watermark has the target: at most one step towards it is not committed yet.
         end_offset = None if request.validate_only else role.high_watermark
-        answer(turn, role, request, fault or NO_FAULT, end_offset=end_offset)
+        answer(context, role, request, fault or NO_FAULT, end_offset=end_offset)
         return
-    assert walked.keys == turn.voters.keys, (walked, turn.voters)  # I-87: the target changes, no voter does
-    deadline_ms = turn.now_ms + turn.settings.request_timeout_ms
-    end_offset = append(turn, role, walked)
+    assert walked.keys == context.voters.keys, (walked, context.voters)  # I-87: the target changes, no voter does
+    deadline_ms = context.now_ms + context.settings.request_timeout_ms
+    end_offset = append(context, role, walked)
     role.walk = Walk()
     role.pending = PendingChange(request=request, deadline_ms=deadline_ms, end_offset=end_offset)
 
 
-def walk(turn: StepContext, role: Leader) -> None:
+def walk(context: StepContext, role: Leader) -> None:
     """Begins the next step to the target as soon as the last change is committed.
 
     A leader whose own removal is committed begins none: it is about to resign, and the next leader goes on.
     """
-    if turn.voters.target is None or not turn.is_voter or time_fault(turn, role) is not None:
+    if context.voters.target is None or not context.is_voter or time_fault(context, role) is not None:
         return
-    if turn.handover.transfer is not None or not turn.wait_until(role.walk.retry_at_ms):
+    if context.handover.transfer is not None or not context.wait_until(role.walk.retry_at_ms):
         return
     try:
-        step = steps_between(turn.voters.keys, turn.voters.target.keys, turn.node.id)[0]
+        step = steps_between(context.voters.keys, context.voters.target.keys, context.node.id)[0]
     except ValueError as problem:  # the voters were changed since, so that no step leads there
-        note_step(turn, role, Refused(ErrorCode.INVALID_REQUEST, str(problem)))
+        note_step(context, role, Refused(ErrorCode.INVALID_REQUEST, str(problem)))
         return
     if step != role.walk.step:
         role.walk = Walk(step=step)
-    _take(turn, role, step, turn.voters.target)
+    _take(context, role, step, context.voters.target)
 
 
-def _take(turn: StepContext, role: Leader, step: Step, target: VoterSet) -> None:
+def _take(context: StepContext, role: Leader, step: Step, target: VoterSet) -> None:
     """Begins a step by the rules of AddRaftVoter or RemoveRaftVoter; records why if it cannot begin now."""
-    deadline_ms = turn.now_ms + turn.settings.request_timeout_ms
+    deadline_ms = context.now_ms + context.settings.request_timeout_ms
     assert role.pending is None, role.pending  # I-31
     if not isinstance(step, Add):
-        left = turn.voters.without(step.key)
-        if (fault := _majority_fault(turn, role, left)) is not None:
-            note_step(turn, role, fault)
+        left = context.voters.without(step.key)
+        if (fault := _majority_fault(context, role, left)) is not None:
+            note_step(context, role, fault)
             return
-        end_offset = append(turn, role, left)
+        end_offset = append(context, role, left)
         removal = RemoveRaftVoterRequest(voter=step.key)
         role.pending = PendingChange(request=removal, deadline_ms=deadline_ms, end_offset=end_offset, is_of_walk=True)
         return
     voter = target.by_id(step.key.id)
     assert voter is not None, (step, target)
-    assert step.key.id not in turn.voters.ids, (step, turn.voters.keys)  # I-34
-    addition = AddRaftVoterRequest(voter=voter, timeout_ms=turn.settings.request_timeout_ms)
+    assert step.key.id not in context.voters.ids, (step, context.voters.keys)  # I-34
+    addition = AddRaftVoterRequest(voter=voter, timeout_ms=context.settings.request_timeout_ms)
     # The check for progress comes first: while the replica has not caught up, other changes need not wait for it.
-    fault = form_fault(turn, voter) or progress_fault(turn, role, addition)
+    fault = form_fault(context, voter) or progress_fault(context, role, addition)
     if fault is not None:
-        note_step(turn, role, fault)
+        note_step(context, role, fault)
     else:
         role.pending = PendingChange(request=addition, deadline_ms=deadline_ms, is_of_walk=True)
 
 
-def _majority_fault(turn: StepContext, role: Leader, left: VoterSet) -> Refused | None:
+def _majority_fault(context: StepContext, role: Leader, left: VoterSet) -> Refused | None:
     """Returns why the walk cannot go on to `left`, the voter set after a removal, now; None if it can.
 
     A majority of `left` must have fetched within the fetch timeout; the leader itself counts. Without it nothing could
     be committed, neither the removal nor an addition that takes it back. etcd refuses such a removal too
     (`strict-reconfig-check`). Kafka does not check this, nor does RemoveRaftVoter here: only AlterQuorum's steps do.
     """
-    oldest_contact_at_ms = turn.now_ms - turn.settings.fetch_timeout_ms
+    oldest_contact_at_ms = context.now_ms - context.settings.fetch_timeout_ms
     fetched_ms = {key: role.replicas.get(key, Progress()).last_fetch_at_ms for key in left.keys}
     heard = {
-        key.id for key, ms in fetched_ms.items() if key == turn.node or (ms is not None and ms >= oldest_contact_at_ms)
+        key.id
+        for key, ms in fetched_ms.items()
+        if key == context.node or (ms is not None and ms >= oldest_contact_at_ms)
     }
     if quorum.is_won(granted=heard, voters=left.ids):
         return None
@@ -104,11 +106,11 @@ def _majority_fault(turn: StepContext, role: Leader, left: VoterSet) -> Refused 
     return Refused(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
-def _with_known_listeners(turn: StepContext, target: VoterSet) -> VoterSet:
+def _with_known_listeners(context: StepContext, target: VoterSet) -> VoterSet:
     """Completes target voters that are named without listeners by those of the present voter set."""
 
     def known(voter: Voter) -> Voter:
-        votes = turn.voters.voter_of(voter.key)
+        votes = context.voters.voter_of(voter.key)
         return voter if voter.endpoints or votes is None else replace(voter, endpoints=votes.endpoints)
 
     return VoterSet(tuple(map(known, target.voters)))
@@ -123,32 +125,32 @@ def _is_under_way(role: Leader, walked: VoterSet, voters: VoterSet) -> bool:
     return walked == voters and role.pending is not None and role.pending.is_of_walk
 
 
-def _steps_fault(turn: StepContext, role: Leader, target: VoterSet) -> Refused | None:
+def _steps_fault(context: StepContext, role: Leader, target: VoterSet) -> Refused | None:
     """Refuses a target to which no steps lead, or with a new voter that lacks a directory id or listener."""
     try:
-        steps = steps_between(turn.voters.keys, target.keys, turn.node.id)
+        steps = steps_between(context.voters.keys, target.keys, context.node.id)
     except ValueError as problem:
         return Refused(ErrorCode.INVALID_REQUEST, str(problem))
     come = [target.by_id(step.key.id) for step in steps if isinstance(step, Add)]
-    return next((fault for voter in come if voter is not None and (fault := form_fault(turn, voter))), None)
+    return next((fault for voter in come if voter is not None and (fault := form_fault(context, voter))), None)
 
 
-def _unknown_fault(turn: StepContext, role: Leader, target: VoterSet) -> Refused | None:
+def _unknown_fault(context: StepContext, role: Leader, target: VoterSet) -> Refused | None:
     """Refuses a target with a replica that is no voter and no observer: the leader would wait for it for ever.
 
     KIP-595's first form answers UNKNOWN_VOTER_ID; Kafka now has VOTER_NOT_FOUND. Soon after an election the answer is
     REQUEST_TIMED_OUT: the leader has not seen all observers yet.
     """
-    oldest_contact_at_ms = turn.now_ms - turn.settings.observer_session_timeout_ms
+    oldest_contact_at_ms = context.now_ms - context.settings.observer_session_timeout_ms
     for key in target.keys:
         contact_at_ms = role.replicas.get(key, Progress()).last_contact_at_ms
         is_heard = contact_at_ms is not None and contact_at_ms > oldest_contact_at_ms
-        if turn.voters.has(key) or key == turn.node or is_heard:
+        if context.voters.has(key) or key == context.node or is_heard:
             continue
-        if turn.now_ms < role.elected_at_ms + turn.settings.observers_found_ms:
+        if context.now_ms < role.elected_at_ms + context.settings.observers_found_ms:
             message = f"{key} is no voter, and has not fetched yet since this leader was elected"
             return Refused(ErrorCode.REQUEST_TIMED_OUT, message)
-        voters = ", ".join(map(str, turn.voters.keys))
+        voters = ", ".join(map(str, context.voters.keys))
         message = f"{key} is unknown: it is none of the voters {voters}, and no observer that the leader has heard of"
         return Refused(ErrorCode.VOTER_NOT_FOUND, message)
     return None

@@ -35,10 +35,12 @@ def _m7(patch: Patch) -> None:
 def _m9(patch: Patch) -> None:
     right = progress.voter_end
 
-    def voter_end(turn: StepContext, role: Leader, voter: ReplicaKey) -> Offset | None:
+    def voter_end(context: StepContext, role: Leader, voter: ReplicaKey) -> Offset | None:
         """Whoever has come furthest speaks for the voters that have not."""
-        own = right(turn, role, voter)
-        ends = [state.leo for key, state in role.replicas.items() if not turn.voters.has(key) and state.leo is not None]
+        own = right(context, role, voter)
+        ends = [
+            state.leo for key, state in role.replicas.items() if not context.voters.has(key) and state.leo is not None
+        ]
         return max([*ends, -1 if own is None else own]) if ends else own
 
     patch.setattr(progress, "voter_end", voter_end)
@@ -64,13 +66,13 @@ def _m22(patch: Patch) -> None:
 def _m33(patch: Patch) -> None:
     right = parked_fetches.release_parked
 
-    def release(turn: StepContext, role: Leader | Follower, after: Role) -> None:
+    def release(context: StepContext, role: Leader | Follower, after: Role) -> None:
         for parked in role.parked.values() if isinstance(role, Leader) else ():
-            answer = FetchResponse(epoch=role.epoch, leader_id=role.leader_id, high_watermark=turn.log.leo)
-            turn.answer(parked.request, answer)
+            answer = FetchResponse(epoch=role.epoch, leader_id=role.leader_id, high_watermark=context.log.leo)
+            context.answer(parked.request, answer)
         if isinstance(role, Leader):
             role.parked.clear()
-        right(turn, role, after)
+        right(context, role, after)
 
     patch.setattr(parked_fetches, "release_parked", release)
 
@@ -78,10 +80,10 @@ def _m33(patch: Patch) -> None:
 def _foreign_logs(patch: Patch) -> None:
     right = serving.serve_fetch
 
-    def serve_fetch(turn: StepContext, role: Leader, request: FetchRequest) -> None:
-        key = progress.tracked_key(turn, request.replica)
-        progress.take_fetch_offset(turn, role, key, min(request.fetch_offset, turn.log.leo))
-        right(turn, role, request)
+    def serve_fetch(context: StepContext, role: Leader, request: FetchRequest) -> None:
+        key = progress.tracked_key(context, request.replica)
+        progress.take_fetch_offset(context, role, key, min(request.fetch_offset, context.log.leo))
+        right(context, role, request)
 
     replace_row(patch, FetchRequest, right, serve_fetch)
 

@@ -51,15 +51,15 @@ def _m4(patch: Patch) -> None:
 def _m5(patch: Patch) -> None:
     right = role_entry.first_role
 
-    def first_role(turn: StepContext, state: ElectionState) -> Role:
-        role = right(turn, state)
+    def first_role(context: StepContext, state: ElectionState) -> Role:
+        role = right(context, state)
         if not isinstance(role, Resigned):
             return role
-        granted = set(turn.voters.ids)
+        granted = set(context.voters.ids)
         return Candidate(
             epoch=role.epoch,
-            voted=turn.node,
-            election_deadline_ms=turn.draw_election_deadline_ms(),
+            voted=context.node,
+            election_deadline_ms=context.draw_election_deadline_ms(),
             granted=granted,
             retries=1,
         )
@@ -71,18 +71,22 @@ def _m6(patch: Patch) -> None:
     """Questions outlive the role that asked them, and their answers are not fenced by epoch."""
     role_in_epoch = fencing.role_in_epoch
 
-    def any_epoch(turn: StepContext, role: Role, *, epoch: Epoch, leader_id: NodeId | None, source: str) -> Role | None:
+    def any_epoch(
+        context: StepContext, role: Role, *, epoch: Epoch, leader_id: NodeId | None, source: str
+    ) -> Role | None:
         return (
-            None if epoch < role.epoch else role_in_epoch(turn, role, epoch=epoch, leader_id=leader_id, source=source)
+            None
+            if epoch < role.epoch
+            else role_in_epoch(context, role, epoch=epoch, leader_id=leader_id, source=source)
         )
 
     def take(requests: Requests, token: object) -> InFlightRequest | None:
         flight = requests._flights.pop(token, None) if isinstance(token, int) else None
-        if flight is not None and requests._tokens.get((flight.to, flight.lane)) == token:
-            del requests._tokens[flight.to, flight.lane]
+        if flight is not None and requests._tokens.get((flight.to, flight.request_class)) == token:
+            del requests._tokens[flight.to, flight.request_class]
         return flight
 
-    patch.setattr(fencing, "is_believable", lambda turn, role, response: True)
+    patch.setattr(fencing, "is_believable", lambda context, role, response: True)
     patch.setattr(fencing, "role_in_epoch", any_epoch)
     patch.setattr(Requests, "take", take)
     patch.setattr(Requests, "clear", lambda requests: requests._tokens.clear())
@@ -101,26 +105,26 @@ def _m10(patch: Patch) -> None:
 
 
 def _m16(patch: Patch) -> None:
-    def never(turn: StepContext, role: Leader) -> None:
+    def never(context: StepContext, role: Leader) -> None:
         return None
 
     replace_pursuit(patch, quorum_epoch.check_quorum, never)
 
 
 def _m34(patch: Patch) -> None:
-    def answer_vote(turn: StepContext, role: Role, request: VoteRequest) -> Role | None:
-        after = voting.answer_vote(turn, role, request)
-        answer = turn.effects.answers[-1]
+    def answer_vote(context: StepContext, role: Role, request: VoteRequest) -> Role | None:
+        after = voting.answer_vote(context, role, request)
+        answer = context.effects.answers[-1]
         if request.pre_vote and isinstance(answer, VoteResponse) and answer.granted:
-            return role_entry.unattached(turn, epoch=role.epoch + 1, voted=request.replica, reason="mutant")
+            return role_entry.unattached(context, epoch=role.epoch + 1, voted=request.replica, reason="mutant")
         return after
 
     replace_row(patch, VoteRequest, voting.answer_vote, answer_vote)
 
 
 def _shorter_log(patch: Patch) -> None:
-    def answer_vote(turn: StepContext, role: Role, request: VoteRequest) -> Role | None:
-        return voting.answer_vote(turn, role, replace(request, last=max(request.last, turn.log.last)))
+    def answer_vote(context: StepContext, role: Role, request: VoteRequest) -> Role | None:
+        return voting.answer_vote(context, role, replace(request, last=max(request.last, context.log.last)))
 
     replace_row(patch, VoteRequest, voting.answer_vote, answer_vote)
 
@@ -138,9 +142,9 @@ def _hears_strangers(patch: Patch) -> None:
 
 
 def _tells_strangers(patch: Patch) -> None:
-    def refuse(turn: StepContext, role: Role, request: Request, fault: Refused) -> None:
+    def refuse(context: StepContext, role: Role, request: Request, fault: Refused) -> None:
         response = RESPONSES[type(request)](epoch=role.epoch, leader_id=known_leader(role), error=fault.error)
-        turn.answer(request, response)
+        context.answer(request, response)
 
     patch.setattr(StepContext, "refuse", refuse)
 
@@ -154,7 +158,7 @@ def _votes_for_twins(patch: Patch) -> None:
 
 
 def _enters_what_is_asked(patch: Patch) -> None:
-    patch.setattr(voting, "enters_epoch", lambda turn, role, request: True)
+    patch.setattr(voting, "enters_epoch", lambda context, role, request: True)
 
 
 MUTANTS = (

@@ -19,15 +19,15 @@ def _nothing(*_: object) -> None:
 def _m11(patch: Patch) -> None:
     right = progress.advance
 
-    def advance(turn: StepContext, role: Leader) -> None:
+    def advance(context: StepContext, role: Leader) -> None:
         """Ourselves in the place of one of those whom we have left."""
-        ends = [progress.voter_end(turn, role, voter) for voter in turn.voters.keys]
-        if not turn.is_voter:
-            ends = [*ends, turn.log.flushed][-len(ends) :]
+        ends = [progress.voter_end(context, role, voter) for voter in context.voters.keys]
+        if not context.is_voter:
+            ends = [*ends, context.log.flushed][-len(ends) :]
         end = quorum.agreed_end(ends)
         if end is not None and progress.may_commit(role, end) and end > (role.high_watermark or 0):
             role.high_watermark = end
-            turn.commit(end)
+            context.commit(end)
 
     patch.setattr(progress, "advance", advance)
     replace_pursuit(patch, right, advance)
@@ -45,7 +45,9 @@ def _m13(patch: Patch) -> None:
 
 
 def _m14(patch: Patch) -> None:
-    patch.setattr(StepContext, "voters", property(lambda turn: turn.log.voters.before(turn.log.high_watermark)))
+    patch.setattr(
+        StepContext, "voters", property(lambda context: context.log.voters.before(context.log.high_watermark))
+    )
 
 
 def _m15(patch: Patch) -> None:

@@ -14,17 +14,17 @@ from tests.sim.mutants.base import replace_pursuit, replace_row
 def _hands_over_blindly(patch: Patch) -> None:
     """As it was: whoever has come furthest is named, controller or not, and a leader without its own always resigns."""
 
-    def successors(turn: StepContext, role: Leader) -> tuple[ReplicaKey, ...]:
+    def successors(context: StepContext, role: Leader) -> tuple[ReplicaKey, ...]:
         def rank(key: ReplicaKey) -> tuple[int, ReplicaKey]:
             leo = role.replicas.get(key, Progress()).leo
             return (-leo if leo is not None else 1, key)
 
-        return tuple(sorted(turn.other_voters, key=rank))
+        return tuple(sorted(context.other_voters, key=rank))
 
-    def resign_without_controller(turn: StepContext, role: Leader) -> Role | None:
-        known = turn.handover.presence
-        is_due = not known.is_present and known.resign_at_ms is not None and turn.wait_until(known.resign_at_ms)
-        return role_entry.resigned(turn, role, reason="mutant") if is_due and not turn.is_sole_voter else None
+    def resign_without_controller(context: StepContext, role: Leader) -> Role | None:
+        known = context.handover.presence
+        is_due = not known.is_present and known.resign_at_ms is not None and context.wait_until(known.resign_at_ms)
+        return role_entry.resigned(context, role, reason="mutant") if is_due and not context.is_sole_voter else None
 
     patch.setattr(role_entry, "successors", successors)
     patch.setattr(StepContext, "presence_wait_ms", 0)
@@ -32,7 +32,7 @@ def _hands_over_blindly(patch: Patch) -> None:
 
 
 def _stays(patch: Patch) -> None:
-    def resign_without_controller(turn: StepContext, role: Leader) -> Role | None:
+    def resign_without_controller(context: StepContext, role: Leader) -> Role | None:
         return None
 
     replace_pursuit(patch, presence.resign_without_controller, resign_without_controller)
@@ -40,7 +40,9 @@ def _stays(patch: Patch) -> None:
 
 def _never_stands(patch: Patch) -> None:
     patch.setattr(
-        StepContext, "presence_wait_ms", property(lambda turn: 0 if turn.handover.presence.is_present else 1 << 40)
+        StepContext,
+        "presence_wait_ms",
+        property(lambda context: 0 if context.handover.presence.is_present else 1 << 40),
     )
 
 
@@ -49,11 +51,11 @@ def _forgets_reports(patch: Patch) -> None:
     report_presence = presence.report_presence
     roles: dict[int, Follower] = {}
 
-    def forgetful(turn: StepContext, role: Follower) -> None:
-        if roles.get(id(turn.handover)) is not role:
-            roles[id(turn.handover)] = role
-            turn.handover.reported_epoch, turn.handover.reported_present = role.epoch, True
-        report_presence(turn, role)
+    def forgetful(context: StepContext, role: Follower) -> None:
+        if roles.get(id(context.handover)) is not role:
+            roles[id(context.handover)] = role
+            context.handover.reported_epoch, context.handover.reported_present = role.epoch, True
+        report_presence(context, role)
 
     replace_pursuit(patch, report_presence, forgetful)
 
@@ -61,9 +63,9 @@ def _forgets_reports(patch: Patch) -> None:
 def _hears_late_reports(patch: Patch) -> None:
     """As it was: a report counts whenever it arrives."""
 
-    def record_presence(turn: StepContext, role: Leader, request: ControllerPresenceRequest) -> None:
-        role.replicas.setdefault(progress.tracked_key(turn, request.replica), Progress()).report_sequence = 0
-        right(turn, role, request)
+    def record_presence(context: StepContext, role: Leader, request: ControllerPresenceRequest) -> None:
+        role.replicas.setdefault(progress.tracked_key(context, request.replica), Progress()).report_sequence = 0
+        right(context, role, request)
 
     right = presence.record_presence
     replace_row(patch, ControllerPresenceRequest, right, record_presence)
