@@ -51,7 +51,7 @@ _Data = FetchResponse.FetchableTopicResponse.PartitionData
 _Asked = ListOffsetsRequest.ListOffsetsTopic
 
 
-class _Turn(NamedTuple):
+class _Part(NamedTuple):
     """One partition's part of a round, by the role that it had when the request was made."""
 
     hosted: Hosted
@@ -132,7 +132,7 @@ class _Fetcher:
         self._cluster_id = cluster
         self._awake: dict[Key, Hosted] = {}
         """The one fetched longest ago first (KIP-74)."""
-        self._resting: dict[Key, _Turn] = {}
+        self._resting: dict[Key, _Part] = {}
         self._news = asyncio.Event()
         self._connection: Connection | None = None
         self._session = FetchingSession()
@@ -156,23 +156,23 @@ class _Fetcher:
 
     def look_again(self, key: Key) -> None:
         """Looks at a partition in the next round: its log has changed by itself."""
-        if (turn := self._resting.pop(key, None)) is not None:
-            self._awake[key] = turn.hosted
+        if (part := self._resting.pop(key, None)) is not None:
+            self._awake[key] = part.hosted
 
     async def run(self) -> None:
         """Fetches until cancelled."""
         try:
             while True:
-                turns = list(self._due())
-                if turns or self._resting:
-                    await self._round(turns)
+                parts = list(self._due())
+                if parts or self._resting:
+                    await self._round(parts)
                 else:
                     await self._pause()
         finally:
             if self._connection is not None:
                 self._connection.abort()
 
-    def _due(self) -> Iterator[_Turn]:
+    def _due(self) -> Iterator[_Part]:
         """Yields what the next round asks for; what rests is among it if the leader knows nothing of this reader."""
         if self._connection is None or not self._connection.is_open:
             self._session.end()
@@ -183,14 +183,14 @@ class _Fetcher:
             role = hosted.following
             request = None if role is None else role.next_request(now_ms)
             if role is not None and request is not None:
-                yield _Turn(hosted, role, request)
+                yield _Part(hosted, role, request)
             if not isinstance(request, FetchAt):
                 self._session.forget(hosted.key)
 
-    def _rouse(self) -> list[_Turn]:
+    def _rouse(self) -> list[_Part]:
         """Returns those that have rested; they are looked at in the next round."""
         roused, self._resting = list(self._resting.values()), {}
-        self._awake |= {turn.hosted.key: turn.hosted for turn in roused}
+        self._awake |= {part.hosted.key: part.hosted for part in roused}
         return roused
 
     async def _pause(self) -> None:
@@ -209,12 +209,12 @@ class _Fetcher:
         roles = [role for hosted in self._awake.values() if (role := hosted.following) is not None]
         return min((role.resume_at_ms - now_ms for role in roles if role.resume_at_ms > now_ms), default=None)
 
-    async def _round(self, turns: Sequence[_Turn]) -> None:
+    async def _round(self, parts: Sequence[_Part]) -> None:
         try:
             connection = await self._connected()
-            turns = [turn for turn in turns if turn.hosted.partition.role is turn.role]  # that may have taken long
-            fetches = [turn for turn in turns if isinstance(turn.request, FetchAt)]
-            ranges = [turn for turn in turns if isinstance(turn.request, AskRange)]
+            parts = [part for part in parts if part.hosted.partition.role is part.role]  # that may have taken long
+            fetches = [part for part in parts if isinstance(part.request, FetchAt)]
+            ranges = [part for part in parts if isinstance(part.request, AskRange)]
             if fetches or self._resting:
                 await self._fetch(connection, fetches)
             if ranges:
@@ -223,7 +223,7 @@ class _Fetcher:
         except (OSError, ApiError) as problem:
             if self._told.passes("leader", str(problem), asyncio.get_running_loop().time()):
                 log.warning("a leader gives nothing", leader_id=self._leader_id, reason=str(problem))
-            await self._take([*turns, *self._rouse()], {})
+            await self._take([*parts, *self._rouse()], {})
 
     async def _connected(self) -> Connection:
         """Returns the connection to the leader. Raises OSError, ApiError."""
@@ -231,22 +231,22 @@ class _Fetcher:
             self._connection = await self._connect_to(self._leader_id, TIMEOUTS)
         return self._connection
 
-    async def _take(self, turns: Sequence[_Turn], answers: Mapping[Key, LeaderAnswer | Bounds]) -> None:
+    async def _take(self, parts: Sequence[_Part], answers: Mapping[Key, LeaderAnswer | Bounds]) -> None:
         """Gives each partition its answer, as far as it says anything; one that has none was not reached.
 
         After a truncation others have a turn: the states of the producers are read anew.
         """
         lost = Refused(ErrorCode.NETWORK_EXCEPTION)
-        for turn in turns:
+        for part in parts:
             now_ms = self._replicas.now_ms
-            hosted, role, request = turn
+            hosted, role, request = part
             answer = answers.get(hosted.key, lost)
             if self._awake.get(hosted.key) is hosted:  # to the end of the order
                 self._awake[hosted.key] = self._awake.pop(hosted.key)
             if hosted.partition.role is not role:
                 continue
             if isinstance(answer, Bounds) and role.has_taken(*answer):
-                self._lay_to_rest(turn, now_ms)
+                self._lay_to_rest(part, now_ms)
                 continue
             effects = role.take(request, _taken(answer), now_ms=now_ms)
             self._replicas.carry_out(hosted, effects)
@@ -265,24 +265,24 @@ class _Fetcher:
         elif self._told.passes(hosted.key, role.failure, asyncio.get_running_loop().time()):
             log.warning("a leader's batches are fetched again", partition=str(hosted.name), reason=role.failure)
 
-    def _lay_to_rest(self, turn: _Turn, now_ms: int) -> None:
+    def _lay_to_rest(self, part: _Part, now_ms: int) -> None:
         """Lets a partition rest whose answer has changed nothing, if it would ask for the same again."""
-        key = turn.hosted.key
-        is_as_before = turn.role.next_request(now_ms) is turn.request
-        if is_as_before and not self._session.is_new and self._awake.get(key) is turn.hosted:
-            assert key not in self._resting, turn.hosted.name
+        key = part.hosted.key
+        is_as_before = part.role.next_request(now_ms) is part.request
+        if is_as_before and not self._session.is_new and self._awake.get(key) is part.hosted:
+            assert key not in self._resting, part.hosted.name
             del self._awake[key]
-            self._resting[key] = turn
+            self._resting[key] = part
 
-    def _want(self, turn: _Turn) -> _Partition:
-        wanted = self._wanted.get(turn.hosted.key)
-        if wanted is not None and wanted[0] is turn.request:
+    def _want(self, part: _Part) -> _Partition:
+        wanted = self._wanted.get(part.hosted.key)
+        if wanted is not None and wanted[0] is part.request:
             return wanted[1]
-        assert isinstance(turn.request, FetchAt), turn.request
-        wanted = self._wanted[turn.hosted.key] = turn.request, _wanted(turn.hosted.key.partition_id, turn.request)
+        assert isinstance(part.request, FetchAt), part.request
+        wanted = self._wanted[part.hosted.key] = part.request, _wanted(part.hosted.key.partition_id, part.request)
         return wanted[1]
 
-    async def _fetch(self, connection: Connection, turns: Sequence[_Turn]) -> None:
+    async def _fetch(self, connection: Connection, parts: Sequence[_Part]) -> None:
         """Asks for records, also of those that rest, and takes the answer. Raises OSError, ApiError.
 
         A session that has ended is begun anew with the next round, at once.
@@ -294,7 +294,7 @@ class _Fetcher:
             min_bytes=1,
             max_bytes=RESPONSE_BYTES_MAX,
         )
-        wanted = {turn.hosted.key: self._want(turn) for turn in turns}
+        wanted = {part.hosted.key: self._want(part) for part in parts}
         answer = await connection.ask_for(FetchResponse, self._session.request(wanted, about))
         found = self._session.take(answer)
         if found is None:
@@ -302,26 +302,26 @@ class _Fetcher:
         if answer.error_code:
             raise ApiError(error_of(answer.error_code), "the fetch as a whole is refused")
         woken = [self._resting[key] for key in found if key in self._resting]
-        for turn in woken:
-            self.look_again(turn.hosted.key)
-        for key in found.keys() - wanted.keys() - {turn.hosted.key for turn in woken}:
+        for part in woken:
+            self.look_again(part.hosted.key)
+        for key in found.keys() - wanted.keys() - {part.hosted.key for part in woken}:
             self._session.forget(key)  # it has gone meanwhile
         answers: dict[Key, LeaderAnswer | Bounds] = {key: answer_of(each) for key, each in found.items()}
         for key in wanted.keys() - found.keys():
             if (told := self._session.told(key)) is not None:
                 answers[key] = told
-        await self._take([*turns, *woken], answers)
+        await self._take([*parts, *woken], answers)
 
-    async def _ranges(self, connection: Connection, turns: Sequence[_Turn]) -> dict[Key, LeaderAnswer]:
+    async def _ranges(self, connection: Connection, parts: Sequence[_Part]) -> dict[Key, LeaderAnswer]:
         """Asks for the leader's log start and log end. Raises OSError, ApiError."""
         bounds: list[dict[Key, int | ErrorCode]] = []
         for timestamp in (EARLIEST, LATEST):
             request = ListOffsetsRequest(
                 replica_id=self._replicas.broker_id,
-                topics=tuple(_asked(turn, timestamp) for turn in turns),
+                topics=tuple(_asked(part, timestamp) for part in parts),
             )
             answer = await connection.ask_for(ListOffsetsResponse, request)
-            keys = {turn.hosted.name: turn.hosted.key for turn in turns}
+            keys = {part.hosted.name: part.hosted.key for part in parts}
             bounds.append(
                 {
                     keys[name]: error_of(each.error_code) if each.error_code else each.offset
@@ -374,11 +374,11 @@ def answer_of(data: _Data) -> LeaderAnswer:
     return Fetched(batches=batches, high_watermark=data.high_watermark, log_start=data.log_start_offset)
 
 
-def _asked(turn: _Turn, timestamp: int) -> _Asked:
+def _asked(part: _Part, timestamp: int) -> _Asked:
     asked = _Asked.ListOffsetsPartition(
-        partition_index=turn.hosted.key.partition_id, current_leader_epoch=turn.role.leader_epoch, timestamp=timestamp
+        partition_index=part.hosted.key.partition_id, current_leader_epoch=part.role.leader_epoch, timestamp=timestamp
     )
-    return _Asked(name=turn.hosted.name.topic, partitions=(asked,))
+    return _Asked(name=part.hosted.name.topic, partitions=(asked,))
 
 
 def _range(start: int | ErrorCode, end: int | ErrorCode) -> LeaderAnswer:

@@ -1,4 +1,4 @@
-"""A broker's change in many turns: the same as in one, and sound whatever others decide in between."""
+"""A broker's change in many chunks: the same as in one, and sound whatever others decide in between."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ def arguments(cluster: Cluster, broker_id: int, target: ControlState) -> dict[st
     return {"broker_id": broker_id, "broker_epoch": broker.epoch, "target": target, "settings": cluster.settings}
 
 
-def turns(cluster: Cluster, broker_id: int, target: ControlState, turn: ChunkLimits = SMALL) -> Iterator[Command[Any]]:
-    return change_in_turns(cluster.state, **arguments(cluster, broker_id, target), turn=turn)
+def chunked(
+    cluster: Cluster, broker_id: int, target: ControlState, limits: ChunkLimits = SMALL
+) -> Iterator[Command[Any]]:
+    return change_in_turns(cluster.state, **arguments(cluster, broker_id, target), limits=limits)
 
 
 def written(cluster: Cluster, commands: Iterator[Command[Any]]) -> list[Sequence[Message]]:
@@ -77,7 +79,7 @@ def prepared(target: ControlState, *, elr: bool) -> Cluster:
 def test_turns_write_what_one_would(target: ControlState, elr: bool) -> None:
     at_once, by_and_by = prepared(target, elr=elr), prepared(target, elr=elr)
     whole = written(at_once, iter([change_broker_state(**arguments(at_once, 1, target))]))
-    pieces = written(by_and_by, turns(by_and_by, 1, target))
+    pieces = written(by_and_by, chunked(by_and_by, 1, target))
 
     assert len(pieces) > 4
     # Only that a broker shuts down is said first at once, and last by and by.
@@ -95,7 +97,7 @@ def test_a_directory_that_is_lost_at_a_broker_that_comes_back_has_no_leader_in_a
         cluster.apply([BrokerRegistrationChangeRecord(1, broker_epoch, log_dirs=(directory(1), directory(9)))])
     lost = {"offline_log_dirs": [directory(1)]}
     at_once.write(change_broker_state(**arguments(at_once, 1, ControlState.UNFENCED), **lost))
-    commands = change_in_turns(by_and_by.state, **arguments(by_and_by, 1, ControlState.UNFENCED), **lost, turn=SMALL)
+    commands = change_in_turns(by_and_by.state, **arguments(by_and_by, 1, ControlState.UNFENCED), **lost, limits=SMALL)
     by_and_by.write(next(commands))
     for cluster in (at_once, by_and_by):
         cluster.unfence(2)
@@ -110,7 +112,7 @@ def test_a_directory_that_is_lost_at_a_broker_that_comes_back_has_no_leader_in_a
 def test_what_fits_one_turn_is_not_cut_up(target: ControlState) -> None:
     cluster = prepared(target, elr=False)
 
-    assert 1 == len(written(cluster, turns(cluster, 1, target, ChunkLimits())))
+    assert 1 == len(written(cluster, chunked(cluster, 1, target, ChunkLimits())))
 
 
 def test_a_turn_is_no_longer_than_it_may_be() -> None:
@@ -125,7 +127,7 @@ def test_a_turn_is_no_longer_than_it_may_be() -> None:
 def test_who_comes_back_in_between_is_out_in_the_end() -> None:
     """The broker is not fenced before its own record: so it is taken back where the leader says so."""
     cluster = busy()
-    commands = turns(cluster, 1, ControlState.FENCED)
+    commands = chunked(cluster, 1, ControlState.FENCED)
     cluster.write(next(commands))
     (isr,) = {cluster.partition("led", number).isr for number in range(2)}
     cluster.rejoin("led", 0, 1)
@@ -141,7 +143,7 @@ def test_who_comes_back_in_between_is_out_in_the_end() -> None:
 
 def test_the_brokers_own_record_is_the_last_of_its_fencing() -> None:
     cluster = busy()
-    pieces = written(cluster, turns(cluster, 1, ControlState.FENCED))
+    pieces = written(cluster, chunked(cluster, 1, ControlState.FENCED))
 
     assert [(BrokerRegistrationChangeRecord,)] == [
         tuple(map(type, records)) for records in pieces if BrokerRegistrationChangeRecord in map(type, records)
@@ -151,7 +153,7 @@ def test_the_brokers_own_record_is_the_last_of_its_fencing() -> None:
 
 def test_a_topic_that_goes_in_between_is_left_out() -> None:
     cluster = busy()
-    commands = turns(cluster, 1, ControlState.FENCED)
+    commands = chunked(cluster, 1, ControlState.FENCED)
     cluster.write(next(commands))
     command = next(commands)
     led = cluster.state.topics.id_of("led")
@@ -165,7 +167,7 @@ def test_a_topic_that_goes_in_between_is_left_out() -> None:
 
 def test_a_broker_that_is_struck_off_in_between_is_no_more_asked_about() -> None:
     cluster = busy()
-    commands = turns(cluster, 1, ControlState.FENCED)
+    commands = chunked(cluster, 1, ControlState.FENCED)
     cluster.write(next(commands))
     cluster.write(unregister_broker(UnregisterBrokerRequest(broker_id=1), settings=cluster.settings))
 
@@ -198,7 +200,7 @@ def test_partitions_are_what_they_may_be_whatever_others_write_in_between(
     assume(broker is not None)
     assert broker is not None
     commands = change_in_turns(
-        story.state, broker_id=broker_id, broker_epoch=broker.epoch, target=target, settings=SETTINGS, turn=SMALL
+        story.state, broker_id=broker_id, broker_epoch=broker.epoch, target=target, settings=SETTINGS, limits=SMALL
     )
     for command, other in zip_longest(commands, others):
         if command is not None:

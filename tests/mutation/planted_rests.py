@@ -92,8 +92,8 @@ REST_BUGS: Final = (
         number="B154",
         what="a partition that goes while its leader is sought is asked for, again and again",
         file="services/broker/fetcher.py",
-        right="turn for turn in turns if turn.hosted.partition.role is turn.role",
-        wrong="turn for turn in turns",
+        right="part for part in parts if part.hosted.partition.role is part.role",
+        wrong="part for part in parts",
         test=f"{TESTS}::test_a_partition_that_goes_while_its_leader_is_sought_is_not_asked_for",
     ),
     Planted(

@@ -30,7 +30,7 @@ from quorate.controller.engine.deduplication import ID_BYTES, RequestId
 from quorate.controller.engine.engine import QueueLimit
 from quorate.records import NoOpRecord, TopicRecord
 from tests.sim.invariants.base import Ledger, require
-from tests.sim_controller.calls import OK, REFUSED, TURNS, UNKNOWN, Call, told_of
+from tests.sim_controller.calls import CHUNK_LIMITS, OK, REFUSED, UNKNOWN, Call, told_of
 from tests.sim_controller.controller import Controller
 from tests.sim_controller.judging import written
 from tests.sim_controller.model import Model
@@ -255,13 +255,13 @@ class Admins:
             return
         request = UnregisterBrokerRequest(self.random.choice(sorted(self.model.members)))
         settings = self._settings_of_controllers
-        turn = TURNS[self.model.members[request.broker_id].epoch % len(TURNS)]
+        limits = CHUNK_LIMITS[self.model.members[request.broker_id].epoch % len(CHUNK_LIMITS)]
 
-        def turns(controller: Controller) -> Iterator[Command[Any]]:
-            yield from unregister_ahead(controller.engine.state, request, settings=settings, turn=turn)
+        def chunks(controller: Controller) -> Iterator[Command[Any]]:
+            yield from unregister_ahead(controller.engine.state, request, settings=settings, limits=limits)
             yield unregister_broker(request, settings=settings)
 
-        self.world.oracle.ask(Call(what="UnregisterBroker", request=request, turns=turns))
+        self.world.oracle.ask(Call(what="UnregisterBroker", request=request, chunks=chunks))
 
     def _settings(self, make: Callable[[Admins], tuple[str, Any, Any] | None]) -> None:
         made = make(self)

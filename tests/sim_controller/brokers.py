@@ -20,7 +20,7 @@ from quorate.errors import ApiError
 from quorate.metadata.features import supported_features
 from quorate.nouns import LOST_DIRECTORY, NodeId, Offset
 from tests.sim.node import CLUSTER_ID
-from tests.sim_controller.calls import OK, TURNS, Call
+from tests.sim_controller.calls import CHUNK_LIMITS, OK, Call
 from tests.sim_controller.controller import Controller
 from tests.sim_controller.model import RECOVERING, Key, Model, Part
 from tests.sim_controller.replica import Replica
@@ -148,7 +148,7 @@ class Process:
         self.is_registering = True
         request = self._registration()
 
-        def turns(controller: Controller) -> Iterator[Command[Any]]:
+        def chunks(controller: Controller) -> Iterator[Command[Any]]:
             state, raft, settings = controller.engine.state, controller.node.raft, self.world.controller_settings
             assert raft is not None
             last = state.brokers.get(request.broker_id)
@@ -158,7 +158,7 @@ class Process:
                 cluster_id=CLUSTER_ID,
                 kraft_version=raft.log.kraft_version,
                 settings=settings,
-                turn=TURNS[0 if last is None else last.epoch % len(TURNS)],
+                limits=CHUNK_LIMITS[0 if last is None else last.epoch % len(CHUNK_LIMITS)],
             )
             yield register_unless_alive(
                 request, cluster_id=CLUSTER_ID, kraft_version=raft.log.kraft_version, settings=settings
@@ -172,7 +172,7 @@ class Process:
         call = Call(
             what=f"BrokerRegistration {request.broker_id}",
             request=request,
-            turns=turns,
+            chunks=chunks,
             ended=ended,
             lane=QueueLimit.CLUSTER,
         )

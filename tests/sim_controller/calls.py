@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 Wanted = Callable[[ClusterState], tuple[tuple[str, PlacementSpec], ...]]
 
-TURNS = (ChunkLimits(changed_max=1, looked_at_max=3, uncut_max=1), ChunkLimits())
-"""So small that nearly every change to a broker is cut up, or none: by turns, as registrations come."""
+CHUNK_LIMITS = (ChunkLimits(changed_max=1, looked_at_max=3, uncut_max=1), ChunkLimits())
+"""So small that nearly every change to a broker is cut into chunks, or none: one after the other, as registrations
+come."""
 
 OK, REFUSED, UNKNOWN = "ok", "refused", "unknown"
 
@@ -43,8 +44,8 @@ class Call:
     command: Callable[[Controller, Any], Command[Any]] = _none
     """Made where it is served; the second argument are placements."""
     ended: Callable[[Call], None] = lambda call: None
-    turns: Callable[[Controller], Iterator[Command[Any]]] | None = None
-    """Of what is written in turns: its commands, the last of which has the answer."""
+    chunks: Callable[[Controller], Iterator[Command[Any]]] | None = None
+    """Of a change in chunks: its commands, the last of which has the answer."""
     wanted: Wanted | None = None
     lane: QueueLimit = QueueLimit.ADMIN
     is_read: bool = False

@@ -91,25 +91,25 @@ class Controller:
             self._confirm(call)
         elif call.wanted is not None:
             self._place(call)
-        elif call.turns is not None:
-            turns = call.turns(self)
-            self._take_turn(call, next(turns), turns)
+        elif call.chunks is not None:
+            chunks = call.chunks(self)
+            self._take_chunk(call, next(chunks), chunks)
         else:
             self._write(call, call.command(self, None))
 
-    def _take_turn(self, call: Call, command: Command[Any], turns: Iterator[Command[Any]]) -> None:
+    def _take_chunk(self, call: Call, command: Command[Any], chunks: Iterator[Command[Any]]) -> None:
         """One command of several, and the next when others may have written in between."""
-        following = next(turns, None)
+        following = next(chunks, None)
         if following is None:
             self._write(call, command)
             return
         self._world.tally["changes cut up"] += 1
         self.write(call.what, command)
-        self._world.at(self._world.stream_ms(), lambda: self._go_on(call, following, turns))
+        self._world.at(self._world.stream_ms(), lambda: self._go_on(call, following, chunks))
 
-    def _go_on(self, call: Call, command: Command[Any], turns: Iterator[Command[Any]]) -> None:
+    def _go_on(self, call: Call, command: Command[Any], chunks: Iterator[Command[Any]]) -> None:
         if self.is_active and not self.is_gone:
-            self._take_turn(call, command, turns)
+            self._take_chunk(call, command, chunks)
         else:
             call.end(UNKNOWN)
 

@@ -17,7 +17,7 @@ from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import DIRECTORIES
 from quorate.nouns import NodeId, Offset
 from tests.sim.clock import Clock
-from tests.sim_controller.calls import OK, TURNS, Call
+from tests.sim_controller.calls import CHUNK_LIMITS, OK, Call
 from tests.sim_controller.controller import Controller
 from tests.sim_controller.replica import Replica
 
@@ -102,7 +102,7 @@ class Tracker:
     ) -> None:
         """Asks the controller; done once this replica has applied what it has written."""
 
-        def turns(controller: Controller) -> Iterator[Command[Any]]:
+        def chunks(controller: Controller) -> Iterator[Command[Any]]:
             return change_in_turns(
                 controller.engine.state,
                 broker_id=broker_id,
@@ -110,7 +110,7 @@ class Tracker:
                 target=target,
                 settings=self._world.controller_settings,
                 offline_log_dirs=offline,
-                turn=TURNS[epoch % len(TURNS)],
+                limits=CHUNK_LIMITS[epoch % len(CHUNK_LIMITS)],
             )
 
         def ended(call: Call) -> None:
@@ -123,7 +123,7 @@ class Tracker:
         call = Call(
             what=f"ChangeBrokerState {broker_id} {target.value}",
             request=("ChangeBrokerState", broker_id, epoch, target),
-            turns=turns,
+            chunks=chunks,
             ended=ended,
             lane=QueueLimit.CLUSTER,
         )

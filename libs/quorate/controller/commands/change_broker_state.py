@@ -15,7 +15,7 @@ from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.controller.partitions.broker_changes import joining, leaving, losing
 from quorate.controller.partitions.chunked_change import (
-    DEFAULT_TURN,
+    DEFAULT_LIMITS,
     ChunkLimits,
     Key,
     chunks,
@@ -94,7 +94,7 @@ def change_in_turns(
     settings: ControllerSettings,
     offline_log_dirs: Collection[Uuid] = (),
     cordoned_log_dirs: Collection[Uuid] | None = None,
-    turn: ChunkLimits = DEFAULT_TURN,
+    limits: ChunkLimits = DEFAULT_LIMITS,
 ) -> Iterator[Command[BrokerStateChanged]]:
     """Yields a broker's state change as a series of commands, if very many partitions change: see `chunked_change`.
 
@@ -106,7 +106,7 @@ def change_in_turns(
     if broker is not None and broker.epoch == broker_epoch:
         leads = state.topics.leader_count(broker_id) > 0
         failed = _failed(state, broker, offline_log_dirs)
-        for command in _ahead(state, broker, _reachable(broker, target, leads=leads), failed, settings, turn):
+        for command in _ahead(state, broker, _reachable(broker, target, leads=leads), failed, settings, limits):
             has_led = leads  # its partitions move before it does: it must wait until others know that
             yield command
     yield change_broker_state(
@@ -126,17 +126,17 @@ def _ahead(
     reached: ControlState,
     failed: tuple[Uuid, ...],
     settings: ControllerSettings,
-    turn: ChunkLimits,
+    limits: ChunkLimits,
 ) -> Iterator[Command[BrokerStateChanged]]:
     """Yields the commands that change very many partitions in chunks, before the final command; none for a few."""
     topics, alike = state.topics, AlikePartitions()
     if reached is ControlState.UNFENCED:
-        if broker.fenced and topics.leader_count(NO_LEADER) > turn.uncut_max:
+        if broker.fenced and topics.leader_count(NO_LEADER) > limits.uncut_max:
             yield _unfence(broker, failed)
-            for keys in chunks(topics, leaderless, turn):
+            for keys in chunks(topics, leaderless, limits):
                 yield _into(keys, broker, failed, settings, alike)
-    elif broker.is_active and topics.isr_count(broker.id) > turn.changed_max:
-        for keys in chunks(topics, in_isr(broker.id), turn):
+    elif broker.is_active and topics.isr_count(broker.id) > limits.changed_max:
+        for keys in chunks(topics, in_isr(broker.id), limits):
             yield _out_of(keys, broker, reached, settings, alike)
 
 

@@ -10,7 +10,7 @@ from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.controller.partitions.broker_changes import leaving, unclean_stop
 from quorate.controller.partitions.chunked_change import (
-    DEFAULT_TURN,
+    DEFAULT_LIMITS,
     ChunkLimits,
     Key,
     chunks_of,
@@ -98,7 +98,7 @@ def register_ahead(
     kraft_version: int,
     settings: ControllerSettings,
     session_epoch: int | None = None,
-    turn: ChunkLimits = DEFAULT_TURN,
+    limits: ChunkLimits = DEFAULT_LIMITS,
 ) -> Iterator[Command[None]]:
     """Yields commands that change very many partitions in chunks, to run before `register_unless_alive`.
 
@@ -117,10 +117,10 @@ def register_ahead(
         alive = _epoch_of_the_live(now, broker_id, session_epoch)
         _check(now, request, cluster_id=cluster_id, session_epoch=alive, kraft_version=kraft_version)
 
-    if count <= turn.changed_max or not _is_let_in(state, check):
+    if count <= limits.changed_max or not _is_let_in(state, check):
         return
     epoch = epoch_of(state, broker_id)
-    for keys in chunks_of(state, broker_id, (in_isr if was_clean else in_isr_or_elr)(broker_id), turn):
+    for keys in chunks_of(state, broker_id, (in_isr if was_clean else in_isr_or_elr)(broker_id), limits):
 
         def chunk(now: ClusterState, _: Moment, keys: Sequence[Key] = keys) -> Decision[None]:
             """Removes the broker's last process from these partitions' ISRs (and ELRs), if it is still registered."""

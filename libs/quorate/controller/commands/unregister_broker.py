@@ -9,7 +9,7 @@ from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.controller.partitions.broker_changes import leaving
 from quorate.controller.partitions.chunked_change import (
-    DEFAULT_TURN,
+    DEFAULT_LIMITS,
     ChunkLimits,
     Key,
     chunks_of,
@@ -51,7 +51,7 @@ def unregister_ahead(
     request: UnregisterBrokerRequest,
     *,
     settings: ControllerSettings,
-    turn: ChunkLimits = DEFAULT_TURN,
+    limits: ChunkLimits = DEFAULT_LIMITS,
 ) -> Iterator[Command[None]]:
     """Yields commands that change very many partitions in chunks, to run before `unregister_broker`.
 
@@ -59,9 +59,9 @@ def unregister_ahead(
     `state`. See `chunked_change`.
     """
     broker = state.brokers.get(request.broker_id)
-    if broker is None or state.topics.isr_count(broker.id) <= turn.changed_max:
+    if broker is None or state.topics.isr_count(broker.id) <= limits.changed_max:
         return
-    for keys in chunks_of(state, broker.id, in_isr(broker.id), turn):
+    for keys in chunks_of(state, broker.id, in_isr(broker.id), limits):
         yield _out_of(keys, broker, settings)
 
 

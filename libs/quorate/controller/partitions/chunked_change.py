@@ -53,7 +53,7 @@ from quorate.metadata.topics import TopicPartition, Topics
 from quorate.nouns import NodeId
 
 __all__ = [
-    "DEFAULT_TURN",
+    "DEFAULT_LIMITS",
     "ChunkLimits",
     "Key",
     "chunks",
@@ -83,7 +83,7 @@ class ChunkLimits:
         assert 0 <= self.uncut_max <= RECORDS_PER_WRITE_MAX, f"what is not cut is one batch: {self}"
 
 
-DEFAULT_TURN: Final = ChunkLimits()
+DEFAULT_LIMITS: Final = ChunkLimits()
 
 Key: TypeAlias = tuple[Uuid, int]
 """A partition: topic id and partition number."""
@@ -108,29 +108,29 @@ def leaderless(stretch: PartitionSlice) -> list[int]:
     return [i for i, row in enumerate(stretch.rows) if row is not None and row.leader == NO_LEADER]
 
 
-def chunks(topics: Topics, find: Find, turn: ChunkLimits) -> Iterator[tuple[Key, ...]]:
+def chunks(topics: Topics, find: Find, limits: ChunkLimits) -> Iterator[tuple[Key, ...]]:
     """Yields the wanted partitions in chunks; each chunk is searched in the state at the time when it is requested.
 
-    A chunk may be empty, if the search limit was reached first; it has less than twice `turn.changed_max` partitions.
+    A chunk may be empty, if the search limit was reached first; it has less than twice `limits.changed_max` partitions.
     A partition that comes to match after the search has passed it is not found.
     """
     found: list[Key] = []
     looked_at = 0
-    for topic_id, start, stretch in topics.stretches(turn.changed_max):
+    for topic_id, start, stretch in topics.stretches(limits.changed_max):
         found += [(topic_id, start + place) for place in find(stretch)]
         looked_at += len(stretch.rows)
-        assert len(found) < 2 * turn.changed_max, (len(found), turn)
-        if len(found) >= turn.changed_max or looked_at >= turn.looked_at_max:
+        assert len(found) < 2 * limits.changed_max, (len(found), limits)
+        if len(found) >= limits.changed_max or looked_at >= limits.looked_at_max:
             yield tuple(found)
             found, looked_at = [], 0
     if found:
         yield tuple(found)
 
 
-def chunks_of(state: ClusterState, broker_id: NodeId, find: Find, turn: ChunkLimits) -> Iterator[tuple[Key, ...]]:
+def chunks_of(state: ClusterState, broker_id: NodeId, find: Find, limits: ChunkLimits) -> Iterator[tuple[Key, ...]]:
     """Yields chunks until another process registers with this id, or the broker is unregistered."""
     epoch = epoch_of(state, broker_id)
-    for keys in chunks(state.topics, find, turn):
+    for keys in chunks(state.topics, find, limits):
         if epoch_of(state, broker_id) != epoch:
             return
         yield keys

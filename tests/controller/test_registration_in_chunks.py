@@ -1,4 +1,4 @@
-"""Registering in another's place, and striking off, in many turns: as in one, whoever comes in between."""
+"""Registering in another's place, and unregistering, in many chunks: as in one, with others in between."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ def unclean(*, incarnation: int = 1, **changes: Any) -> BrokerRegistrationReques
 
 
 def registering(
-    cluster: Cluster, request: BrokerRegistrationRequest, turn: ChunkLimits = SMALL, kraft_version: int = 1
+    cluster: Cluster, request: BrokerRegistrationRequest, limits: ChunkLimits = SMALL, kraft_version: int = 1
 ) -> Iterator[Command[Any]]:
     given: dict[str, Any] = {
         "cluster_id": CLUSTER_ID,
         "kraft_version": kraft_version,
         "settings": cluster.settings,
     }
-    yield from register_ahead(cluster.state, request, **given, turn=turn)
+    yield from register_ahead(cluster.state, request, **given, limits=limits)
     yield register_unless_alive(request, **given)
 
 
-def striking_off(cluster: Cluster, broker_id: int = 1, turn: ChunkLimits = SMALL) -> Iterator[Command[Any]]:
+def striking_off(cluster: Cluster, broker_id: int = 1, limits: ChunkLimits = SMALL) -> Iterator[Command[Any]]:
     request = UnregisterBrokerRequest(broker_id=broker_id)
-    yield from unregister_ahead(cluster.state, request, settings=cluster.settings, turn=turn)
+    yield from unregister_ahead(cluster.state, request, settings=cluster.settings, limits=limits)
     yield unregister_broker(request, settings=cluster.settings)
 
 
@@ -88,7 +88,7 @@ def test_turns_of_a_registration_write_what_one_would() -> None:
     assert changed(whole[0]) == changed(list(chain(*pieces)))
     assert 9 == len(changed(whole[0]))
     assert [RegisterBrokerRecord] == [type(record) for record in pieces[-1]]
-    # The epoch is an offset, and in many turns a later one; else the states are equal (KIP-631).
+    # The epoch is an offset, and in many chunks a later one; else the states are equal (KIP-631).
     assert (offset, offset + 9) == (epoch(at_once), epoch(by_and_by))
     assert 0 == by_and_by.state.topics.elr_count(1)
 
@@ -253,7 +253,7 @@ def led(*, elr: bool) -> Cluster:
 @pytest.mark.parametrize("elr", [False, True], ids=["no ELR", "ELR"])
 def test_turns_of_striking_off_write_what_one_would(elr: bool) -> None:
     at_once, by_and_by = led(elr=elr), led(elr=elr)
-    (whole,) = written(at_once, striking_off(at_once, turn=ChunkLimits()))
+    (whole,) = written(at_once, striking_off(at_once, limits=ChunkLimits()))
     pieces = written(by_and_by, striking_off(by_and_by))
 
     assert len(pieces) > 4
@@ -293,7 +293,7 @@ def test_who_is_let_in_again_in_between_is_struck_off_in_the_end() -> None:
 
 
 def test_another_process_is_not_bitten_but_struck_off() -> None:
-    """The request names no process: it is as if it were asked for at its last turn."""
+    """The request names no process: it is as if it were asked for at its last chunk."""
     cluster = led(elr=False)
     commands = striking_off(cluster)
     cluster.write(next(commands))
@@ -340,11 +340,11 @@ def test_partitions_are_what_they_may_be_whatever_others_write_in_between(
     if registers:
         request = registration(broker_id, incarnation=7, previous_broker_epoch=NEVER_STOPPED_IN_ORDER)
         alike: dict[str, Any] = {"cluster_id": CLUSTER_ID, "kraft_version": 1, "settings": SETTINGS}
-        ahead = register_ahead(story.state, request, **alike, turn=SMALL)
+        ahead = register_ahead(story.state, request, **alike, limits=SMALL)
         whole: Command[Any] = register_unless_alive(request, **alike)
     else:
         asked = UnregisterBrokerRequest(broker_id=broker_id)
-        ahead = unregister_ahead(story.state, asked, settings=SETTINGS, turn=SMALL)
+        ahead = unregister_ahead(story.state, asked, settings=SETTINGS, limits=SMALL)
         whole = unregister_broker(asked, settings=SETTINGS)
     for command, other in zip_longest(ahead, others):
         if command is not None:
