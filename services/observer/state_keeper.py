@@ -89,7 +89,7 @@ class StateKeeper:
         """Keeps the database until cancelled. Raises ConfigError for one that refuses us, or is of another log."""
         while True:
             try:
-                self._at = await self._claim()
+                self._at = await self._lock_database()
                 await self._follow()
             except Missing as why:
                 raise self._refusal(str(why)) from None
@@ -104,11 +104,11 @@ class StateKeeper:
             async with asyncio.timeout(CLOSE_S):
                 await self._do(self._database.close)
 
-    async def _claim(self) -> Applied | None:
+    async def _lock_database(self) -> Applied | None:
         """Waits until the database is ours to write. Returns how far it is."""
         is_told = False
         while True:
-            if await self._try(self._database.claim, default=False):
+            if await self._try(self._database.lock, default=False):
                 nothing: list[Applied | None] = []
                 found = await self._try(lambda: [self._database.applied()], default=nothing)
                 if found:
@@ -232,7 +232,7 @@ class StateKeeper:
         self._drop_s = clock() + (0 if done == [True] else DROP_EACH_S)
         if not done:
             await self._do(self._database.close)
-            if (found := await self._claim()) != at:
+            if (found := await self._lock_database()) != at:
                 raise Superseded(f"it was at {at}, and is at {found}")
 
     async def _replace(self) -> None:
@@ -247,7 +247,7 @@ class StateKeeper:
         while not await self._try(lambda: _done(work), default=False):
             await self._do(self._database.close)
             await asyncio.sleep(self._pause_s)
-            found = await self._claim()
+            found = await self._lock_database()
             if found == after:
                 break
             if found != before:

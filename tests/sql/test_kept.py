@@ -45,7 +45,7 @@ class Kept:
     def __init__(self, url: str) -> None:
         self.engine = sa.create_engine(url)
         self.database = KeptDatabase(self.engine)
-        assert self.database.claim()
+        assert self.database.lock()
         self.at = self.database.applied()
         self.following = Following()
 

@@ -104,7 +104,7 @@ class PartitionRows(Mapping[int, Partition]):
             rows[partition_id] = partition
             self._isrs[partition_id] = partition.isr
         if self._registry.newest is not None:
-            self._registry.newest.keep(self).setdefault(partition_id, before)
+            self._registry.newest.overwriting(self).setdefault(partition_id, before)
         if before is None:
             self._count += 1
             assert self._count <= len(rows) == len(self._isrs), (self._count, len(rows), len(self._isrs))
@@ -118,9 +118,9 @@ class PartitionRows(Mapping[int, Partition]):
         self._rows += partitions
         self._isrs += [partition.isr for partition in partitions]
         if self._registry.newest is not None:
-            kept = self._registry.newest.keep(self)
+            overwritten = self._registry.newest.overwriting(self)
             for partition_id in range(first_id, len(self._rows)):
-                kept.setdefault(partition_id, None)
+                overwritten.setdefault(partition_id, None)
         self._count += len(partitions)
         assert self._count <= len(self._rows) == len(self._isrs), (self._count, len(self._rows), len(self._isrs))
         self._index.count_in_all(self._topic_id, first_id, partitions)
@@ -132,7 +132,7 @@ class PartitionRows(Mapping[int, Partition]):
 
     def clear(self) -> None:
         """Removes all partitions, when the topic is removed."""
-        overwritten: Overwritten = {} if self._registry.newest is None else self._registry.newest.keep(self)
+        overwritten: Overwritten = {} if self._registry.newest is None else self._registry.newest.overwriting(self)
         for partition_id, row in self.pairs():
             overwritten.setdefault(partition_id, row)
             self._index.count_out(self._topic_id, partition_id, row)
@@ -143,25 +143,25 @@ class PartitionRows(Mapping[int, Partition]):
 
     def was(self, offset: Offset, partition_id: int) -> Partition | None:
         """Returns the partition as it was at the snapshot at `offset`; None if it did not exist then."""
-        for overwritten in self._registry.kept_since(offset, self):
+        for overwritten in self._registry.overwritten_since(offset, self):
             if partition_id in overwritten:
                 before: Partition | None = overwritten[partition_id]
                 return before
         return self.get(partition_id)
 
-    def span(self, offset: Offset) -> int:
+    def end(self, offset: Offset) -> int:
         """Returns the highest partition id of now and of the snapshot at `offset`, plus one."""
         return max(
             [
                 len(self._rows),
-                *(max(overwritten, default=-1) + 1 for overwritten in self._registry.kept_since(offset, self)),
+                *(max(overwritten, default=-1) + 1 for overwritten in self._registry.overwritten_since(offset, self)),
             ]
         )
 
     def overwritten_since(self, offset: Offset) -> Mapping[int, Partition | None]:
         """Returns the old values of the partitions replaced since `offset`, by id; None for one that did not exist."""
         since: dict[int, Partition | None] = {}
-        for overwritten in self._registry.kept_since(offset, self):
+        for overwritten in self._registry.overwritten_since(offset, self):
             since = {**overwritten, **since}  # the value of the older snapshot counts
         return since
 
@@ -233,8 +233,8 @@ class PartitionRowsAt(Mapping[int, Partition]):
     def pairs(self) -> Iterator[tuple[int, Partition]]:
         """Yields (partition id, partition) pairs as `items()` does, several times faster, by reading chunks of rows."""
         start = 0
-        while start < (span := self._rows.span(self._offset)):
-            chunk = range(start, min(span, start + _CHUNK_ROWS))
+        while start < (end := self._rows.end(self._offset)):
+            chunk = range(start, min(end, start + _CHUNK_ROWS))
             overwritten = self._rows.overwritten_since(self._offset)
             rows = [overwritten[i] if i in overwritten else self._rows.get(i) for i in chunk]
             yield from ((start + i, row) for i, row in enumerate(rows) if row is not None)

@@ -27,17 +27,17 @@ def as_of(table: T, offset: Offset) -> T:
     Its dicts have no methods to write: applying a record to a past state raises TypeError.
     """
     past: T = object.__new__(type(table))
-    for name, kept in vars(table).items():
-        setattr(past, name, _seen_at(kept, offset))
+    for name, collection in vars(table).items():
+        setattr(past, name, _seen_at(collection, offset))
     if hasattr(table, "_offset"):
         past._offset = offset  # type: ignore[attr-defined]  # a table of nested collections looks further itself
     return past
 
 
-def _seen_at(kept: Any, offset: Offset) -> Any:
+def _seen_at(collection: Any, offset: Offset) -> Any:
     # Any: an attribute of a table is a timeline collection of any type, or a value that past and present share.
-    if isinstance(kept, TimelineDict):
-        return kept.at(offset)
-    if isinstance(kept, TimelineValue):
-        return _Was(kept.at(offset))
-    return kept
+    if isinstance(collection, TimelineDict):
+        return collection.at(offset)
+    if isinstance(collection, TimelineValue):
+        return _Was(collection.at(offset))
+    return collection

@@ -80,18 +80,18 @@ class KeptDatabase:
         self.is_grown = False
         """Whether rows may lack values of columns that this release has, until `replace` has written them.
 
-        So it is after `claim` where another release has written last, or its tables have grown; a mark in the database
+        So it is after `lock` where another release has written last, or its tables have grown; a mark in the database
         says so, as a process may end before `replace`.
         """
         self.is_replaced = False
         """Whether a whole state was written last, and no record of the log: the time there is that of a checkpoint."""
         self.left_views: Sequence[str] = ()
-        """Views that `claim` has left as another release made them, as they could not be replaced."""
+        """Views that `lock` has left as another release made them, as they could not be replaced."""
         if self._is_sqlite:
             sa.event.listen(engine, "connect", _begin_nothing_by_itself)
             sa.event.listen(engine, "begin", _begin_immediate)
 
-    def claim(self) -> bool:
+    def lock(self) -> bool:
         """Returns whether this process may write from now on until `close`; else another one holds the lock.
 
         The tables are made, or grown. Raises Missing if no schema of PostgreSQL is there to make them in,
@@ -120,7 +120,7 @@ class KeptDatabase:
         return is_ours
 
     def close(self) -> None:
-        """Lets go of the lock and of the connections. It may be claimed again."""
+        """Lets go of the lock and of the connections. It may be locked again."""
         if self._connection is not None:
             self._connection.invalidate()
             self._connection.close()
@@ -175,7 +175,7 @@ class KeptDatabase:
 
     @contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:
-        assert self._connection is not None, "it is not claimed"
+        assert self._connection is not None, "it is not locked"
         with self._connection.begin():
             yield self._connection
 

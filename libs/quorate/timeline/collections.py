@@ -81,7 +81,7 @@ class TimelineDict(Mapping[K, V]):
     def __setitem__(self, key: K, value: V) -> None:
         snapshot = self._registry.newest
         if snapshot is not None:
-            overwritten = snapshot.keep(self)
+            overwritten = snapshot.overwriting(self)
             if key not in overwritten:
                 overwritten[key] = self._present.get(key, ABSENT)
         self._present[key] = value
@@ -91,7 +91,7 @@ class TimelineDict(Mapping[K, V]):
         value = self._present.pop(key)
         snapshot = self._registry.newest
         if snapshot is not None:
-            snapshot.keep(self).setdefault(key, value)
+            snapshot.overwriting(self).setdefault(key, value)
 
     def pop(self, key: K, default: D, /) -> V | D:
         """Removes `key` and returns its value; returns `default` if it does not exist."""
@@ -107,7 +107,7 @@ class TimelineDict(Mapping[K, V]):
         if snapshot is None:
             self._present.update(pairs)
             return
-        present, overwritten = self._present, snapshot.keep(self)
+        present, overwritten = self._present, snapshot.overwriting(self)
         for key, value in pairs.items() if isinstance(pairs, Mapping) else pairs:
             if key not in overwritten:
                 overwritten[key] = present.get(key, ABSENT)
@@ -117,7 +117,7 @@ class TimelineDict(Mapping[K, V]):
         """Removes all keys from the dict."""
         snapshot = self._registry.newest
         if snapshot is not None:
-            overwritten = snapshot.keep(self)
+            overwritten = snapshot.overwriting(self)
             for key, value in self._present.items():
                 overwritten.setdefault(key, value)
         self._present.clear()
@@ -128,13 +128,13 @@ class TimelineDict(Mapping[K, V]):
         All keys that may differ between that snapshot and the present are in it.
         """
         since: dict[K, V | Absent] = {}
-        for overwritten in reversed(list(self._registry.kept_since(offset, self))):
+        for overwritten in reversed(list(self._registry.overwritten_since(offset, self))):
             since.update(overwritten)  # newest first, so that the value of the oldest snapshot remains
         return since
 
     def was(self, offset: Offset, key: K) -> V | Absent:
         """Returns the value of `key` at the snapshot at `offset`; ABSENT if it did not exist."""
-        for overwritten in self._registry.kept_since(offset, self):
+        for overwritten in self._registry.overwritten_since(offset, self):
             if key in overwritten:
                 before: V | Absent = overwritten[key]
                 return before
@@ -209,12 +209,12 @@ class TimelineValue(Generic[T]):
     def value(self, value: T) -> None:
         snapshot = self._registry.newest
         if snapshot is not None:
-            snapshot.keep(self).setdefault(None, self._value)
+            snapshot.overwriting(self).setdefault(None, self._value)
         self._value = value
 
     def at(self, offset: Offset) -> T:
         """Returns the value at the snapshot at `offset`."""
-        for overwritten in self._registry.kept_since(offset, self):
+        for overwritten in self._registry.overwritten_since(offset, self):
             before: T = overwritten[None]
             return before
         return self._value

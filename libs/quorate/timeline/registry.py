@@ -64,36 +64,36 @@ class Reversible(Protocol):
 class Snapshot:
     """A snapshot: its offset, and the values that each collection has overwritten between it and the next one."""
 
-    __slots__ = ("_kept", "offset")
+    __slots__ = ("_overwritten", "offset")
 
     def __init__(self, offset: Offset) -> None:
         self.offset = offset
         # By the collection's id(), since it need not be hashable. The pair keeps it alive, so the id stays unique.
-        self._kept: dict[int, tuple[Reversible, Overwritten]] = {}
+        self._overwritten: dict[int, tuple[Reversible, Overwritten]] = {}
 
-    def kept(self, collection: Reversible) -> Overwritten | None:
+    def overwritten_by(self, collection: Reversible) -> Overwritten | None:
         """Returns the old values that `collection` has overwritten since this snapshot; None if it has not changed."""
-        entry = self._kept.get(id(collection))
+        entry = self._overwritten.get(id(collection))
         return None if entry is None else entry[1]
 
-    def keep(self, collection: Reversible) -> Overwritten:
+    def overwriting(self, collection: Reversible) -> Overwritten:
         """Returns the dict in which `collection` stores each value before it overwrites it for the first time."""
-        entry = self._kept.get(id(collection))
+        entry = self._overwritten.get(id(collection))
         if entry is None:
-            entry = self._kept[id(collection)] = (collection, {})
+            entry = self._overwritten[id(collection)] = (collection, {})
             collection.changed_at = self.offset
         return entry[1]
 
     def revert(self) -> None:
         """Restores every collection to this snapshot. All newer snapshots must be reverted before."""
-        for collection, overwritten in self._kept.values():
+        for collection, overwritten in self._overwritten.values():
             collection.put_back(overwritten)
-        self._kept.clear()
+        self._overwritten.clear()
 
     def absorb(self, later: Snapshot) -> None:
         """Takes over the old values kept by the next snapshot, which is about to be deleted."""
-        for key, (collection, overwritten) in later._kept.items():
-            mine = self._kept.setdefault(key, (collection, overwritten))[1]
+        for key, (collection, overwritten) in later._overwritten.items():
+            mine = self._overwritten.setdefault(key, (collection, overwritten))[1]
             if mine is not overwritten:
                 for name, value in overwritten.items():
                     mine.setdefault(name, value)
@@ -180,13 +180,13 @@ class SnapshotRegistry:
         if not self._snapshots or offset <= self._snapshots[0].offset:
             return
         end = self._position_of(offset)
-        kept: list[Snapshot] = []
+        left: list[Snapshot] = []
         for snapshot in self._snapshots[:end]:
             if snapshot.offset in self._held:
-                kept.append(snapshot)
-            elif kept:
-                kept[-1].absorb(snapshot)
-        self._snapshots[:end] = kept
+                left.append(snapshot)
+            elif left:
+                left[-1].absorb(snapshot)
+        self._snapshots[:end] = left
         self.newest = self._snapshots[-1] if self._snapshots else None
         assert all(held in self for held in self._held), (self._held, self.offsets)
 
@@ -208,13 +208,13 @@ class SnapshotRegistry:
         for collection in list(self._collections.values()):
             collection.empty()
 
-    def kept_since(self, offset: Offset, collection: Reversible) -> Iterator[Overwritten]:
+    def overwritten_since(self, offset: Offset, collection: Reversible) -> Iterator[Overwritten]:
         """Yields the values that `collection` has overwritten since `offset`, one dict a snapshot, oldest first.
 
         For a key in several dicts the first one has the value at `offset`.
         """
         for snapshot in self._snapshots[self._find(offset) :]:
-            overwritten = snapshot.kept(collection)
+            overwritten = snapshot.overwritten_by(collection)
             if overwritten is not None:
                 yield overwritten
 

@@ -406,7 +406,7 @@ def test_a_server_notices_within_half_a_minute_that_the_host_of_the_writer_has_d
     """Else the lock of its session stays for hours: the settings are those of the session that has it."""
     engine = sa.create_engine(server, poolclass=sa.StaticPool)
     database = KeptDatabase(engine)
-    assert database.claim()
+    assert database.lock()
     with engine.connect() as connection:
         idle, interval, count, unread_ms = (
             int(connection.scalar(sa.text("SELECT setting FROM pg_settings WHERE name = :name"), {"name": name}) or 0)
