@@ -33,7 +33,7 @@ class Health(Protocol):
 
 
 class InSync:
-    """Tells the health service."""
+    """Sets `in-sync` at the health service: whether each replica here is in its ISR, and the broker stays."""
 
     def __init__(self, broker_id: NodeId, state: Callable[[], ClusterState], table: Table, health: Health) -> None:
         """`state` is the metadata that is applied here, `table` has the replicas that are open here."""

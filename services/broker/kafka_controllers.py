@@ -102,7 +102,8 @@ class KafkaControllers:
         return str(self._where)
 
     def versions(self) -> Mapping[int, range]:
-        """Returns what the controller supports that has the heartbeats, by API key; empty before the registration."""
+        """Returns the versions, by API key, of the controller that gets the heartbeats; empty before the
+        registration."""
         return self._channels[CHANNELS[BrokerHeartbeatRequest]].versions
 
     async def close(self) -> None:

@@ -84,7 +84,7 @@ class Changes:
             return await self._read(partial(_page, subject=subject, request=request, limit=limit))
 
     async def diff(self, request: DiffImagesRequest) -> AsyncGenerator[DiffImagesResponse, None]:
-        """Yields what differs, in parts. Raises ApiError."""
+        """Yields the rows that differ between the two places of `request`, in parts. Raises ApiError."""
         subject = _subject(request.subject)
         with self._one_of_reads():
             parts = await self._read(partial(_diff, subject=subject, request=request))

@@ -27,7 +27,8 @@ NULL: Final = "-"
 
 
 def ask(found: Offline, query: str, *, output: str, rows_max: int, seconds_max: float) -> None:
-    """Prints the rows. Raises Failed for a query that is wrong, would write, or is beyond a cap."""
+    """Prints the answer to a query by SQL on the state `found`. Raises Failed for a query that is wrong, would write,
+    or is beyond a cap."""
     caps = Caps(rows=rows_max, seconds=seconds_max, memory_bytes=MEMORY_BYTES_MAX)
     database = Database(Image(state=found.state, voters=found.voters), now_s=time.monotonic, caps=caps)
     try:

@@ -16,7 +16,7 @@ EVERY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})
 
 
 def advertised() -> SettingType[ListenerAddress]:
-    """Setting type: an entry of `advertised.listeners`, with a port, and with a host that is no wildcard.
+    """Returns the setting type of an entry of `advertised.listeners`, with a port, and with a host that is no wildcard.
 
     Kafka refuses 0.0.0.0 as well (KafkaConfig.validateValues).
     """
