@@ -55,7 +55,7 @@ class LedBy:
         self._servers = ", ".join(map(str, servers))
 
     def __str__(self) -> str:
-        return str(self.now() or f"whoever leads, by {self._servers}")
+        return str(self.now() or f"the leader, by {self._servers}")
 
     def now(self) -> Endpoint | None:
         """Returns the leader; None if it is not known."""

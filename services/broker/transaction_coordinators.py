@@ -165,7 +165,7 @@ class _Coordinator:
     async def _answered(self, asked: Mapping[str, _Question]) -> None:
         """Raises OSError, ApiError."""
         if self._connection is None or not self._connection.is_open:
-            assert self._at is not None, "whoever asks says where"
+            assert self._at is not None, "the caller says where"
             self._connection = await self._peers.connect(self._at.host, self._at.port, timeouts=TIMEOUTS)
         if self._connection.version_of(AddPartitionsToTxnRequest) < OF_BROKERS_SINCE:  # as Kafka: it cannot be asked
             for question in asked.values():

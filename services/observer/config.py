@@ -64,7 +64,7 @@ class ObserverConfig(GuardedSettings):
     serves_log: bool = setting(
         "observer.log.relay",
         boolean(),
-        "Hand the committed log on to whoever asks here, secrets in it too: readers need to reach no quorum node then.",
+        "Hand the committed log on to readers that ask here, secrets in it too: they need no quorum node then.",
         default=False,
     )
     database: str = setting(

@@ -39,7 +39,7 @@ class Images:
         Raises ApiError if too many are sent already, and for a place of which the database has no state.
         """
         if self._running >= IMAGES_MAX:
-            message = f"{IMAGES_MAX} images are being told already; one more has to wait for the end of one"
+            message = f"{IMAGES_MAX} images are being sent already; one more has to wait for the end of one"
             raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, message)
         self._running += 1
         try:

@@ -267,7 +267,7 @@ class StateKeeper:
             else:
                 self._pause_s = REFUSED_S
                 log.error(
-                    "the state's database refuses what it is told, and stays where it is until that is mended",
+                    "the state's database refuses a write, and stays where it is until that is mended",
                     next_offset=self._at.next_offset if self._at else 0,
                     reason=reason_of(error),
                     again_in_s=REFUSED_S,

@@ -54,7 +54,7 @@ BROKER_ID: Final = 100
 BROKER: Final = f"broker-{BROKER_ID}"
 """The certificate of a broker, by gRPC and with CLUSTER_ACTION."""
 DONE, OPEN, CUT = "done", "open", "cut off"
-"""What there was to do was done; a connection is open and stays so; the server has ended one."""
+"""All that there was to do was done; a connection is open and stays so; the server has ended one."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """What a bad caller asks over gRPC: every method of a service with the largest messages, and with the dearest.
 
 Of each method there are three requests: the largest honest one (`largest_honest`: as many items as a gateway lets
-through), as many empty items as its bytes have room for, and one unknown field that fills all of them. Whoever has no
-right to a method, has it refused; who has a right, asks what it has a right to.
+through), as many empty items as its bytes have room for, and one unknown field that fills all of them. A caller without
+a right to a method is refused; who has a right, asks what it has a right to.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Controllers:
                     raise
 
     async def active(self) -> Process:
-        """The controller that is active; whoever is up is asked. Raises TimeoutError."""
+        """The controller that is active; one that is up is asked. Raises TimeoutError."""
         topic = DescribeQuorumRequest.TopicData(topic_name=METADATA_TOPIC)
         topic.partitions.add(partition_index=METADATA_PARTITION)
         request = DescribeQuorumRequest(topics=[topic])

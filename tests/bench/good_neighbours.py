@@ -155,7 +155,7 @@ async def _quorum(client: Connection) -> None:
 
 
 async def _nothing(client: Connection) -> None:
-    """What there is to wait for was the connection."""
+    """They have waited for the connection."""
 
 
 def _check(code: int, what: str) -> None:

@@ -1,9 +1,9 @@
 """Instructions of a commit and of a CreateTopics, counted by callgrind: a figure that repeats on a busy machine.
 
 Quorum nodes and controllers run under valgrind, some fifty times slower, so elections wait longer than elsewhere. A
-count is that of a process between two dumps, the second after so many writes, divided by them. What a process does
-where nobody asks (its long polls) is in it; the column of an idle second says how much that is. Of time on the wall
-these figures say nothing.
+count is that of a process between two dumps, the second after so many writes, divided by them. A process's work where
+nobody asks (its long polls) is in it; the column of an idle second says how much that is. Of time on the wall these
+figures say nothing.
 """
 
 from __future__ import annotations

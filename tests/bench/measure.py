@@ -61,7 +61,7 @@ class Table:
         return "\n".join([f"### {self.title}", "", *(f"| {line} |" for line in (head, rule, *lines)), ""])
 
     def save(self, folder: Path, name: str) -> None:
-        """The figures as JSON, to be compared by whoever keeps them."""
+        """The figures as JSON, to be compared later."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.json").write_text(json.dumps({"title": self.title, "figures": list(self.data)}, indent=1))
 
@@ -187,7 +187,8 @@ def ratio_table(
 ) -> Table:
     """Medians of what was found on each side; a ratio above 1 says that a side is better than the first of `names`.
 
-    What ends with `/s` is a rate, the more the better. All else is in seconds, and what a side lacks is left blank.
+    A figure that ends with `/s` is a rate, the more the better. All else is in seconds, and what a side lacks is left
+    blank.
     """
     rows, data = [], []
     theirs, *ours = names

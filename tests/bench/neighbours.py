@@ -204,7 +204,7 @@ async def beside(side: Side, row: Row, others: Sequence[ProcessPoolExecutor]) ->
             return all(met.ended[place] > seen[place] for place in range(len(callers)))
 
         try:
-            await eventually(answered)  # so whoever waited because of it has been answered
+            await eventually(answered)  # so each caller that waited because of it has been answered
         except AssertionError:
             met.failures[f"no answer within {WITHIN_S:g} s"] += 1
     found = Found(waits=met, ends=ends, before=before, peak=peaks(side.pids), limits=side.limits)

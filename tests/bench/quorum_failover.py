@@ -18,7 +18,7 @@ COMMITS: Final = 50
 
 
 def run() -> list[Table]:
-    """Kill whoever leads, commit, bring it back, and again."""
+    """Kill the leader, commit, bring it back, and again."""
     return run_loop(_measure())
 
 

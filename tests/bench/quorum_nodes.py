@@ -74,7 +74,7 @@ async def quorum(
 class Writer:
     """What the active controller is to its quorum node: it gives offsets, appends on one stream, hears of commits.
 
-    It listens to every node, as the controllers beside them would, so that whoever leads finds one to write.
+    It listens to every node, as the controllers beside them would, so that each leader finds one to write.
     """
 
     def __init__(self, nodes: Iterable[Process], transport: Transport = PLAIN) -> None:

@@ -34,7 +34,7 @@ SAMPLED: Final = 10
 FIRST_ID: Final = 1_000
 READY_S: Final = 60.0
 LINE_BYTES_MAX: Final = 64 << 20
-"""What was seen is one line."""
+"""The result is one line."""
 
 Seen = list[tuple[int, float]]
 

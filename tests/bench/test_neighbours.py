@@ -49,7 +49,7 @@ BY_GRPC: Final[Mapping[str, Kind]] = {
     "a user": user_at_the_limit(at_once=1),
 }
 ELSEWHERE: Final = ("connection storm by gRPC", "rapid resets", "announced giants by gRPC", "pings")
-"""What `tests.fuzz.test_storms` does to a service, and takes much CPU of whoever does it."""
+"""What `tests.fuzz.test_storms` does to a service, and takes much CPU."""
 BY_HTTP2: Final = {name: kind for name, kind in http2_kinds(at_once=AT_ONCE, many=20).items() if name not in ELSEWHERE}
 LOGINS: Final = login_kinds(logins=5, begun=20, calls=10)
 TEN: Final = (

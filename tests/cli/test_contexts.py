@@ -1,4 +1,4 @@
-"""Contexts: what a command is not told it has from the current one, and nothing that it is told."""
+"""Contexts: options that a command lacks come from the current one, and no others."""
 
 from __future__ import annotations
 

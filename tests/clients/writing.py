@@ -36,7 +36,7 @@ class Record(NamedTuple):
 
 
 class Client(Protocol):
-    """A library's producer and consumer of PARTITION. What it raises is named by the program that has it."""
+    """A library's producer and consumer of PARTITION. Its errors are named by the program that has it."""
 
     def write(
         self, records: Sequence[Record], *, codec: str = "none", acks: int = -1, idempotent: bool = False

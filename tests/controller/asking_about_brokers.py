@@ -1,4 +1,4 @@
-"""What brokers, controllers and whoever runs them may ask for, most of it such as the state can grant."""
+"""Requests of brokers, controllers and their operators, most of it such as the state can grant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is asked of a controller, in whatever order: every record applies, and partitions stay what they may be."""
+"""Any requests to a controller, in any order: every record applies, and partitions stay what they may be."""
 
 from __future__ import annotations
 

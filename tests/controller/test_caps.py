@@ -130,7 +130,7 @@ def written(made: Cluster, command: Command[Any]) -> EngineReady:
 
 
 AT_ONCE = "the request takes more than 10000 records, which is the most that one write has"
-"""What goes on for long is not gone on with when that is certain."""
+"""Long work stops once its refusal is certain."""
 WISHES: dict[str, tuple[Callable[[Cluster], Command[Any]], str, str]] = {
     "ElectLeaders": (elect, "partitions", AT_ONCE),
     "AlterPartitionReassignments": (move, "partitions", AT_ONCE),

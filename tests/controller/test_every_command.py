@@ -1,4 +1,4 @@
-"""Whatever is asked, in whatever order: what follows is a matter of the log alone, and of nothing else."""
+"""Any requests, in any order: what follows is a matter of the log alone, and of nothing else."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_controller_that_loses_its_leadership_keeps_what_was_committed_and_no_
 
     assert end_of(kept) == story.engine.next_offset
     assert canonical(replayed(kept)) == canonical(story.state)
-    # It may have been committed all the same, and then comes back from whoever leads now.
+    # It may have been committed all the same, and then comes back from the present leader.
     for batch in voided:
         story.engine.replay(batch.records, base_offset=batch.base_offset, end_offset=batch.end_offset)
     assert canonical(replayed(story.batches)) == canonical(story.state)

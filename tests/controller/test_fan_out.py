@@ -90,7 +90,7 @@ def test_turns_write_what_one_would(target: ControlState, elr: bool) -> None:
 
 @pytest.mark.parametrize("elr", [False, True], ids=["no ELR", "ELR"])
 def test_a_directory_that_is_lost_at_a_broker_that_comes_back_has_no_leader_in_any_turn(elr: bool) -> None:
-    """Also not by others in between: whoever elects looks at the directories that the broker has."""
+    """Also not by others in between: each election looks at the directories that the broker has."""
     at_once, by_and_by = prepared(ControlState.UNFENCED, elr=elr), prepared(ControlState.UNFENCED, elr=elr)
     for cluster in (at_once, by_and_by):
         (broker_epoch,) = (broker.epoch for broker in cluster.state.brokers if broker.id == 1)

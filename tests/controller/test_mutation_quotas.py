@@ -107,7 +107,7 @@ def test_buckets_are_apart() -> None:
 
 
 def test_a_quota_that_changes_leaves_the_bucket_as_it_is() -> None:
-    """What it gains from then on, and may have at most, is by the rate of now; as in Kafka, since it was last used."""
+    """Its tokens from then on, and their maximum, follow the present rate; as in Kafka, since it was last used."""
     buckets = MutationQuotas(QuotaWindows())
     buckets.leave(OF_ALICE, 20.0, 0)
 

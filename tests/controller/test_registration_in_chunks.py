@@ -319,7 +319,7 @@ def test_who_is_not_there_is_not_looked_for() -> None:
     assert ErrorCode.BROKER_ID_NOT_REGISTERED == cluster.refusal(command).code
 
 
-# Whatever others do.
+# With any requests of others in between.
 
 
 @given(

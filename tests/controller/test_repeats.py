@@ -1,4 +1,4 @@
-"""A request that is sent again is written once and answered alike, whoever leads; only what is committed counts."""
+"""A request that is sent again is written once and answered alike, by every leader; only what is committed counts."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_the_oldest_is_forgotten_first() -> None:
 
 
 def test_answers_take_no_more_than_so_many_bytes_and_the_last_one_is_kept() -> None:
-    """They are of whoever may write, and on each controller."""
+    """They are of every caller that may write, and on each controller."""
     kept, size = RequestDeduplication(), KEPT_BYTES_MAX // 8
     texts = [ANOTHER.value[:-1] + bytes([number]) + b"Kind\0\0\1" + bytes(size) for number in range(9)]
     for text in (*texts, *texts[1:], texts[0]):

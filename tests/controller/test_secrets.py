@@ -1,4 +1,4 @@
-"""What is a secret: one rule for whoever tells the values of configs."""
+"""What is a secret: one rule for every place that shows the values of configs."""
 
 from __future__ import annotations
 

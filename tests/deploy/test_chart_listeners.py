@@ -208,7 +208,7 @@ def test_the_users_are_read_from_the_key_that_the_values_name() -> None:
 
 
 def test_a_listener_has_its_own_certificate_and_takes_nobody_for_one_of_the_release(tmp_path: Path) -> None:
-    """Who has CN=admin of the other authorities is User:CN=admin there; User:admin may do everything."""
+    """A caller with CN=admin of the other authorities is User:CN=admin there; User:admin may do everything."""
     objects = render(values(KAFKA, OUTSIDE))
     spec = nodes(objects)
     mounts = {each["mountPath"]: each["name"] for each in gateway(spec)["volumeMounts"]}

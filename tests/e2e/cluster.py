@@ -164,7 +164,7 @@ class Cluster:
     async def create(self, *names: str, at: NodeId) -> CreateTopicsResponse:
         """One partition on three brokers each; asked again after a retriable error, as by Kafka's admin client.
 
-        What an earlier call has made, whose answer was lost, is answered as made.
+        A topic that an earlier call has made, whose answer was lost, is answered as made.
         """
         request = topics_request(names, timeout_ms=DEADLINE_MS)
         answer = await call_with_retries(self.controller_stub(at).CreateTopics, request)

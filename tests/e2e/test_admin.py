@@ -162,7 +162,7 @@ async def test_a_config_that_is_set_at_one_controller_is_told_by_another(cluster
 
 
 async def test_the_command_tries_and_makes_topics_and_tells_each_by_name(cluster: Cluster) -> None:
-    """What is tried names the records, and is not done; an error is an item's, and the others are done."""
+    """A dry run names the records, and writes nothing; an error is an item's, and the others are done."""
     create, doors = ("topics", "create", "--partitions", 2), controllers(cluster)
     tried = await commanded(*create, "made-1", "made-2", *doors, "--dry-run", "--json")
     before = await cluster.topics(at=1)

@@ -1,4 +1,4 @@
-"""AlterQuorum (KIP-595's first form): the target is in the log, and whoever leads walks there, asked or not."""
+"""AlterQuorum (KIP-595's first form): the target is in the log, and each leader walks there, asked or not."""
 
 from __future__ import annotations
 

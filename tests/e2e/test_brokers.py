@@ -139,7 +139,7 @@ async def test_a_broker_that_wants_to_go_gives_its_leaderships_away_first(cluste
 
 
 async def test_a_new_heartbeat_service_gives_every_broker_a_full_session(cluster: Cluster) -> None:
-    """What it does not remember it must not hold against a broker."""
+    """It must not count against a broker that it does not remember it."""
     epochs = {broker_id: session.broker_epoch for broker_id, session in (await sessions(cluster)).items()}
     await cluster.kill(cluster.plan.heartbeat)
     await asyncio.sleep(SESSION_TIMEOUT_MS / 1000 + 0.5)  # longer than a session: nobody was there to hear

@@ -260,7 +260,8 @@ async def _token_end(admins: Admins, node_id: NodeId, metadata: Metadata) -> Err
 
 
 async def test_who_gets_a_password_and_a_right_by_the_command_has_them(admins: Admins, tmp_path: Path) -> None:
-    """By TLS, as a super user. What the command has taken away is gone, and a token's HMAC is used from a file."""
+    """By TLS, as a super user. The user that the command has removed is gone, and a token's HMAC is used from a
+    file."""
     config, password, hmac = tmp_path / "client.properties", tmp_path / "password", tmp_path / "hmac"
     stores = {"keystore": admins.issuer.directory / f"{CLIENTS}.pem", "truststore": admins.issuer.certificate}
     lines = ["security.protocol=SSL", *(f"ssl.{store}.location={file}" for store, file in stores.items())]

@@ -218,7 +218,7 @@ async def test_a_thousand_idle_connections_and_half_frames_disturb_nobody(cluste
 
 
 async def test_a_client_that_never_reads_is_not_read_from_and_disturbs_nobody(cluster: Cluster) -> None:
-    """What it sends stays in the sockets' buffers, which are full some time, and not in the gateway's memory."""
+    """Its bytes stay in the sockets' buffers, which are full some time, and not in the gateway's memory."""
     request = encode_request(
         api_of(ApiVersionsRequest), ApiVersionsRequest("a", "1"), version=3, correlation_id=1, client_id="greedy"
     )
@@ -304,7 +304,8 @@ async def test_a_gateway_ends_in_good_order_and_comes_back(cluster: Cluster) -> 
 
 
 async def test_it_keeps_the_limits_that_it_is_given_under_kafkas_names(cluster: Cluster) -> None:
-    """What is idle is closed, and what is too large; for one connection too many the oldest that has asked nothing."""
+    """Idle connections are closed, and those with too large a request; for one connection too many the oldest that has
+    asked nothing."""
     gateway = cluster.plan.gateways[2]
     given = {"connections.max.idle.ms": "1000", "max.connections.per.ip": "2", "socket.request.max.bytes": "1000"}
     await cluster.kill(gateway, signal.SIGTERM)

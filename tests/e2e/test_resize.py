@@ -90,7 +90,7 @@ async def test_tls_takes_files(pods: Pods) -> None:
 
 
 async def test_the_voters_become_fewer_and_those_that_went_stay_out_while_they_run(pods: Pods) -> None:
-    """Also the leader, whoever it is: it removes itself last."""
+    """Also the leader: it removes itself last."""
     leader = await pods.leader(*ALL)
     stays = next(node_id for node_id in ALL if node_id != leader)
     code, said = await resize(pods, stays)

@@ -31,7 +31,7 @@ LOOKED_BACK = 10
 class Writer:
     """Creates topics one after the other at each controller, and notes which are acknowledged.
 
-    What failed is not tried again under the same name, so a topic that is there twice was written twice.
+    A request that failed is not sent again under the same name, so a topic that is there twice was written twice.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -102,7 +102,7 @@ class Writer:
         return ended_s - since_s
 
     def longest_gap_s(self) -> float:
-        """The longest time between two acknowledgements, whoever got them."""
+        """The longest time between two acknowledgements of any writers."""
         ends = sorted(ended_s for _, ended_s in self._writes)
         return max((later - earlier for earlier, later in pairwise(ends)), default=0.0)
 

@@ -119,7 +119,7 @@ class Disk:
 
 @dataclass(slots=True)
 class Node:
-    """A node during one step. What it sends and does is kept for the model to carry out and to judge."""
+    """A node during one step. Its messages and effects are kept for the model to carry out and to judge."""
 
     raft: Raft
     log: list[Entry]

@@ -1,8 +1,8 @@
 """Every decoder of bytes that others write, in this process: `python -m tests.fuzz.decoders --count 1000000`.
 
 A target has sound samples and the errors that it may raise. An input is a sample that was damaged, or garbage. Another
-error is a fault, and so is an input that takes longer than `HANGS_S`. What was decoded and can be encoded again has to
-be decoded to the same.
+error is a fault, and so is an input that takes longer than `HANGS_S`. A decoded message that can be encoded again has
+to be decoded to the same.
 """
 
 from __future__ import annotations

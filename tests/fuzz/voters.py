@@ -25,7 +25,7 @@ async def restore_voters(cluster: Cluster, *, within_s: float) -> None:
     """Until the nodes of the plan are the voters again, and none is in a later epoch than the leader.
 
     A node that is no voter goes into any epoch that a drawn BeginQuorumEpoch names, and cannot move the voters there;
-    a target voter set that was accepted is walked to by whoever leads. Both are the rules, and what an operator would
+    a target voter set that was accepted is walked to by any leader. Both are the rules, and what an operator would
     mend; so it is no fault.
     AssertionError if that cannot be had in time.
     """
@@ -52,7 +52,8 @@ async def _restored(cluster: Cluster) -> bool:
 
 
 async def _lift(cluster: Cluster, leader: FindQuorumResponse, epoch: Epoch) -> None:
-    """Move the leader into an epoch in which it does not lead, as a candidate does; whoever is elected is beyond it."""
+    """Move the leader into an epoch in which it does not lead, as a candidate does; every elected leader is beyond
+    it."""
     directory_ids = cluster.plan.directory_ids
     candidate = next(node_id for node_id in VOTERS if node_id != leader.node_id)
     request = VoteRequest(

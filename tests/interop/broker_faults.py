@@ -4,9 +4,9 @@ Three brokers of Kafka with an idempotent and a transactional producer, acks=all
 strike the leader's node, another node, or a broker: SIGKILL, SIGTERM, SIGSTOP for a while. On our side a fault of a
 node strikes one of its processes: quorum, controller, gateway, or the heartbeat service. A broker that is struck leads
 a partition of the idempotent producer, on both sides, and nothing is struck before all brokers are in all ISRs: how
-long a producer waits depends on both. What was acknowledged must be there once, and no broker may be fenced that was
-left alone. Printed is how long records wait for their acknowledgement, on both sides: of the longest wait after each
-fault the median and the longest.
+long a producer waits depends on both. Every acknowledged record must be there once, and no broker may be fenced that
+was left alone. Printed is how long records wait for their acknowledgement, on both sides: of the longest wait after
+each fault the median and the longest.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class Brokers:
                 await asyncio.to_thread(node.kill)
 
     async def create(self, topic: str) -> None:
-        """Makes a topic on all of them, through one: the first request has to do, whoever leads by then.
+        """Makes a topic on all of them, through one: the first request has to do, with any leader by then.
 
         It has `min.insync.replicas` itself: with ELRs (KIP-966) the controllers have one for the cluster, and no broker
         looks at its own.
@@ -209,7 +209,7 @@ class Writer:
     def longest_wait_s(self) -> float:
         """The longest time (s) from a record's first sending to its acknowledgement since this was last asked.
 
-        What waits now counts as far as it has waited.
+        A request that waits now counts as far as it has waited.
         """
         now_s = time.monotonic()
         first_s = min(list(self._sent_s.values()), default=now_s)

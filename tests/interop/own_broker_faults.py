@@ -3,8 +3,8 @@
 Three brokers on our control plane, under three idempotent producers with acks=all and two partitions each. On one side
 two of the brokers are ours and one is Kafka's, in one ISR; on the other all are Kafka's. The same faults, drawn from a
 seed, strike the same broker ids: SIGKILL, SIGTERM, SIGSTOP for a while. Nothing is struck before every broker is in
-every ISR and leads the two partitions that prefer it. What was acknowledged must be there once, nothing may be refused,
-and in the end the logs of the three replicas have the same bytes. Printed is how long records wait for their
+every ISR and leads the two partitions that prefer it. Every acknowledged record must be there once, nothing may be
+refused, and in the end the logs of the three replicas have the same bytes. Printed is how long records wait for their
 acknowledgement: of the longest wait after each fault the median and the longest.
 """
 

@@ -6,7 +6,8 @@ from typing import Any
 
 
 def same_fields(theirs: Any, ours: Any, default: Any, path: str) -> None:
-    """What Kafka's JSON has is ours; a field that it leaves out (not in that version) is at its default with us."""
+    """The fields of Kafka's JSON are ours; a field that it leaves out (not in that version) is at its default with
+    us."""
     if isinstance(theirs, dict):
         assert theirs.keys() <= ours.keys(), path
         for name, value in ours.items():

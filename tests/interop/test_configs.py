@@ -1,6 +1,6 @@
 """Every config of each Kafka release is in our tables, which are those of 4.4.0: type, default, secrets, internal ones.
 
-What an older release has otherwise is named here.
+The differences of an older release are named here.
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ KILO: Final = 1000
 MORE_THAN_LOW: Final = 60
 """Records of `KILO` bytes."""
 FEW: Final = 5
-"""Requests: whoever is throttled for their number waits a second after each."""
+"""Requests: a client that is throttled for their number waits a second after each."""
 USER, CLIENT_ID, ANY = "limited", "slow", None
 BY_PRECEDENCE: Final[tuple[Mapping[str, str | None], ...]] = (
     {"client-id": ANY},
@@ -255,7 +255,7 @@ async def test_the_quota_of_the_most_specific_entity_counts(side: Side, limited:
 async def test_a_users_quota_on_reading_slows_it_and_nobody_else(
     side: Side, limited: Mapping[str, str], written: Mapping[str, str]
 ) -> None:
-    """What `written` has written before is less than the quota allows at once."""
+    """The bytes of `written` before are fewer than the quota allows at once."""
     for at in AT:
         await side.clients.answer("produce", written, topic=at, count=MORE_THAN_LOW, size=KILO)
     settings = {"group.id": "slow", "auto.offset.reset": "earliest", "max.partition.fetch.bytes": str(2 * KILO)}

@@ -1,6 +1,6 @@
 """Who may lead on brokers of two releases: nobody in a directory that failed (KIP-858); an eligible replica (KIP-966).
 
-Each broker has two log directories, and finds whoever leads the controllers by the voters in the log (KIP-853). The
+Each broker has two log directories, and finds the leading controller by the voters in the log (KIP-853). The
 tests are one story: each leaves all brokers ready and every replica in sync.
 """
 

@@ -1,6 +1,7 @@
 """Two of three controllers are killed: what the third answers by itself, a gateway beside ours answers the same.
 
-Kafka's ControllerApis asks nobody else for these. What needs a leader is refused on both sides with the same errors.
+Kafka's ControllerApis asks nobody else for these. Requests that need a leader are refused on both sides with the same
+errors.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ async def committed(quorum: MixedQuorum, nodes: Iterable[NodeId]) -> int:
 
 
 async def voters(quorum: MixedQuorum, wanted: Iterable[NodeId]) -> None:
-    """Waits until these vote, as whoever is active tells it on Kafka's wire."""
+    """Waits until these vote, as the active controller says on Kafka's wire."""
 
     async def told() -> set[NodeId]:
         found = await described(quorum, wanted)

@@ -294,7 +294,7 @@ def test_a_directory_has_one_owner_ours_or_kafkas(tmp_path: Path) -> None:
 
 
 def segments(log_dir: Path) -> list[Path]:
-    """In the order of their offsets. What was written a week ago is rolled before the next batch."""
+    """In the order of their offsets. A segment that was written a week ago is rolled before the next batch."""
     return sorted((log_dir / PARTITION_DIRECTORY).glob("*.log"))
 
 

@@ -197,7 +197,7 @@ async def failing(mixed: Mixed, main: str, *arguments: object) -> str:
 
 
 async def test_batches_of_every_codec_are_the_same_bytes_in_every_log(mixed: Mixed) -> None:
-    """What ours leads is stored by Kafka's as it was sent, and the other way round."""
+    """Records that ours leads are stored by Kafka's as they were sent, and the other way round."""
     await mixed.create("codecs", OURS, 102)
     await asyncio.to_thread(write_by_every_codec, mixed.servers, "codecs", 2)
     ends = dict.fromkeys(range(2), len(CODECS) * PER_CODEC)

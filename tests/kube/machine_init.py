@@ -1,7 +1,7 @@
 """The first process of a machine of namespaces: mounts what is the machine's own, then reaps until it is killed.
 
-Run by `tests.kube.machine` with the machine's directory: `python machine_init.py DIRECTORY NAME`. What is mounted here
-nobody else sees, and it is gone with the last process.
+Run by `tests.kube.machine` with the machine's directory: `python machine_init.py DIRECTORY NAME`. Nobody else sees the
+mounts made here, and they are gone with the last process.
 """
 
 from __future__ import annotations

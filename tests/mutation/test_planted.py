@@ -14,7 +14,7 @@ from tests.mutation.tree import ROOT, Tree, copied
 
 @pytest.mark.parametrize("bug", ALL, ids=lambda bug: bug.number)
 def test_the_table_fits_the_tree(bug: Planted) -> None:
-    """What is right stands there once, what is wrong can be parsed, and the test exists."""
+    """The right text stands there once, the wrong one can be parsed, and the test exists."""
     file, _, function = bug.test.partition("::")
 
     compile(bug.text(), bug.file, "exec")

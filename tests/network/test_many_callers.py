@@ -57,7 +57,8 @@ async def most_in_one_turn_of_the_loop(count: Callable[[], int]) -> AsyncIterato
 
 
 async def test_each_connection_has_one_request_answered_in_a_turn_of_the_loop() -> None:
-    """What a client sends at once waits while others are served; before a login, too. Kafka takes one of each."""
+    """Requests that a client sends at once wait while others are served; before a login, too. Kafka takes one of
+    each."""
     answered = 0
 
     def counted(request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
@@ -202,7 +203,7 @@ async def test_few_large_requests_are_decoded_at_once_where_many_may_be_under_wa
 
 
 async def test_halves_of_requests_are_not_kept_beyond_the_limit_of_all_connections() -> None:
-    """Who holds most has to leave; the others are answered, and all is given back."""
+    """The client that holds most has to leave; the others are answered, and all is given back."""
     buffers, reports = Buffers(1 << 20), Reports()
     async with served(Handler(), buffers=buffers, report=reports) as server, connected(server.port) as ask:
         half = (1 << 20).to_bytes(4) + bytes(300_000)

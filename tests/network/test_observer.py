@@ -155,7 +155,7 @@ async def test_it_goes_where_the_leader_is_said_to_be() -> None:
 
 
 async def test_a_deposed_leader_that_names_itself_is_left() -> None:
-    """In an epoch that is over: whoever has heard of the next one would not come away from it."""
+    """In an epoch that is over: a reader that has heard of the next one would not come away from it."""
     undecided = answer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=Partition.LeaderIdAndEpoch(-1, 8))
     first, deposed = Script(undecided, answer(batch(0, epoch=8), end=1)), Script(elsewhere)
     async with listening(first, deposed) as endpoints:

@@ -1,4 +1,4 @@
-"""Whatever is done to a log on disk, and however its process ends, it equals the log in memory."""
+"""A log on disk equals the log in memory after any calls, and any end of its process."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ def test_an_epoch_without_a_record_goes_and_nothing_is_read(tmp_path: Path) -> N
     log.append_as_leader(produced(), epoch=1, now_ms=NOW_MS)
     log.assign_epoch(4, log.leo)
     (file,) = (tmp_path / "t-0").glob("*.log")
-    os.truncate(file, 0)  # whoever reads it, finds that
+    os.truncate(file, 0)  # a reader finds that
     log.truncate(log.leo)
 
     assert (1, 1) == (log.epochs.last_epoch, log.leo)

@@ -90,7 +90,7 @@ def test_batches_that_overtake_the_first_one_are_refused_while_its_coordinator_i
 
 
 def test_a_question_about_a_producer_holds_up_none_of_its_batches_of_no_transaction(tmp_path: Path) -> None:
-    """Whoever asks it: ids are small numbers."""
+    """By any connection: ids are small numbers."""
     log = opened(tmp_path)
     log.append_as_leader(produced(producer=(7, 0, 0)), epoch=1, now_ms=NOW_MS)
     refused_ = begun(log, batch())
@@ -191,7 +191,7 @@ def test_a_marker_that_is_sent_again_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_follower_takes_what_its_leader_has(tmp_path: Path) -> None:
-    """What a leader has let through is not for a follower to refuse."""
+    """A follower must not refuse a batch that a leader has let through."""
     log = opened(tmp_path)
     log.append_as_follower(placed(batch(epoch=2), offset=0, epoch=1), now_ms=NOW_MS)
     for at, marker in enumerate((TransactionEnd(7, 1, Marker(True, 3)), TransactionEnd(7, 2, Marker(True, 2)))):

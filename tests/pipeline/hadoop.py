@@ -91,7 +91,7 @@ class Hdfs:
 def hdfs(directory: Path) -> Iterator[Hdfs]:
     """An HDFS of one DataNode, with its files, settings and output in a directory, until the block ends.
 
-    Whoever reads says who he is, as in a cluster without Kerberos; and delegation tokens are given and taken.
+    A reader says who he is, as in a cluster without Kerberos; and delegation tokens are given and taken.
     """
     rpc, http = free_ports(2)
     url = f"hdfs://{HOST}:{rpc}"

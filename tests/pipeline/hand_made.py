@@ -241,7 +241,7 @@ def silver_of(spark: SparkSession, place: Path, stories: Mapping[str, Story]) ->
     from services.pipeline import bronze
     from services.pipeline.silver import image
 
-    # Whatever the stories have, no table is without a row.
+    # No table is without a row, whatever the stories have.
     for name, story in {**stories, FURNISHED: furnished()}.items():
         story.write(place / "logs" / name, name)
     tables = InMemory()

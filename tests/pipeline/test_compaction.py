@@ -1,4 +1,5 @@
-"""Compaction of plain Parquet: wherever it is killed, and whoever reads meanwhile, no row is lost and none doubled."""
+"""Compaction of plain Parquet: wherever it is killed, and with any reader meanwhile, no row is lost and none
+doubled."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ async def test_a_follower_gives_what_is_committed_and_a_snapshot_as_it_lies_ther
         assert data == path.read_bytes()
         assert part.fingerprint == fingerprint(data)
         assert None is await asked(follower, lambda node: node.snapshot(OffsetAndEpoch(offset=1, epoch=1)))
-        # What the log still has is read from it; an empty replica would get the snapshot.
+        # The offsets that the log still has are read from it; an empty replica would get the snapshot.
         assert each[5].records == (await asked(follower, lambda node: node.records(5))).records
 
 

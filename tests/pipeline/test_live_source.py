@@ -174,7 +174,7 @@ async def test_a_running_quorum_is_read_as_its_files_are(spark: SparkSession, tm
         assert [row for row in in_files(node, "log") if row[0] >= end.offset] == rows(
             late.tables.read("bronze/records")
         )
-        # What has come so far along the log needs no snapshot.
+        # A reader that has come so far along the log needs no snapshot.
         assert in_files(node, "log") == rows(stream.tables.read("bronze/records"))
         assert None is stream.tables.read("bronze/snapshots")
         assert None is stream.tables.read("bronze/quarantine")

@@ -211,7 +211,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_is_a_job_that_could_not_run_and_one_line(
     spark: SparkSession, small_disk: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Which of the places is full is said, whoever met it: a Python worker, the JVM, or the page's writer."""
+    """Which of the places is full is said, in any process: a Python worker, the JVM, or the page's writer."""
     logs, rule = str(FIXTURES / "three-dynamic"), "bytes left; make room and run it again\n"
 
     assert FAILED == run(spark, "ingest", "--from", logs, "--to", str(small_disk / "lake"))

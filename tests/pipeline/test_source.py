@@ -81,7 +81,7 @@ def test_a_filter_spares_reading() -> None:
 
 
 def test_conditions_on_offsets_choose_the_parts_of_a_segment() -> None:
-    """The segment is cut at each batch. What is asked for lies within two of its parts, and no other is read."""
+    """The segment is cut at each batch. The asked offsets lie within two of its parts, and no other is read."""
     pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
     from pyspark.sql.datasource import Filter, GreaterThan, In, LessThanOrEqual
 

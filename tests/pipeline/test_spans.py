@@ -194,7 +194,7 @@ def test_half_a_line_of_an_old_file_is_damage_until_it_can_be_read(
 ) -> None:
     path, other = tmp_path / "spans.jsonl", tmp_path / "other.jsonl"
     line, torn = export(SECOND), export(SECOND)[:-70]
-    # What is damaged for good begins as every line does.
+    # A line that is damaged for good begins as every line does.
     for each in (path, other):
         each.write_text(export(FIRST) + "\n" + line[:20] + "\n" + torn)
         settle(each)
@@ -326,7 +326,7 @@ def test_a_store_that_is_none_is_named(spark: SparkSession, tables: ParquetTable
     assert "it is no trace store: file is not a database" == told[str(tmp_path / "text.db")]
     assert "it is no trace store: no such table: spans" == told[str(tmp_path / "other.db")]
     assert "spans 1 to 5000: database disk image is malformed" == told[str(torn)]
-    # What was read before the damage is kept.
+    # The lines before the damage are kept.
     assert len(FIRST) < spans < len(FIRST) + 2_500
     assert ["good.db", "other.db", "text.db", "torn.db"] == sorted(path.name for path in tmp_path.glob("*db*"))
 

@@ -29,7 +29,7 @@ def test_without_a_port_it_is_a_name_service_that_has_to_be_known(monkeypatch: p
 def test_without_a_client_it_is_said_what_to_install_or_to_set(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """The directory has no libhdfs.so. What PyArrow says itself are fifty lines of paths that it has tried."""
+    """The directory has no libhdfs.so. PyArrow's own error is fifty lines of paths that it has tried."""
     monkeypatch.setitem(sys.modules, "hdfs_native", None)  # an import of it raises ImportError
     monkeypatch.setenv("ARROW_LIBHDFS_DIR", str(tmp_path_factory.mktemp("empty")))
 

@@ -1,6 +1,6 @@
 """A replica's log by chance: it grows, rolls, is truncated by later leaders, and cleaned; its reader is restarted.
 
-Whatever happens, each record is returned once, what is returned at the end is the log, and no row says otherwise.
+Each record is returned once in any case, what is returned at the end is the log, and no row says otherwise.
 """
 
 from __future__ import annotations

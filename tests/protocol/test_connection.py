@@ -358,7 +358,7 @@ def test_any_bytes_to_a_client_are_an_answer_or_a_close(data: bytes, version: in
 
 
 def drain(pair: Pair, chunks: list[bytes]) -> None:
-    """What comes is a request that can be answered, or one Close; nothing is raised."""
+    """An input becomes a request that can be answered, or one Close; nothing is raised."""
     for chunk in chunks:
         if not pair.server.wants_data:
             return

@@ -128,7 +128,7 @@ def test_messages_without_headers_after_the_first_version_of_the_handshake() -> 
 def test_a_login_is_renewed_by_the_same_user_while_a_request_is_under_way(
     principal: Principal, is_refused: bool
 ) -> None:
-    """KIP-368. What is under way is answered first, in the order of the requests."""
+    """KIP-368. Requests under way are answered first, in the order of the requests."""
     server, later_ms = connection(reauth_ms_max=10_000), 5_000
     server.receive_data(sent(SaslAuthenticateRequest(b"one"), 2), 0)
     assert isinstance(server.next_event(0), Evaluate)

@@ -30,7 +30,7 @@ READER = ReplicaKey(-1)
 
 
 def led(script: Script, *words: str) -> None:
-    """led voters=1,2,3 [observers=4]: as `start`, but the first node leads already. What was before is over."""
+    """led voters=1,2,3 [observers=4]: as `start`, but the first node leads already. The time before is over."""
     script.nodes.clear()
     script.air.clear()
     script.heal()
@@ -44,7 +44,7 @@ def led(script: Script, *words: str) -> None:
 
 
 def kill(script: Script, id: str) -> None:
-    """kill 1: the process dies; its streams are reset, and whoever connects to it is refused at once."""
+    """kill 1: the process dies; its streams are reset, and a peer that connects to it is refused at once."""
     script.crash(id)
     script.killed.add(int(id))
     for peer, node in script.nodes.items():
@@ -163,7 +163,7 @@ def answer_as_old(script: Script, target: NodeId, message: Message) -> Message |
 
 
 def refuse_connection(script: Script, source: NodeId, target: NodeId, message: Message) -> None:
-    """The driver of whoever asks a killed node learns that at once."""
+    """The driver of a peer that asks a killed node learns that at once."""
     node = script.nodes.get(source)
     if target not in script.killed or source in script.cut or node is None or node.raft is None:
         return

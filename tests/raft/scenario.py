@@ -146,7 +146,7 @@ class Script:
         self.after(node)
 
     def crash(self, id: str) -> None:
-        """What was not flushed is lost."""
+        """All that was not flushed is lost."""
         node = self.nodes[int(id)]
         node.raft = None
         lost = node.disk.leo - node.disk.flushed

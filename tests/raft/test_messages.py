@@ -337,7 +337,7 @@ def test_a_held_fetch_is_refused_when_the_leader_resigns_and_dropped_when_its_as
 
 
 def test_fetches_of_nobody_are_held_like_others_and_not_listed() -> None:
-    """Who has no id and is answered at once asks again at once, and keeps the leader busy."""
+    """A reader that has no id and is answered at once asks again at once, and keeps the leader busy."""
     made = leader()
     at_end = replace(FETCH, fetch_offset=11, last_fetched_epoch=6, high_watermark=11)
     for name, directory_id in (("one", ZERO_UUID), ("two", ZERO_UUID), ("three", ZERO_UUID), ("4", Uuid(b"4" * 16))):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.raft.scenario import Script
 
 ADMIN: NodeId = 0
-"""Whoever asks for voters to be added and removed."""
+"""The operator who asks for voters to be added and removed."""
 
 
 def format_all(script: Script, *words: str) -> None:

@@ -98,7 +98,7 @@ def test_a_produce_out_of_time_says_of_which_partition(broker: Broker) -> None:
 
 
 def test_an_outcome_is_final(broker: Broker) -> None:
-    """What was acknowledged stays so, though the leader is another one before the answer is sent."""
+    """An acknowledged record stays so, though the leader is another one before the answer is sent."""
     broker.scenes["a"].write(3)
     broker.scenes["b"].write(2)
     broker.scenes["a"].fetch(2, 3)

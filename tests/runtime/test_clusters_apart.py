@@ -1,4 +1,4 @@
-"""A reader of the log stays with its cluster, whoever answers at an address later."""
+"""A reader of the log stays with its cluster, when another one answers at an address later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request would take in memory is bounded before it is decoded, and what honest callers send passes."""
+"""The memory of a request is bounded before it is decoded, and requests of honest callers pass."""
 
 from __future__ import annotations
 

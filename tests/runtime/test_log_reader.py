@@ -226,7 +226,7 @@ async def check_left_for_the_next(tmp_path: Path, nonsense: Nonsense) -> None:
 
 
 async def test_a_deposed_leader_that_names_itself_is_left() -> None:
-    """In an epoch that is over: whoever has heard of the next one would not come away from it."""
+    """In an epoch that is over: a reader that has heard of the next one would not come away from it."""
     undecided, itself = (
         Partition.LeaderIdAndEpoch(leader_id=id, leader_epoch=epoch) for id, epoch in ((-1, 5), (7, 4))
     )

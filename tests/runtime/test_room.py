@@ -155,7 +155,7 @@ async def test_who_has_waited_too_long_hears_the_limit() -> None:
 
 
 async def test_turns_go_by_address_and_all_room_is_given_back() -> None:
-    """Whoever leaves in between, also at the moment at which the turn is given."""
+    """With callers that leave in between, also at the moment at which the turn is given."""
     room, order = Room("requests", 3, 60), list[str]()
 
     async def work(host: str, size: int) -> None:

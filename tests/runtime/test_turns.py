@@ -14,7 +14,7 @@ STEPS: Final = 20
 
 
 async def test_all_long_works_do_one_step_in_a_turn_of_the_loop() -> None:
-    """Whoever is cancelled in between; and each of them gets on."""
+    """With tasks that are cancelled in between; and each of them gets on."""
     loop, passes, done = asyncio.get_running_loop(), 0, Counter[int]()
     in_pass, is_half = Counter[int](), asyncio.Event()
 

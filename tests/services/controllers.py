@@ -52,7 +52,7 @@ class InProcess:
         await self.until(lambda: self.driver.leader_id == node_id)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """What its driver has heard of makes this so."""
+        """The events that its driver has heard of make this so."""
         async with asyncio.timeout(WITHIN_S):
             while not holds():
                 await self.driver.changed.wait()

@@ -55,7 +55,7 @@ class Atlas:
         )
 
     def destroy(self, node: Node) -> None:
-        """What `node` has on its disk counts no more."""
+        """The disk of `node` counts no more."""
         self.destroyed.add(node.key)
 
     def is_sound(self, key: ReplicaKey) -> bool:

@@ -200,7 +200,7 @@ class Disk:
     # Faults.
 
     def power_cut(self, random: Random, *, keeps_all: bool, may_destroy: bool) -> list[str]:
-        """What was not synced is lost, in part or whole; the answer says what.
+        """All that was not synced is lost, in part or whole; the answer says what.
 
         "entries": names or bytes of files. "suffix", "torn": the end of the log. "hole": an earlier batch, and a later
         one was kept; that looks like rot, so the disk is destroyed.

@@ -80,7 +80,7 @@ class Wire:
         self._carry(source.id, route.asker, self._world.plan.reply_loss, arrive)
 
     def reset(self, a: NodeId, b: NodeId, *, is_half_open: bool) -> None:
-        """What is on the way between two nodes is lost, and both are told, or one."""
+        """Messages on the way between two nodes are lost, and both learn it, or one."""
         for link in ((a, b), (b, a)):
             self._resets[link] = self._resets.get(link, 0) + 1
         self._world.nodes[a].lose_peer(b)

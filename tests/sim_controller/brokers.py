@@ -237,7 +237,7 @@ class Process:
             self._assign(self.random.choice([each for each in self.broker.directories if each not in self.offline]))
 
     def _alteration(self, key: Key, part: Part) -> PartitionData | None:
-        """Who has fallen behind leaves; who has caught up comes; who recovers says when it has."""
+        """A replica that has fallen behind leaves; who has caught up comes; who recovers says when it has."""
         outside = [id for id in part.replicas if id not in part.isr and self._seems_there(id)]
         isr = list(part.isr)
         if part.recovery == RECOVERING:

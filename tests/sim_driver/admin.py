@@ -1,7 +1,7 @@
 """The administrator: has voters added, removed and moved by the doors that there are for it, one step or a whole walk.
 
-It asks whoever it takes for the leader, or anybody; asks again what was asked before; goes away before it is answered.
-A walk that it has begun goes on without it (S-48), and while leaders are killed (S-49).
+It asks the node that it takes for the leader, or any; asks again what was asked before; goes away before it is
+answered. A walk that it has begun goes on without it (S-48), and while leaders are killed (S-49).
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Admin:
             while True:
                 await asyncio.sleep(self._random.randrange(2 * self._world.plan.admin_every_ms) / 1000)
                 deeds = [self._add] * 3 + [self._remove] * 3 + [self._walk, self._repeat]
-                # Who comes back elsewhere while others are removed may be one that the rest needs and cannot find.
+                # A node that comes back elsewhere while others are removed may be one that the rest needs and cannot
+                # find.
                 deeds += [self._walk] * 20 + [self._cancel] * 2 if self._world.plan.walks else [self._move]
                 deeds += [self._move] * 20 if self._world.plan.moves else []
                 deed: Callable[[], Awaitable[None]] = self._random.choice(deeds)
@@ -139,11 +140,11 @@ class Admin:
         await self._follow(request, {node.key for node in target})
 
     async def _cancel(self) -> None:
-        """Whatever target there is, there is to be none."""
+        """Any target is taken back."""
         await self._follow(AlterQuorumRequest(cancel=True), set())
 
     async def _follow(self, request: AlterQuorumRequest, target: set[ReplicaKey]) -> None:
-        """Hears of it to the end, or only for a while: then the target is left to whoever leads."""
+        """Hears of it to the end, or only for a while: then the target is left to any leader."""
         known = len(self._world.checker.voter_sets)
         self._world.note(HOST, "asks to walk to", sorted(key.id for key in target))
         call = self._stub(anybody=True).AlterQuorum(request)
@@ -226,7 +227,7 @@ class Admin:
     def is_found(self) -> bool:
         """Does every node know where each is that votes by its log? If not, one lost more might be one too many.
 
-        What a node knows that is down is not looked at; but what is committed must be right.
+        The state of a node that is down is not looked at; but what is committed must be right.
         """
         nodes = self._world.nodes
         logs = [node.driver.core.log.voters.latest for node in nodes.values() if node.driver is not None]

@@ -202,7 +202,7 @@ class Checker:
         return all(data == self.at(header.base_offset)[1] for header, data in self._read(node.disk, start, end))
 
     def _compare(self, node: Node, disk: WatchedDisk, end: Offset) -> None:
-        """What it believes to be committed is what is."""
+        """It believes to be committed all that is, and no more."""
         start = max(self._checked[node.id], disk.log.start)
         for header, data in self._read(disk, start, end):
             known = self.at(header.base_offset)

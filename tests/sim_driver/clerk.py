@@ -218,7 +218,7 @@ class Clerk:
         self._acknowledge()
 
     def _acknowledge(self) -> None:
-        """What was taken and is committed is answered for."""
+        """An append that was taken and is committed counts."""
         done = [number for number, write in self._writes.items() if write.is_taken and write.end <= self.next]
         for number in done:
             write = self._writes.pop(number)

@@ -10,7 +10,7 @@ Metadata = tuple[tuple[str, str | bytes], ...]
 
 
 class CallContext:
-    """One call; `left_s` is what is left of its deadline when it comes, by the clock `now_s` of whoever answers."""
+    """One call; `left_s` is what is left of its deadline when it comes, by the clock `now_s` of the answering node."""
 
     def __init__(
         self, path: str, host: int, metadata: Metadata, left_s: float | None, now_s: Callable[[], float]

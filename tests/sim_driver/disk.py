@@ -1,6 +1,6 @@
 """The real disk of one node, on files in memory: what of it outlives a power cut, and what damage is done to it.
 
-What a killed process leaves is all that it wrote. A power cut also takes what was not flushed of the log: all of it, or
+A killed process leaves all that it wrote. A power cut also takes what was not flushed of the log: all of it, or
 from any byte on. That files which are replaced whole are synced before they are renamed is tried in `tests/storage`.
 """
 

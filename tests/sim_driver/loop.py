@@ -65,7 +65,7 @@ class Handle:
         self, due_us: int, work: Callable[..., object], args: tuple[Any, ...], context: Context | None
     ) -> None:
         self.due_us = due_us
-        """By the clock of whoever waits; 0 for at once."""
+        """By the clock of the waiting process; 0 for at once."""
         self.work = work, args
         self.context = copy_context() if context is None else context
         self.is_cancelled = False
@@ -122,7 +122,7 @@ class Loop(asyncio.AbstractEventLoop):
     def run_until_us(self, until_us: int, is_enough: Callable[[], bool] = lambda: False) -> None:
         """Everything that is due up to then, or until it is enough at the end of a moment.
 
-        What is raised by a callback is raised here.
+        An error of a callback is raised here.
         """
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(firstiter=self._generators.append, finalizer=_forget)
@@ -209,7 +209,7 @@ class Loop(asyncio.AbstractEventLoop):
     # What asyncio asks of a loop.
 
     def time(self) -> float:
-        """By the clock of whoever asks."""
+        """By the clock of the asking process."""
         return self._time_us() / US
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:  # type: ignore[override]

@@ -354,7 +354,7 @@ class Node:
             world.clean_count += self.disk.clean_count
         self.life, self.fuse, self._stopping = None, 0, None
         if self.driver is not None:
-            self.driver.stop()  # it does nothing any more, whoever holds it
+            self.driver.stop()  # it does nothing any more, though others hold it
         self.disk, self.driver, self.flusher = None, None, None
         home = self._home.with_name(f"{self.id}-{self.life_count}")
         lost = copy_of(self._home, home, self._random, durable=durable)
@@ -376,7 +376,7 @@ class Node:
             self._world.clean_count += self.disk.clean_count
 
     def damage(self) -> bool:
-        """While it is down: spoil its log. What it has promised is kept in mind by the checker."""
+        """While it is down: spoil its log. Its promises are kept in mind by the checker."""
         if self.life is not None:
             return False
         row, found, promised = self._put_back() or (*damage(self._home, self._random), self.durable)

@@ -83,7 +83,7 @@ class WipingWorld(World):
 
 
 class LyingWorld(World):
-    """What followers fetch is now and then no record of Kafka's, with a checksum that is right."""
+    """Followers now and then fetch bytes that are no record of Kafka's, with a right checksum."""
 
     def __init__(self, seed: int, directory: Path, *, keeps_all: bool = False) -> None:
         super().__init__(seed, directory, keeps_all=keeps_all)

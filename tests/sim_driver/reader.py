@@ -48,7 +48,7 @@ class Reader:
         self._random = world.stream(f"reader{number}")
         self._next: Offset = 0
         self._epoch: Epoch = 0
-        """Of whoever was asked last."""
+        """Of the node that was asked last."""
         self._wanted: OffsetAndEpoch | None = None
         """The snapshot that it was referred to."""
         self._pace_ms = PACES_MS[0]

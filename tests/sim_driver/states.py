@@ -33,7 +33,7 @@ def record(what: str, padding: int = 0) -> bytes:
 
 
 def check_snapshot(checker: Checker, snapshot: bytes, offset: Offset, path: Path) -> None:
-    """Whoever was sent it has the state at `offset`; at kraft.version 0 nothing says who votes. Raises Violation."""
+    """A receiver of it has the state at `offset`; at kraft.version 0 nothing says who votes. Raises Violation."""
     path.write_bytes(snapshot)
     reader = SnapshotReader(path)
     try:

@@ -1,4 +1,4 @@
-"""I-89: a target that the log has is reached, whoever leads, though whoever has asked for it is gone."""
+"""I-89: a target that the log has is reached, by any leader, though its asker is gone."""
 
 from __future__ import annotations
 

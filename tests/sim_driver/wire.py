@@ -147,13 +147,13 @@ class Network:
         return len(found)
 
     def part(self, life: Life, address: str) -> None:
-        """Every call of this process to whoever listens there breaks."""
+        """Every call of this process to the listener there breaks."""
         for call in list(self._calls.values()):
             if call.client is life and call.server is self.servers.get(address):
                 call.break_off(self.random.randrange(3))
 
     def leave(self, one: int, *, late_ms: int) -> None:
-        """Whoever has called `one` hears that the connection is broken, and `one` itself only so much later."""
+        """The caller of `one` hears that the connection is broken, and `one` itself only so much later."""
         for call in list(self._calls.values()):
             if call.hosts[1] == one != call.hosts[0]:
                 call.break_off(late_ms)
@@ -311,7 +311,7 @@ class Call:
         self._serving: asyncio.Task[None] | None = None
         self._is_over = False
         self._is_cut_off = False
-        """Has the server's end heard that the connection is gone? What comes over it later is of nobody."""
+        """Has the server's end heard that the connection is gone? Messages that come over it later are of nobody."""
         self._number = network.enlist(self)
         self._ends_us: int | None = None
         if timeout_s is not None:

@@ -372,7 +372,7 @@ class World:
         Absence(self).judge()
 
     def _agree(self) -> None:
-        """What is committed is on every disk, as far as the node knows that it is."""
+        """Each committed record is on every disk, as far as the node knows that it is."""
         if not self._are_up():  # the leader that was ended in the middle of the last walk
             self.pass_ms(HEALED_MS, self._are_up)
         for node in self.nodes.values():

@@ -163,7 +163,7 @@ class EngineController:
                 self._move(broker, standing.epoch, ControlState.FENCED)
 
     def move_leader(self, broker: int) -> None:
-        """An election that an operator asks for: of the preferred leader, whoever `broker` is."""
+        """An election that an operator asks for: of the preferred leader, for any `broker`."""
         topics = ElectLeadersRequest.TopicPartitions(topic="orders", partitions=(0,))
         self._write(elect_leaders(ElectLeadersRequest(election_type=0, topic_partitions=(topics,)), settings=SETTINGS))
 

@@ -87,7 +87,7 @@ class ProducerWorld(World):
         self.at(CLIENT_TIMEOUT_MS, lambda: close(ErrorCode.NETWORK_EXCEPTION))
 
     def come_late(self, broker: Broker, serve: Callable[[], None]) -> None:
-        """What was sent on a connection before may be served after all, whatever has become of it since."""
+        """A request that was sent on a connection before may be served after all, whatever has become of it since."""
         if self.chance.random() < self.late:
             self._deliver(self.chance.randrange(2_000), broker.id, serve)
 

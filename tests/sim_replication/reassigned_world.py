@@ -102,7 +102,7 @@ class ReassignedWorld(World):
             raise Violation("KIP-966", "one unclean stop at a time leaves somebody who has everything", self.engine.elr)
 
     def _is_whole(self, broker: Broker) -> bool:
-        """Who is no replica lacks nothing, once two others have everything."""
+        """A broker that is no replica lacks nothing, once two others have everything."""
         partition = self.engine.partition
         is_made_up_for = broker.id not in partition.replicas and len(partition.isr | self.engine.elr) > 1
         return super()._is_whole(broker) or is_made_up_for

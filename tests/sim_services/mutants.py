@@ -65,7 +65,7 @@ def _does_chores_on_standby(patch: Patch) -> None:
     async def do(self: PeriodicTasks, chore: Any) -> int:
         under_way.append(chore)
         try:
-            # What it asks about being active is asked before it waits for the first time.
+            # Its question whether it is active is asked before it waits for the first time.
             return await _begun(right(self, chore))
         finally:
             under_way.remove(chore)

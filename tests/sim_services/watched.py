@@ -155,7 +155,7 @@ class WatchedDriver(ControllerDriver):
         self._owner.world.fired("places taken")
 
     def _compare(self) -> None:
-        """Who stands by has what is committed, and no more; and that makes one state, whoever has replayed it."""
+        """A standby has all that is committed, and no more; and that makes one state, on every controller."""
         world, at = self._owner.world, self.engine.next_offset
         require("I-38", at <= world.checker.end, "stands by with what is not committed", self._who, at)
         if self._hashed < at and at // HASH_EVERY != self._hashed // HASH_EVERY:

@@ -1,4 +1,4 @@
-"""What is looked at record by record comes to the same as comparing the whole states before and after."""
+"""A look record by record comes to the same as comparing the whole states before and after."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class DiskLogMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), tail=st.sampled_from([b"", bytes(300), b"\x02" * 200]))
     def crash(self, data: st.DataObject, tail: bytes) -> None:
-        """What was not flushed is lost from some byte on; there may be zeros or noise instead."""
+        """All that was not flushed is lost from some byte on; there may be zeros or noise instead."""
         self.log.abandon()
         path = last_segment(self.directory)
         base = int(path.stem)

@@ -52,7 +52,7 @@ class Life:
         return left
 
     def learn(self) -> None:
-        """What is there is what a copy has when it is opened, however often the power goes in the meantime."""
+        """The files there are those that a copy has when it is opened, however often the power goes in the meantime."""
         copy = self.scratch / "copy"
         shutil.copytree(self.directory, copy)
         log = DiskLog(copy, segment_bytes=SEGMENT_BYTES)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.tidy.reading import read
 from tests.tidy.test_links import FILES
-from tests.tidy.test_shape import OURS, ROOT, named
+from tests.tidy.test_shape import CODE, OURS, ROOT, named
 
 INSTEAD: Final = {
     r"\bit takes\b|\btakes (?:a|an|one or more|at least)\b": "it must be, it must have, it needs",
@@ -33,6 +33,8 @@ INSTEAD_IN_PROSE: Final = {
     r"\b[Tt]old\b": "gets, knows, is sent, is logged",
 }
 """How a sentence must not begin, words that it must not have, and what to write instead."""
+WHOEVER: Final = re.compile(r"^\W*Whatever\b|\b[Ww]hoever\b")
+"""The least of it, also for tests, whose docstrings may be half a sentence."""
 AS_THEY_ARE: Final = (
     "libs/quorate/controller/engine/",
     "libs/quorate/pipeline/",
@@ -101,6 +103,13 @@ def test_a_part_of_a_text_with_values_is_looked_at(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", [p for p in OURS if not named(p).startswith(AS_THEY_ARE)], ids=named)
 def test_a_docstring_or_a_comment_is_understood_at_once(path: Path) -> None:
     assert {} == {sentence: better for text in read(path).prose for sentence, better in hard_sentences(text).items()}
+
+
+@pytest.mark.parametrize("path", [p for p in CODE if p not in OURS], ids=named)
+def test_a_docstring_of_a_test_names_its_subject(path: Path) -> None:
+    sentences = [each for text in read(path).prose for each in sentences_of(text)]
+
+    assert [] == [each for each in sentences if WHOEVER.search(each)]
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if p != ROOT / OF_METRICS], ids=named)

@@ -1,4 +1,4 @@
-"""What very many messages have is made into protobuf once, and no message notices."""
+"""A value that very many messages have is made into protobuf once, and no message notices."""
 
 from __future__ import annotations
 

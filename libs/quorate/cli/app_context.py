@@ -14,7 +14,7 @@ from quorate.cli.printable import printable
 __all__ = ["context"]
 
 context = typer.Typer(
-    help="Clusters by name: what a command is not told it has from the current one.", no_args_is_help=True
+    help="Clusters by name: options that a command lacks come from the current one.", no_args_is_help=True
 )
 
 

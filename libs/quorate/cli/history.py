@@ -43,7 +43,7 @@ class Unknown(NamedTuple):
         if self.after_offset < 0:
             return f"of what lies before offset {self.until_offset + 1} there is no log"
         return (
-            f"what changed after offset {self.after_offset} is told as one change at offset {self.until_offset}: "
+            f"all that changed after offset {self.after_offset} is one change at offset {self.until_offset}: "
             "a checkpoint has replaced the log"
         )
 

@@ -207,7 +207,7 @@ WRITES: Final = {
     ),
     ("tokens", "create"): Write(
         "CreateDelegationToken",
-        "Create a delegation token; its HMAC is its password, and is told only now.",
+        "Create a delegation token; its HMAC is its password, and is printed only now.",
         "created",
         create_token,
         named_by=("token_id",),

@@ -90,7 +90,7 @@ class _Of(Generic[T]):
         return self.facts.past.since(Condition.THERE, self.subject)
 
 
-DELETE: Final = "delete them: kafka-configs --alter --delete-config; whoever takes the name gets them"
+DELETE: Final = "delete them: kafka-configs --alter --delete-config; the next user of the name gets them"
 OF_NO_NODE: Final = "if no node has this id (a controller that does not vote may not be registered), "
 CONFIG_RULES: Sequence[Rule[_Of[Sequence[str]]]] = (
     Rule(

@@ -170,7 +170,7 @@ def test_many_tokens_are_described_in_steps_and_the_owners_are_gone_through_once
 
 
 def test_a_token_is_found_by_its_hmac_without_a_look_at_the_others() -> None:
-    """Whoever is authenticated may make tokens: 100,000 would hold up everybody's writes for half a second."""
+    """Every authenticated caller may make tokens: 100,000 would hold up everybody's writes for half a second."""
     tokens, computed = Tokens().cluster.state.delegation_tokens, []
 
     def hmac_of(token_id: str) -> bytes:

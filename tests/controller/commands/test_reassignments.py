@@ -38,7 +38,7 @@ def test_a_partition_is_on_its_way_until_the_new_replicas_are_in_sync() -> None:
 
 @pytest.mark.parametrize(("elr", "isr"), [(True, ()), (False, (1,))])
 def test_going_back_to_nobody_leaves_the_isr_empty_where_it_may_be(elr: bool, isr: tuple[int, ...]) -> None:
-    """Whoever comes first is elected uncleanly, and recovers. Without an ELR the first replica stands for the ISR."""
+    """The first to come is elected uncleanly, and recovers. Without an ELR the first replica stands for the ISR."""
     cluster = six_brokers(elr=elr, unclean_leader_election_enable="true")
     cluster.write(command(cluster, asked(to(4, 5, 6))))
     in_sync(cluster, 4)

@@ -82,7 +82,7 @@ def match(name: str) -> Match:
 
 
 def row(meant: Meant) -> Row:
-    """What one filter means goes, and is told."""
+    """The entries of one filter go, and are listed."""
     return Row(
         case=meant.case,
         rule=meant.rule,

@@ -132,7 +132,7 @@ def refused(name: str, code: ErrorCode, *, internal: bool = False, may: int = AL
 
 
 def denied(name: str) -> Topic:
-    """What the caller may do to it is not said."""
+    """The caller's operations on it are not listed."""
     return Topic(error_code=int(NOT_ALLOWED), name=name)
 
 

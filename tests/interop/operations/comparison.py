@@ -20,7 +20,7 @@ Json = Any  # Any: JSON values
 CODE: Final = "errorCode"
 MASKED: Final = "…"
 WORDS: Final = "errorMessage"
-"""Left out where something is refused: sentences are each one's own. What is granted has null or an empty one."""
+"""Left out where something is refused: sentences are each one's own. A granted request has null or an empty one."""
 TIME: Final = "throttleTimeMs"
 """Left out everywhere: nobody is throttled here."""
 CHANCE: Final = frozenset(

@@ -52,7 +52,7 @@ class Target(Protocol):
         ...
 
     async def ask(self, request: Message, *, version: int | None = None) -> Outcome:
-        """One request to the controllers, or to whoever hears heartbeats."""
+        """One request to the controllers, or to the service that hears heartbeats."""
         ...
 
 

@@ -50,7 +50,7 @@ TARGETS: Final = ("theirs", "ours", "at_gateway")
 NOT_SERVED: Final = frozenset(
     {"DescribeClientQuotas", "DescribeDelegationToken", "DescribeTopicPartitions", "DescribeUserScramCredentials"}
 )
-"""Reads that a Kafka controller leaves to its brokers. What they would read is in the states, which are compared."""
+"""Reads that a Kafka controller leaves to its brokers. Their answers are in the states, which are compared."""
 OF_THE_HEARTBEAT_SERVICE: Final = frozenset({"BrokerHeartbeat"})
 GOES_ON_TIMEOUT_S: Final = 300
 SHELL_TRIES_MAX: Final = 10
@@ -96,7 +96,7 @@ async def _course(scratch: Path) -> Course:
 
 
 def _by_step(seen: Sequence[Seen], rows: Sequence[Row], steps: Iterable[str]) -> Iterator[tuple[str, Sequence[Json]]]:
-    """What was written since the step before was seen."""
+    """The records since the step before were seen."""
     starts = [seen[0].before.offset, *(each.view.offset for each in seen)]
     for step, start, each in zip(steps, starts, seen, strict=False):
         yield step, between(rows, start, each.view.offset)

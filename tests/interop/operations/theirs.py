@@ -77,7 +77,8 @@ def _node(scratch: Path, node_id: NodeId, ports: Mapping[NodeId, int]) -> Node:
 
 
 async def _active(ports: Mapping[NodeId, int]) -> NodeId:
-    """Whoever is ready to decide: it refuses a broker that it does not know, the others refuse to decide."""
+    """The controller that is ready to decide: it refuses a broker that it does not know, the others refuse to
+    decide."""
     nobody = AllocateProducerIdsRequest(broker_id=0, broker_epoch=0)
     async with asyncio.timeout(WITHIN_S):
         while True:

@@ -76,7 +76,7 @@ def _log_in(release: Release, pod: dict[str, Any], *, admins: dict[str, Any]) ->
     user = _by_password(release, PASSWORD)
     _refused("Authentication failed", release, pod, _by_password(release, "wrong"))
     _refused("ClusterAuthorizationException", release, pod, user)
-    # Whoever asks for controllers needs ALTER, which lets them describe, too.
+    # A client that asks for controllers needs ALTER, which lets it describe, too.
     entry = ("--add", "--allow-principal", f"User:{USER}", "--operation", "Alter", "--cluster")
     _says(release, admins, PORT, by_certificate(release), ACLS, *entry)
     say(f"kafka-metadata-quorum by PLAIN at port {LOGINS_PORT}: {_described(release, pod, LOGINS_PORT, user)}")

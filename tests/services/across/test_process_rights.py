@@ -1,4 +1,4 @@
-"""What each process may call is what its code calls, no more and no less."""
+"""Each process may call the RPCs that its code calls, no more and no less."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ async def test_while_nobody_leads_it_is_waited_for_as_long_as_the_request_has() 
             await kafkas.register(deadline_ms=250)
 
     assert ErrorCode.NOT_CONTROLLER is refused.value.code
-    assert f"whoever leads, by {kafkas.at[0]}, {kafkas.at[1]}" == told
+    assert f"the leader, by {kafkas.at[0]}, {kafkas.at[1]}" == told
     assert [] == kafkas.first.asked + kafkas.second.asked
 
 

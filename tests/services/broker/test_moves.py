@@ -382,7 +382,7 @@ def known(scene: Moving) -> tuple[int, int, int, int]:
 async def test_a_replica_takes_no_place_while_checkpoints_are_written(
     disks: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They would be without it: what they say was settled before. What is written until then comes along."""
+    """They would be without it: what they say was settled before. Records that are written until then come along."""
     names = (HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS)
     async with moving(disks) as scene:
         store = scene.scene.store
@@ -536,7 +536,7 @@ def test_what_is_steadily_written_holds_no_copy_up_for_ever(tmp_path: Path, monk
 
 
 async def test_moved_logs_share_the_files_that_are_open(disks: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of sealed segments one at most is open here, whoever has moved."""
+    """Of sealed segments one at most is open here, after any moves."""
     monkeypatch.setattr("quorate.partition_log.open_files.SEGMENTS_MAX", 1)
     async with moving(disks) as scene:
         scene.scene.log.append(partition(1))

@@ -445,7 +445,8 @@ async def test_who_is_deposed_with_a_lower_min_isr_acknowledges_nothing(disks: l
 
 
 async def test_a_stop_while_logs_are_opened_leaves_no_mark_and_keeps_the_checkpoints(disks: list[Path]) -> None:
-    """What nobody has opened may end in half a batch; what is known of it is still in the files, and only there."""
+    """A log that nobody has opened may end in half a batch; what is known of it is still in the files, and only
+    there."""
     async with running(disks) as scene:
         scene.log.append(LEVELS, *BROKERS, ORDERS, partition(0))
         await scene.applied(lambda: scene.names == ["orders-0"])

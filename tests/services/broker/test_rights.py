@@ -318,7 +318,7 @@ MANY = 3_000
 
 
 async def test_who_asks_about_very_many_leaves_the_loop_to_others(disks: list[Path]) -> None:
-    """Whoever asks, and whether anything that is asked for is there."""
+    """For every caller, and whether any of the topics is there."""
     names = [f"t{number}" for number in range(MANY)]
     offsets, epochs = ListOffsetsRequest.ListOffsetsTopic, OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     data, dirs = ProduceRequest.TopicProduceData, DescribeLogDirsRequest.DescribableLogDirTopic

@@ -1,4 +1,4 @@
-"""A request of very many items is answered in turns of the loop, whoever asks, and whether anything of it is there.
+"""A request of very many items is answered in turns of the loop, for every caller, and whether any of them is there.
 
 What one turn does is counted in calls of functions: not by a clock.
 """
@@ -61,7 +61,8 @@ from tests.services.counted_calls import calls_in_a_turn
 disks = test_partitions.disks
 MANY: Final = 4 * ITEMS_PER_STEP
 CALLS_MAX: Final = 11 * ITEMS_PER_STEP
-"""The calls of one turn of the loop. What is done at once to each item of `MANY` has more, if it has three of them."""
+"""The calls of one turn of the loop. A function that is done at once to each item of `MANY` has more, if it has three
+of them."""
 NAMES: Final = tuple(f"t{number}" for number in range(MANY))
 assert CALLS_MAX < 3 * MANY
 

@@ -167,7 +167,8 @@ CREATED: list[tuple[list[Granted], list[tuple[str, ErrorCode, ErrorCode]]]] = [
 async def test_creates_what_the_caller_may_create(
     granted: list[Granted], expected: list[tuple[str, ErrorCode, ErrorCode]], validate_only: bool
 ) -> None:
-    """Kafka: ControllerApis.createTopics. Who may not see configs is not told how many partitions there are, either."""
+    """Kafka: ControllerApis.createTopics. A caller that may not see configs does not learn how many partitions there
+    are, either."""
     door = Door(*granted)
     placed = (Assignment(0, (1,)),)
     topics = tuple(Topic(name, -1, -1, placed) for name in ("new", "a", "twice", "twice"))

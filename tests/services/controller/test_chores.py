@@ -77,7 +77,8 @@ async def test_a_full_bite_is_followed_by_the_next_and_not_by_the_interval() -> 
     done = asyncio.Event()
 
     async def sleep(seconds: float) -> None:
-        """The first three pauses take no time; then the test has seen enough. What cannot be turned off waits."""
+        """The first three pauses take no time; then the test has seen enough. A task that cannot be turned off
+        waits."""
         if seconds in ALWAYS_S:
             await asyncio.Event().wait()
         pauses.append((seconds, driver.engine.state.topics.leader_count(NO_LEADER)))

@@ -146,7 +146,7 @@ def reading_slowly() -> Command[str]:
 async def test_reads_in_steps_hold_up_no_write_and_are_of_what_was_committed_when_they_began(
     driver: ControllerDriver,
 ) -> None:
-    """Whoever may list topics may have 2,000 such reads wait. One at a time has the loop."""
+    """A caller that may list topics may have 2,000 such reads wait. One at a time has the loop."""
     await ended(driver, writing(driver, "a"))
     under_way = writing(driver, "b")
     reads = [asyncio.ensure_future(read_in_steps(driver, reading_slowly())) for _ in range(2)]

@@ -100,7 +100,7 @@ def test_a_password_that_changes_in_the_middle_ends_the_exchange() -> None:
 
 @pytest.mark.parametrize("server_first", [b"", b"r=abc,s=AAAA,i=4096", b"r=other,s=AAAA,i=4096"])
 def test_an_exchange_that_this_is_not_is_refused(server_first: bytes) -> None:
-    """Whoever sends it: no nonce of the server's own, or none that continues the client's."""
+    """From any sender: no nonce of the server's own, or none that continues the client's."""
     asked = logins(standing_by(credential(1)))
 
     with pytest.raises(SaslError):

@@ -1,4 +1,4 @@
-"""An answer with a long list is encoded in turns, and is the same answer to whoever reads it."""
+"""An answer with a long list is encoded in turns, and is the same answer to its reader."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def authorizing(
 
 
 def at(*hosts: str, also: Mapping[Principal, str] | None = None) -> Authorizing:
-    """Whoever is at these addresses may act for the cluster, who is `also` named at its own, and nobody else."""
+    """A caller at these addresses may act for the cluster, one that is `also` named at its own, and nobody else."""
     return authorizing([*((ANONYMOUS, host) for host in hosts), *(also or {}).items()])
 
 
@@ -229,7 +229,7 @@ async def test_a_broker_with_an_envelope_speaks_for_its_own_node(caplog: pytest.
 def test_with_rules_for_processes_a_controller_and_a_gateway_alone_pass_everything_on(
     sender: str, is_believed: bool
 ) -> None:
-    """Whatever else they may: here all are super users, but for the first two."""
+    """With any other rights: here all are super users, but for the first two."""
     door = authorizing(supers=["heartbeat", "broker-101", "admin"], processes=PROCESS_RULES, principal=sender)
     forged = call(BROKER, *BY_STANDBY, named("heartbeat"))
 

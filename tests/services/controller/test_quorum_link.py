@@ -263,7 +263,7 @@ class Lagging(Told):
 
 
 async def test_a_stream_of_events_that_is_given_up_ends_at_once() -> None:
-    """Whoever waits for the garbage collector may be told by the old stream that it is active, and hear by another."""
+    """A test that waits for the garbage collector may hear by the old stream that it is active, and by another."""
     gc.disable()
     try:
         async with linked(Lagging()) as (_, quorum, told):

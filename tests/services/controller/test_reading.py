@@ -80,7 +80,7 @@ async def test_leadership_is_confirmed_for_each_epoch_by_itself(active: tuple[In
 
 
 async def test_a_change_that_changes_nothing_is_a_read(active: tuple[InProcess, ScriptedQuorum]) -> None:
-    """Who has been told of a topic is never told that there is none."""
+    """A caller that has seen a topic never gets the answer that there is none."""
     here, quorum = active
     told = await here.stub.DeleteTopics(UNKNOWN_TOPIC, timeout=120)
 

@@ -134,7 +134,7 @@ async def test_a_write_that_the_leader_leaves_when_it_goes_is_no_lost_connection
 
 
 async def test_a_write_with_a_request_id_is_asked_of_the_next_leader(story: Story) -> None:
-    """It is done once, whoever has it: the id is in the log."""
+    """It is done once, at any controller: the id is in the log."""
     request = AdminRequest(request_id=bytes(ID_BYTES), create_topics=CREATION)
     submitted = await story.handed_over(story.stub.Submit(request, timeout=WITHIN_S))
     story.replace()

@@ -10,7 +10,8 @@ pytestmark = pytest.mark.asyncio
 
 
 async def test_finds_what_has_an_address() -> None:
-    """What ends in `.invalid` never has one (RFC 6761), and no name may have a label of 64 characters or none."""
+    """A name that ends in `.invalid` never has one (RFC 6761), and no name may have a label of 64 characters or
+    none."""
     names = ["localhost", "127.0.0.1", "nobody.invalid", "a" * 64, "a..b"]
 
     assert {"localhost", "127.0.0.1"} == await resolvable(names)

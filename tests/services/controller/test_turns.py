@@ -1,4 +1,4 @@
-"""What is written in turns lets others in between, never has much under way, and is not left half done."""
+"""A write in turns lets others in between, never has much under way, and is not left half done."""
 
 from __future__ import annotations
 

@@ -546,7 +546,7 @@ def test_open_connections_are_counted_by_listener() -> None:
 
 
 async def test_features_are_asked_for_again_after_a_change() -> None:
-    """Whoever has raised a level, and connects again, finds it."""
+    """A client that has raised a level, and connects again, finds it."""
     made = Gateway(dict.fromkeys(Backend, services := Services()), GATEWAYS)
     await made.features.refresh()
     services.answers["ApiVersions"] = APIS["ApiVersions"].response(finalized_features_epoch=9)

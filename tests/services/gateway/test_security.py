@@ -215,7 +215,7 @@ def test_each_listener_has_what_is_for_it_and_what_is_for_all() -> None:
 
 
 def test_what_is_in_force_is_described_so_that_it_can_be_read_again() -> None:
-    """What all listeners have is said once; what is of one of them under its name; no secret."""
+    """Settings that all listeners have are said once; what is of one of them under its name; no secret."""
     told = describe(config(BOTH))
     secret = {key for key, text in told.items() if text == "***"}
     again = describe(config({key: text for key, text in told.items() if key not in secret} | BOTH))

@@ -38,8 +38,8 @@ from tests.services.scripted import LOOPBACK
 
 MANY: Final = 16 * ITEMS_PER_STEP
 CALLS_MAX: Final = 30 * ITEMS_PER_STEP
-"""The calls of one turn of the loop: an item of a step has 27 at most. What is done at once to each item of `MANY`
-has more, if it calls two functions."""
+"""The calls of one turn of the loop: an item of a step has 27 at most. A function that is done at once to each item of
+`MANY` has more, if it calls two others."""
 REFUSAL: Final = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not for this caller")
 
 assert CALLS_MAX < 2 * MANY

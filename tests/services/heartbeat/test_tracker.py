@@ -81,7 +81,7 @@ class Tracking:
         return result.end_offset
 
     async def seen(self) -> None:
-        """What was written before has been seen by the loop that watches the log."""
+        """Records that were written before have been seen by the loop that watches the log."""
         await self.write(NoOpRecord())
         await self.write(NoOpRecord())
 

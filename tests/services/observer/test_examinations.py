@@ -1,4 +1,4 @@
-"""What an observer finds in its state is what the doctor finds; who can be restarted is what restart-safe says."""
+"""An observer finds in its state the same as the doctor; who can be restarted is what restart-safe says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a checkpoint has replaced is named by whatever tells of a part of it."""
+"""The part of the log that a checkpoint has replaced is named by each answer about a part of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.sql.test_kept import Kept, place
 
 AFTER, UNTIL, END = 4, 11, 20
 GAP = HistoryGap(after_offset=AFTER, until_offset=UNTIL)
-NOTE = f"what changed after offset {AFTER} is told as one change at offset {UNTIL}: a checkpoint has replaced the log"
+NOTE = f"all that changed after offset {AFTER} is one change at offset {UNTIL}: a checkpoint has replaced the log"
 
 
 def kept_with_gap(url: str, *, is_quiet: bool) -> str:

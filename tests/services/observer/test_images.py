@@ -142,7 +142,7 @@ async def test_so_many_are_told_at_once_and_one_more_is_refused(followed: Follow
     telling = [followed.images.tell() for _ in range(IMAGES_MAX)]
     for each in telling:
         await anext(each)
-    with pytest.raises(ApiError, match="4 images are being told already") as refused:
+    with pytest.raises(ApiError, match="4 images are being sent already") as refused:
         await anext(followed.images.tell())
     await telling[0].aclose()
 

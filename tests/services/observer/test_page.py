@@ -211,7 +211,7 @@ async def test_by_tls_a_caller_is_who_its_certificate_says(issuer: Authority) ->
 
 
 async def test_a_new_certificate_is_that_of_the_next_connection(tmp_path: Path, issuer: Authority) -> None:
-    """What does not fit is not taken."""
+    """A message that does not fit is not taken."""
     keystore = tmp_path / "keystore.pem"
     first, second, caller = (issuer.issue(each, f"/CN={each}") for each in ("first", "second", "caller"))
     keystore.write_text(first.read_text())

@@ -278,7 +278,7 @@ async def test_what_a_database_refuses_is_told_and_is_written_once_it_is_taken(
             connection.exec_driver_sql("DROP TRIGGER refuses")
         await reached(engine, end)
 
-    assert "the state's database refuses what it is told" in told[0].getMessage()
+    assert "the state's database refuses a write" in told[0].getMessage()
     assert expected(batches) == rows_of(engine)
 
 

@@ -118,7 +118,7 @@ class Endless:
 
 
 async def test_while_a_database_does_not_take_a_change_no_more_of_the_log_is_read_than_a_part(tmp_path: Path) -> None:
-    """What was read meanwhile is written then, each value from the record that has it."""
+    """Records that were read meanwhile are written then, each value from the record that has it."""
     url, log = f"sqlite:///{tmp_path}/state.db", Endless()
     keeper = StateKeeper(url, lambda: log)  # type: ignore[arg-type, return-value]  # it has what the keeper asks of a log
     running = asyncio.create_task(keeper.run())

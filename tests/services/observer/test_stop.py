@@ -166,7 +166,7 @@ async def test_an_observer_that_keeps_its_own_spans_has_those_of_before_its_stop
 
 
 async def test_spans_that_nobody_takes_have_no_more_than_the_time_of_its_stop(tmp_path: Path) -> None:
-    """What they are sent to takes connections, and answers nothing."""
+    """Their server takes connections, and answers nothing."""
     (port,) = free_ports(1)
     silent = await asyncio.start_server(lambda *_: None, LOOPBACK, 0)
     traces = f"{LOOPBACK}:{silent.sockets[0].getsockname()[1]}"

@@ -444,7 +444,7 @@ async def test_a_traced_request_is_placed_by_a_call_with_spans_of_its_own() -> N
 async def test_nobody_is_left_to_hear_that_the_placer_is_away_and_nothing_is_reported_as_lost() -> None:
     reported: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
-    elsewhere = Server()  # it serves no placer: whoever asks it is refused
+    elsewhere = Server()  # it serves no placer: its caller is refused
     placers = Client([f"127.0.0.1:{elsewhere.listen('127.0.0.1:0')}"], PlacerStub)
     await elsewhere.start()
     placing = Placing(placers, lambda: ())
@@ -455,7 +455,7 @@ async def test_nobody_is_left_to_hear_that_the_placer_is_away_and_nothing_is_rep
     who_left.cancel()
     with pytest.raises(asyncio.CancelledError):
         await who_left
-    # Whoever asks next waits for the answer of the one who left.
+    # The next caller waits for the answer of the one that left.
     found = await placing.place(wanted)
     assert isinstance(found["a"], ApiError)  # there are no brokers
     await placers.close()

@@ -85,7 +85,8 @@ async def test_the_segment_ends_so_that_the_next_snapshot_frees_it(node: QuorumD
 
 
 async def test_what_is_read_stays_readable_until_it_is_deleted(node: QuorumDriver, tmp_path: Path) -> None:
-    """A piece that was promised to a follower is read in the turn after; and whoever has the file open keeps it."""
+    """A piece that was promised to a follower is read in the turn after; and a process that has the file open keeps
+    it."""
     oldest = min(node.core.log.snapshots, key=lambda each: each.offset)
     expected = node.disk.read_snapshot(SnapshotRead(snapshot_id=oldest, position=0, max_bytes=100))
     cleaning = cleaner(node, size=500, delay_ms=0)

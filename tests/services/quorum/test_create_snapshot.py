@@ -91,7 +91,7 @@ async def test_keeps_what_comes_and_tells_the_core(leader: QuorumDriver, stub: R
 async def test_its_time_is_that_of_the_record_before(
     leader: QuorumDriver, stub: RaftClientStub, tmp_path: Path
 ) -> None:
-    """So the snapshots of all nodes are equal, whoever makes them (I-26)."""
+    """So the snapshots of all nodes are equal, on every node (I-26)."""
     expected = read_header(leader.disk.read(1, 1)).max_timestamp
 
     await stub.CreateSnapshot(iter(pieces(2)), timeout=120)

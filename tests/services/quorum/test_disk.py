@@ -152,7 +152,7 @@ def test_a_later_epoch_is_as_good(damaged: Path) -> None:
 
 
 def test_the_voters_are_those_of_the_checkpoint_with_which_the_log_begins_anew(tmp_path: Path) -> None:
-    """What is left of a log may end before a checkpoint, and know of earlier voters only. I-26."""
+    """The rest of a log may end before a checkpoint, and know of earlier voters only. I-26."""
     former, present = voters_in_the_log(1, 2, 3), voters_in_the_log(1, 2, 4)
     log = DiskLog(tmp_path)
     log.append(control_batch_of(elected_with(former), timestamp_ms=0))

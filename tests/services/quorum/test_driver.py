@@ -155,7 +155,7 @@ async def test_a_timer_that_fails_ends_the_node(tmp_path: Path, monkeypatch: pyt
 
 
 async def test_one_turn_reads_no_more_than_it_may_hold(leader: QuorumDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever gets nothing asks again, and then has its turn."""
+    """A reader that gets nothing asks again, and then has its turn."""
     monkeypatch.setattr(sent_answers, "READ_BYTES_MAX", 10_000)
     monkeypatch.setattr(sent_answers, "READS_BYTES_MAX", 25_000)
     leader.append(1, 1, [[b"x" * 900]] * 100)
@@ -229,7 +229,7 @@ async def fetched(driver: QuorumDriver, peers: Asked, **answer: Any) -> None:
 async def test_a_follower_takes_no_offset_within_a_batch(
     tmp_path: Path, answer: dict[str, Any], leo: int, high_watermark: int
 ) -> None:
-    """Batches of offsets 0 to 1 and 2 to 4. What is beyond the log is cut to its end."""
+    """Batches of offsets 0 to 1 and 2 to 4. An offset beyond the log is cut to its end."""
     ended: list[BaseException] = []
     peers, disk = Asked(), open_disk(tmp_path, voters=3)
     disk.append(batch(0, count=2))

@@ -77,7 +77,7 @@ def test_a_node_announces_its_gateway_beside_its_own_listener(tmp_path: Path) ->
 def test_every_voter_needs_the_first_listener_for_kafkas_wire(
     tmp_path: Path, advertised: str, protocols: str, needed: str | None
 ) -> None:
-    """Whatever comes first by name: Kafka's nodes have none for gRPC."""
+    """By any order of the names: Kafka's nodes have none for gRPC."""
     own = {"advertised.listeners": advertised, "kafka.listener.security.protocol.map": protocols}
     if advertised.startswith("A:"):
         own |= {"listeners": "A://one:9090", "listener.security.protocol.map": "A:PLAINTEXT"}

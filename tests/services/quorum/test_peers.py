@@ -190,7 +190,7 @@ async def test_answers_that_do_not_parse_are_failed_requests() -> None:
 async def test_where_a_kafka_leads_is_asked_of_our_nodes() -> None:
     """An answer to a fetch over gRPC cannot say where Kafka's wire is spoken.
 
-    What another cluster's node says does not count, nor what does not parse.
+    An answer of another cluster's node does not count, nor one that does not parse.
     """
     failed: asyncio.Queue[object] = asyncio.Queue()
     server, ports = grpc.aio.server(), []

@@ -24,7 +24,7 @@ OTHER = 2
 
 
 class Voters(QuorumServicer):
-    """The other voter: gives its vote to whoever asks, and keeps what it hears, in order."""
+    """The other voter: gives its vote to every asker, and keeps what it hears, in order."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []

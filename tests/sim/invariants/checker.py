@@ -109,7 +109,7 @@ class Checker:
         """The core has asked for nothing, so its role, epoch, vote, log and commit are as they were when last judged.
 
         Each of these changes only with something to be done: the core persists, appends, truncates, installs, commits
-        or tells of a transition. What is left is time, and what the core counts for itself.
+        or tells of a transition. The rest is time, and the core's own counts.
         """
         raft = node.raft
         assert raft is not None

@@ -36,7 +36,7 @@ def _m9(patch: Patch) -> None:
     right = progress.voter_end
 
     def voter_end(context: StepContext, role: Leader, voter: ReplicaKey) -> Offset | None:
-        """Whoever has come furthest speaks for the voters that have not."""
+        """The replica that has come furthest speaks for the voters that have not."""
         own = right(context, role, voter)
         ends = [
             state.leo for key, state in role.replicas.items() if not context.voters.has(key) and state.leo is not None

@@ -12,7 +12,8 @@ from tests.sim.mutants.base import replace_pursuit, replace_row
 
 
 def _hands_over_blindly(patch: Patch) -> None:
-    """As it was: whoever has come furthest is named, controller or not, and a leader without its own always resigns."""
+    """As it was: the voter that has come furthest is named, controller or not, and a leader without its own always
+    resigns."""
 
     def successors(context: StepContext, role: Leader) -> tuple[ReplicaKey, ...]:
         def rank(key: ReplicaKey) -> tuple[int, ReplicaKey]:

@@ -106,7 +106,7 @@ def _judge_remembered(model: Model, key: Key, before: Part, after: Part) -> None
 
 
 def _judge_leader(model: Model, step: Step) -> None:
-    """Who was elected uncleanly is alone. Whether it might be, is judged where the request is known."""
+    """A leader that was elected uncleanly is alone. Whether it might be, is judged where the request is known."""
     what = (model.names[step.key[0]], step.key[1], step.before, step.after)
     if is_unclean(step):
         require(step.after.isr == (step.after.leader,), "I-54", "an unclean leader is alone in the ISR", *what)

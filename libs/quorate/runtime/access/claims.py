@@ -134,7 +134,7 @@ def claim_problems(rules: str | None, *, protocol: str | None) -> Iterator[str]:
 def warn_of_any(*, is_authorized: bool, rules: str | None) -> None:
     """Warns at the start of a service that authorizes its callers, and lets each speak for every node."""
     if is_authorized and rules is None:
-        log.warning("whoever may act for the cluster may do so as any node", setting=CLAIM_RULES)
+        log.warning("a caller that may act for the cluster may do so as any node", setting=CLAIM_RULES)
 
 
 def check_claim(nodes: NodeIds, claimed: Iterable[NodeId], *, api: str, principal: Principal, host: str) -> None:
