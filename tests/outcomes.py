@@ -50,7 +50,7 @@ class Recorder:
     """A plugin of pytest: writes one file when the session ends."""
 
     def __init__(self, directory: Path, *, is_worker: bool) -> None:
-        """A worker of xdist collects; what it runs is told to the session that began it, too, which has the times."""
+        """A worker of xdist collects; its outcomes go to the session that began it, too, which has the times."""
         self._directory = directory
         self._is_worker = is_worker
         self._outcomes: dict[str, str] = {}

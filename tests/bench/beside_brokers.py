@@ -1,7 +1,8 @@
 """Records through three brokers of ours and through three of a Kafka release, each on its own controllers.
 
 Both are alive at once and measured in turns: RF 3, `min.insync.replicas` 2, acks=all. The client is Kafka's own
-performance tools, in one JVM for all rounds; only after a kill it is librdkafka, which can be told the partition.
+performance tools, in one JVM for all rounds; only after a kill it is librdkafka, where a caller can choose the
+partition.
 
 * An idempotent producer writes records of 1 KiB in batches of 16 KiB and of nearly 1 MiB, as fast as it goes, and one
   record at a time, at 100 a second; the large batches are read from the beginning.

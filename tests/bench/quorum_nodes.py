@@ -113,7 +113,7 @@ class Writer:
         self._tasks.append(asyncio.ensure_future(self._listen(node, RaftClientStub(channel))))
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until what this writer has been told makes `holds` true. Raises TimeoutError."""
+        """Wait until what this writer has heard makes `holds` true. Raises TimeoutError."""
         async with asyncio.timeout(WITHIN_S):
             while not holds():
                 await self._moved.wait()

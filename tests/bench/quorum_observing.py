@@ -79,7 +79,7 @@ async def observers(
 
 
 def lags(told: Seen, seen: Sequence[Seen]) -> list[float]:
-    """Seconds from each acknowledgement until each observer had seen it; below 0 where the writer was told later."""
+    """Seconds from each acknowledgement until each observer had seen it; below 0 where the writer learned it later."""
     found = []
     for each in seen:
         following = iter(each)

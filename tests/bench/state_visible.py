@@ -1,7 +1,7 @@
 """When a commit is in the observer's database, and what observers that keep one cost the quorum's leader.
 
 Changes of partitions are written at a steady rate, as by a controller that traces: a batch of the log each. From the
-moment that the writer is told of a commit until another connection to the database reads the row. The observers, the
+moment that the writer learns of a commit until another connection to the database reads the row. The observers, the
 quorum and the writer share one machine.
 """
 
@@ -124,7 +124,7 @@ def _read(url: str, seen: Seen, first: int, count: int) -> None:
 
 
 def _lags(told: Seen, seen: Seen) -> Iterator[float]:
-    """Yields how long after it was told each commit was seen."""
+    """Yields how long after its acknowledgement each commit was seen."""
     ends = [end for end, _ in seen]
     for committed, at in told:
         place = bisect_left(ends, committed)

@@ -13,7 +13,8 @@ __all__ = ["Target", "target_table"]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What one figure of the second side may be, as a multiple of the first side's; without bounds it is only told."""
+    """What one figure of the second side may be, as a multiple of the first side's; without bounds it is only
+    printed."""
 
     what: str
     at_least: float | None = None

@@ -107,7 +107,7 @@ async def _beside(side: Side, kinds: Mapping[str, Kind]) -> tuple[list[int], dic
     async with asyncio.TaskGroup() as tasks:
         bad = [tasks.create_task(go_on(side.doors, kind, ends[name])) for name, kind in kinds.items()]
         answers = await asyncio.gather(*map(_ask, _good(side)))
-        with suppress(AssertionError):  # which of them were not seen, is told below
+        with suppress(AssertionError):  # which of them were not seen, is printed below
             await eventually(unseen, lambda found: not found)
         for each in bad:
             each.cancel()

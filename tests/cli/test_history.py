@@ -163,7 +163,7 @@ def test_what_cannot_be_told_is_refused(tmp_path: Path, options: list[str], code
     ran = run("history", *options, "--offline", write_log(tmp_path, a_history()))
 
     assert (code, True) == (ran.code, words in ran.err), ran
-    assert (not ran.out) == ("--to" not in options or code == 2)  # the changes up to the end are told before
+    assert (not ran.out) == ("--to" not in options or code == 2)  # the changes up to the end are printed before
 
 
 def test_times_are_taken_too(tmp_path: Path) -> None:

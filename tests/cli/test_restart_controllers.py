@@ -109,7 +109,7 @@ def test_each_step_of_the_order_commits() -> None:
 
 
 class Quorums(Script):
-    """A controller that says of the quorum what it is told to."""
+    """A controller with a scripted answer about the quorum."""
 
     def __init__(self, *voters: State, leader: int = 1, error: ErrorCode = ErrorCode.NONE) -> None:
         super().__init__()

@@ -81,7 +81,7 @@ def differences(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
 
 
 def main() -> int:
-    """Prints the table; returns 1 if a client was told something else on one side."""
+    """Prints the table; returns 1 if a client got another answer on one side."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="the clients whose names have this in them")
     parser.add_argument("--lines", action="store_true", help="print every line, too")

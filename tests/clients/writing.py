@@ -41,7 +41,7 @@ class Client(Protocol):
     def write(
         self, records: Sequence[Record], *, codec: str = "none", acks: int = -1, idempotent: bool = False
     ) -> list[int]:
-        """The offsets that the producer is told; with `acks` 0 whatever it says instead."""
+        """The offsets that the producer gets; with `acks` 0 whatever it says instead."""
 
     def bounds(self) -> tuple[int, int]:
         """The first offset, and that of the next record."""

@@ -47,7 +47,7 @@ def refuse(_: ClusterState, __: Moment) -> Decision[None]:
 
 @dataclass
 class Quorum:
-    """A log that takes what the engine hands on, and commits when told to."""
+    """A log that takes what the engine hands on, and commits on command."""
 
     engine: Engine = field(default_factory=lambda: Engine(ClusterState()))
     records: list[Message] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a Kafka release told of configs: the lines of `kafka/other_configs.jsonl`, by kind."""
+"""The answers of a Kafka release about configs: the lines of `kafka/other_configs.jsonl`, by kind."""
 
 from __future__ import annotations
 

@@ -332,7 +332,7 @@ def test_a_service_leads_to_a_port_that_a_container_has(whole: list[Json]) -> No
 
 
 def test_every_call_that_settings_name_is_let_through(whole: list[Json], tmp_path: Path) -> None:
-    """What one component is told to call, its policy lets out and the other's lets in."""
+    """The calls in one component's settings are let out by its policy, and let in by the other's."""
     policies = {each["metadata"]["labels"]["app.kubernetes.io/component"]: each["spec"]
                 for each in of_kind(whole, "NetworkPolicy")}  # fmt: skip
     called = {9092: "quorum", 9093: "quorum", 9094: "quorum", 9095: "heartbeat", 9096: "placer", 9097: "observer",

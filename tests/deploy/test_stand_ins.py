@@ -1,4 +1,4 @@
-"""Stand-ins for brokers that cannot start: who runs them is told why, as of any other part of the cluster."""
+"""Stand-ins for brokers that cannot start: their operator learns why, as of any other part of the cluster."""
 
 from __future__ import annotations
 

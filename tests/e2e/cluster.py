@@ -181,7 +181,7 @@ class Cluster:
         return response
 
     async def _tell_of_made(self, response: CreateTopicsResponse, at: NodeId) -> None:
-        """Topics that are there already are told of in the answer as if it had made them."""
+        """Topics that are there already are in the answer as if it had made them."""
         made = [topic for topic in response.topics if topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS]
         known = await self.topics(at=at) if made else {}
         for topic in made:

@@ -18,7 +18,7 @@ from tests.services.rpcs import services
 DENIED: Final = "PERMISSION_DENIED"
 """As a whole, before the request is looked at."""
 ANSWERED: Final = "OK"
-"""Nothing is told or done: what is refused is refused item by item, with the errors after it."""
+"""Nothing is answered or done: what is refused is refused item by item, with the errors after it."""
 UNTOLD: Final = "OK, as anybody may know it"
 NO_TOKENS: Final = "FAILED_PRECONDITION"
 """This cluster makes no delegation tokens."""

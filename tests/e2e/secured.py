@@ -109,7 +109,7 @@ class Secured(NamedTuple):
         return (self.cluster.plan.directory / f"gateway-{node_id}.log").read_text()
 
     async def told(self, node_id: NodeId, reason: str) -> list[str]:
-        """Waits until a gateway has told this reason, and returns the lines that have it."""
+        """Waits until a gateway has logged this reason, and returns the lines that have it."""
 
         async def lines() -> list[str]:
             return [line for line in self.log(node_id).splitlines() if reason in line]
@@ -157,7 +157,7 @@ def by(mechanism: str, user: str, password: str, *, is_token: bool = False) -> B
 async def secured_plane(directory: Path, *, everywhere: NodeId | None = None) -> AsyncIterator[Secured]:
     """Started, and everything is ended at the end.
 
-    A JVM's tool goes on to whichever gateway it is told of, so for it all speak as the one that is `everywhere`.
+    A JVM's tool goes on to any gateway that an answer names, so for it all speak as the one that is `everywhere`.
     """
     issuer = authority(directory)
     tls = {

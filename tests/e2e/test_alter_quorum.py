@@ -53,7 +53,7 @@ async def all_say(nodes: Nodes, node_ids: Iterable[int], voters: list[int], targ
 
 
 async def waits_for(call: AsyncIterable[AlterQuorumResponse], node_id: int) -> AlterQuorumResponse:
-    """What the asker is told first of a step that the leader cannot take."""
+    """The first answer on a step that the leader cannot take."""
     async for step in call:
         if step.step == AlterQuorumResponse.STEP_WAITING and step.voter_id == node_id:
             return step

@@ -89,7 +89,7 @@ async def pretending(cluster: Cluster) -> AsyncIterator[Pretender]:
 
 
 async def _led(events: AsyncIterator[Any]) -> Any:
-    """The first that it is told of leadership; None if that takes long."""
+    """The first news of leadership; None if that takes long."""
     try:
         async with asyncio.timeout(5):
             async for event in events:

@@ -153,7 +153,7 @@ async def test_a_disk_that_is_nearly_full_takes_no_more_and_goes_on_when_there_i
     pid = cluster.running.pid(victim)
 
     async def told() -> bool:
-        # The room is looked at once a second, and little of it told of once a minute: by the first of these tests.
+        # The room is looked at once a second, and little of it is logged once a minute: by the first of these tests.
         is_little = role == "Follower" or log.lines("little room on the disk of the log")
         return bool(is_little and log.lines(NO_ROOM))
 

@@ -24,7 +24,7 @@ def to(level: int, *, upgrade_type: int = UPGRADE, validate_only: bool = False) 
 
 
 async def update(cluster: Cluster, request: UpdateFeaturesRequest) -> ErrorCode:
-    """What becomes of it; a voter that has not told of itself yet is waited for."""
+    """What becomes of it; a voter that has not reported itself yet is waited for."""
 
     async def tried() -> ErrorCode:
         try:

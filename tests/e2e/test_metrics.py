@@ -61,7 +61,7 @@ async def two_topics(cluster: Cluster) -> None:
 
 
 async def alter_isr(cluster: Cluster, topic: Any, isr: Sequence[int], *, partition_epoch: int) -> int:
-    """The leader of partition 0 says who is in sync with it; the error that it is told, 0 for none."""
+    """The leader of partition 0 says who is in sync with it; the error in its answer, 0 for none."""
     asked = AlterPartitionRequest.TopicData
     partition = asked.PartitionData(
         partition_index=0,

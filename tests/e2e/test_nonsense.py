@@ -44,7 +44,7 @@ Partition = FetchResponse.FetchableTopicResponse.PartitionData
 
 
 class Leader(QuorumServicer):
-    """Node 2 of our cluster: answers each fetch with `partition`, in whatever epoch it is told of."""
+    """Node 2 of our cluster: answers each fetch with `partition`, in any epoch that it hears."""
 
     def __init__(self, partition: Partition, epoch: int) -> None:
         self.partition = partition
@@ -119,7 +119,7 @@ async def nodes(tmp_path_factory: pytest.TempPathFactory, numbers: int) -> Async
 
 @asynccontextmanager
 async def leading(nodes: Nodes, partition: Partition) -> AsyncIterator[Leader]:
-    """Node 2 answers so, in an epoch after that of node 1, which has been told of it."""
+    """Node 2 answers so, in an epoch after that of node 1, which has heard it."""
     epoch = (await nodes.find(1)).leader_epoch + 1
     leader, server = Leader(partition, epoch), grpc.aio.server()
     add_QuorumServicer_to_server(leader, server)

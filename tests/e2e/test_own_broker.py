@@ -113,7 +113,7 @@ async def test_it_answers_by_grpc(brokers: OwnBrokers) -> None:
 async def test_brokers_replicate_over_tls_with_logins_and_ask_for_rights(
     cluster: Cluster, brokers: OwnBrokers, issuer: Authority
 ) -> None:
-    """acks=all is told once the other broker has fetched; alice, who has no entry, writes nothing."""
+    """acks=all is answered once the other broker has fetched; alice, who has no entry, writes nothing."""
     topic = CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=-1, replication_factor=-1)
     topic.configs.add(name="min.insync.replicas", value="2")
     for index, replicas in enumerate(([101, 102], [102, 101])):

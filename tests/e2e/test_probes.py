@@ -1,4 +1,4 @@
-"""What a kubelet is told of each service: startup, liveness and readiness, in the clear on a port of their own."""
+"""The answers of each service to a kubelet: startup, liveness and readiness, in the clear on a port of their own."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ async def leads_by(cluster: Cluster, door: NodeId) -> NodeId | None:
 
 
 async def read(cluster: Cluster, door: NodeId) -> set[str] | ErrorCode:
-    """The topics that one call is told of, or what it is refused with."""
+    """The topics in the answer to one call, or its error."""
     try:
         told = await call_once(
             cluster.controller_stub(door).DescribeTopicPartitions, DescribeTopicPartitionsRequest(), deadline_ms=1_000

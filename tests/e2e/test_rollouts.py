@@ -47,7 +47,7 @@ async def spawn(nodes: Nodes, *node_ids: NodeId) -> None:
 
 
 async def is_ready(nodes: Nodes, node_id: NodeId) -> bool:
-    """What a probe for readiness is told now."""
+    """The present answer to a probe for readiness."""
     async with grpc.aio.insecure_channel(nodes.plan.quorum[node_id - 1].address) as channel:
         asked = HealthCheckRequest(service="readiness")
         answer = await HealthStub(channel).Check(asked, timeout=WITHIN_S, wait_for_ready=True)

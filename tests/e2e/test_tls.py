@@ -259,7 +259,7 @@ async def test_certificates_and_authorities_change_under_writes_of_which_none_fa
 
 
 async def test_a_new_certificate_that_does_not_fit_changes_nothing(plane: Secured, tmp_path: Path) -> None:
-    """After the changes above, if they were made; what does not fit is told of in the log, by file and reason."""
+    """After the changes above, if they were made; a file that does not fit has a line in the log, with its reason."""
     cluster, issued = plane.cluster, plane.issued
     name = cluster.controller(1).name
     good = issued.keystore(name).read_text()

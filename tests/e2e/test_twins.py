@@ -49,7 +49,7 @@ async def register(cluster: Cluster, request: BrokerRegistrationRequest) -> int:
 
 
 async def beat(cluster: Cluster, broker_id: NodeId, epoch: int, *, want_shut_down: bool = False) -> bool:
-    """One heartbeat of a broker that wants to stay fenced, or to go; is it told to go?"""
+    """One heartbeat of a broker that wants to stay fenced, or to go; does it have to go?"""
     request = BrokerHeartbeatRequest(
         broker_id=broker_id, broker_epoch=epoch, want_fence=not want_shut_down, want_shut_down=want_shut_down
     )

@@ -30,7 +30,7 @@ MESSAGE_BYTES_MAX: Final = 128 << 10
 FDS: Final = 3
 """File descriptors with each request: standard output, standard error, and the socket of the report."""
 REPORT: Final = struct.Struct("!q")
-"""Told twice on the report's socket: the pid, and the `returncode` at the end."""
+"""Sent twice on the report's socket: the pid, and the `returncode` at the end."""
 PR_SET_PDEATHSIG: Final = 1
 LIMITS: Final = [getattr(resource, name) for name in sorted(dir(resource)) if name.startswith("RLIMIT_")]
 
@@ -53,7 +53,7 @@ class Asked:
 
 def serve(connection: socket.socket) -> Asked | None:
     """Forks a process for each request; returns None at the end of all, and in a forked process what it is to be."""
-    reports: dict[int, tuple[int, int]] = {}  # by the child's pidfd: its pid, and where its end is told
+    reports: dict[int, tuple[int, int]] = {}  # by the child's pidfd: its pid, and where its end is reported
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     server = os.getpid()

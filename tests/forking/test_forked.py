@@ -78,7 +78,7 @@ def content(output: Path) -> bytes:
 
 
 async def begun(launch: Launch, output: Path, *words: str) -> Child:
-    """The program, once it has told how it was started."""
+    """The program, once it has said how it was started."""
     with output.open("ab") as file:
         child = await launch((*COMMAND, *words), environ=environ(GIVEN="ü\udcff "), output=file.fileno())
 

@@ -1,4 +1,5 @@
-"""What a stranger or a member does to a door by TLS to have it answer nobody else: each attack until it is told to end.
+"""What a stranger or a member does to a door by TLS to have it answer nobody else: each attack until its end is asked
+for.
 
 Bytes of HTTP/2 are written here by hand (RFC 9113, RFC 7541): a library would not send what these send.
 """

@@ -71,7 +71,7 @@ class Fault:
 
     @property
     def kind(self) -> str:
-        """Under what its waits are told: to a producer the death of a broker is not its pause."""
+        """The name of its waits: to a producer the death of a broker is not its pause."""
         return f"{self.where} {self.how.name}" if self.where == BROKER else self.where
 
 

@@ -38,7 +38,7 @@ exporters:
   - gomod: {CORE}/exporter/otlpexporter v{VERSION}
   - gomod: {CONTRIB}/exporter/fileexporter v{VERSION}
 """
-"""What the collector's builder is told to put together."""
+"""The parts for the collector's builder."""
 BUILD_TIMEOUT_S: Final = 1_800
 """A minute or two on a machine of its own; on one that others use, much more."""
 WITHIN_S: Final = 120.0

@@ -106,7 +106,7 @@ ROWS: Final[Mapping[str, Row]] = {
         AlterClientQuotasRequest((quota({"user": "somebody"}, {"producer_byte_rate": 1e9}),)), NO_CLUSTER
     ),
     "AlterUserScramCredentials": row(AlterUserScramCredentialsRequest(upsertions=(upsert("somebody"),)), NO_CLUSTER),
-    # Everybody may have a token of one's own, and who does not own one is not told that it is there.
+    # Everybody may have a token of one's own, and a caller that does not own one does not learn that it is there.
     "CreateDelegationToken": row(CreateDelegationTokenRequest(max_lifetime_ms=-1), NOTHING),
     "RenewDelegationToken": Row(
         lambda hmac: RenewDelegationTokenRequest(hmac, -1), frozenset({E.DELEGATION_TOKEN_OWNER_MISMATCH})

@@ -87,7 +87,7 @@ async def test_what_a_collector_writes_is_what_the_observer_keeps(
 
 
 async def run_a_control_plane(directory: Path) -> None:
-    """Some topics are made, and one is refused; then everything ends, and has told all it had to."""
+    """Some topics are made, and one is refused; then everything ends, and has sent all it had."""
     cluster = Cluster(make_plan(directory))
     try:
         await cluster.start()

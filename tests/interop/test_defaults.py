@@ -1,4 +1,4 @@
-"""Every value that we call Kafka's default is what the ConfigDefs of a Kafka release say, and what differs is told."""
+"""Every value that we call Kafka's default is what the ConfigDefs of a Kafka release say, and differences are named."""
 
 from __future__ import annotations
 

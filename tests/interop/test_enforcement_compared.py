@@ -48,7 +48,7 @@ pytestmark = [
 ]
 
 WITHIN_MS: Final = 60_000
-"""Against hanging alone: who may not read is told so."""
+"""Against hanging alone: a caller that may not read gets that answer."""
 PROTOCOLS: Final = ("classic", "consumer")
 """The two ways to be in a group: the newer one is KIP-848's."""
 

@@ -168,7 +168,7 @@ async def ours(scratch: Path) -> AsyncIterator[Side]:
         ports = {node_id: int(plan.gateways[node_id - 1].kafka_address.rpartition(":")[2]) for node_id in VOTERS}
 
         async def is_leaderless(node_id: NodeId) -> bool:
-            """The heartbeat service, too: it has not been told for 4 to 5 s that it counts."""
+            """The heartbeat service, too: it has had no answer for 4 to 5 s that it counts."""
             is_led = (await quorum_at(ports[node_id])).error_code == ErrorCode.NONE
             return not is_led and await heartbeat_at(ports[node_id]) == ErrorCode.NOT_CONTROLLER
 
@@ -188,7 +188,7 @@ async def quorum_at(port: int) -> DescribeQuorumResponse.TopicData.PartitionData
 
 
 async def heartbeat_at(port: int) -> int:
-    """What the heartbeat of a broker that is not registered is told at this port."""
+    """The answer at this port to the heartbeat of a broker that is not registered."""
     async with await connect(HOST, port) as client:
         return (await client.ask_for(BrokerHeartbeatResponse, BrokerHeartbeatRequest(1, 1))).error_code
 

@@ -280,7 +280,7 @@ NOT_OURS: Final = {"coordinator", "coordinator of a transaction"}
 async def outcomes(
     connection: Connection, other: Connection, asked: Mapping[str, Message], topic: str
 ) -> dict[str, Any]:
-    """By call the error codes, the operations, and the topics that are told of; in a version that both have."""
+    """By call the error codes, the operations, and the topics in the answers; in a version that both have."""
     found: dict[str, Any] = {}
     for name, request in asked.items():
         version = min(each.version_of(type(request)) for each in (connection, other))

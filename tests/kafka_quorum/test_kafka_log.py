@@ -57,7 +57,7 @@ def log_at(
 
 
 async def read(log: KafkaLog, *, until: Offset) -> list[Event]:
-    """What a reader is told, up to an offset."""
+    """The events of a reader, up to an offset."""
     found: list[Event] = []
     async with asyncio.timeout(WITHIN_S), aclosing(log.events()) as events:
         async for event in events:

@@ -147,7 +147,7 @@ def _hierarchies() -> list[Path]:
 
 
 def _make_cgroup(cgroup: str) -> None:
-    """One in each hierarchy. A cpuset has no processors before it is told."""
+    """One in each hierarchy. A cpuset has no processors before they are set."""
     for hierarchy in _hierarchies():
         place = hierarchy
         for part in cgroup.strip("/").split("/"):

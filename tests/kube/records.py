@@ -1,7 +1,7 @@
 """Kafka's tools in a pod, as a client of the release's brokers: they write all the time, and read all of it.
 
 The producer is idempotent, with acks=all. A key belongs to one partition, so that each partition is written to all the
-time, and how long one stood still can be told.
+time, and how long one stood still can be seen.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LOOK_UP: Final = "-Dsun.net.inetaddr.ttl=1"
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """What a producer was told, and when (s)."""
+    """The answers to a producer, and when (s)."""
 
     values: Mapping[tuple[int, int], str]
     """By partition and offset."""
@@ -70,7 +70,8 @@ class Topic:
 
     @contextmanager
     def written(self, what: str) -> Iterator[Callable[[], int]]:
-        """Records are written during the block, which is told how many were acknowledged; then each is looked for."""
+        """Records are written during the block, which gets the number of those acknowledged; then each is looked
+        for."""
         file = self.release.directory / f"records-{what.replace(' ', '-').replace(':', '')}.jsonl"
         arguments = ("--throughput", A_SECOND, "--repeating-keys", KEYS, "--command-config", self._of_producer())
         options = (*QUICK, LOOK_UP)

@@ -215,7 +215,7 @@ class Writes:
 
 @contextmanager
 def under_load(release: Release, what: str) -> Iterator[Callable[[], int]]:
-    """Writes go on during the block, which is told how many were acknowledged; then each is looked for."""
+    """Writes go on during the block, which gets the number of those acknowledged; then each is looked for."""
     file = release.directory / f"writes-{what.replace(' ', '-')}.jsonl"
     process = subprocess.Popen(release.load("write", file), cwd=ROOT, env={**os.environ, "GRPC_VERBOSITY": "NONE"})
 

@@ -296,7 +296,7 @@ async def test_connections_of_a_burst_are_kept_until_the_loop_accepts_them() -> 
 
 
 class Waiting(Named):
-    """A login that is answered when it is told to, and notes whose is asked for."""
+    """A login that is answered on command, and notes whose is asked for."""
 
     def __init__(self, asked: list[str], released: asyncio.Event) -> None:
         self._asked = asked

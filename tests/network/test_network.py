@@ -43,7 +43,7 @@ GREEDY = "test"  # the client id of `raw`
 
 
 class Handler:
-    """Answers DescribeCluster with its number, and Fetch when it is told to."""
+    """Answers DescribeCluster with its number, and Fetch on command."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []

@@ -18,7 +18,7 @@ from tests.network.test_network import LOOPBACK, Handler, Reports, served, until
 
 
 class Held:
-    """Takes each Fetch, and answers when it is told to; those with a session id it answers at once."""
+    """Takes each Fetch, and answers on command; those with a session id it answers at once."""
 
     def __init__(self) -> None:
         self.replies: list[Reply] = []

@@ -1,6 +1,6 @@
 """For each finding of the doctor more logs that have it, and logs that come near: beside those of `illnesses`.
 
-Each is told of by its finding in the table; whatever else is found in the same log does not count.
+Each has its finding in the table; whatever else is found in the same log does not count.
 """
 
 from __future__ import annotations

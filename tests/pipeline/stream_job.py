@@ -1,6 +1,6 @@
 """The streaming job in a process of its own, to be killed: `python -m tests.pipeline.stream_job LOGS HOME`.
 
-It says `ready` when Spark has started, and begins when it is told a line: so it can warm up while another one works.
+It says `ready` when Spark has started, and begins when it reads a line: so it can warm up while another one works.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def _again() -> Story:
     """A topic is deleted while under its min ISR, and another one of its name has nothing set."""
     story = Story(*brokers(1, 2), *topic("orders", [1, 2])).after(minutes=1)
     story.say(config("orders", "min.insync.replicas", "2"), change("orders", isr=(1,))).after(minutes=2)
-    # The default changes while it is there, and no more of it is told after its end.
+    # The default changes while it is there, and the story has no more of it after its end.
     story.say(config(None, "min.insync.replicas", "1")).after(minutes=2)
     story.say(removed("orders")).after(minutes=4)
     story.say(*topic("orders", [1, 2], generation=1), change("orders", generation=1, isr=(2,), leader=2))
@@ -83,7 +83,7 @@ def _again() -> Story:
 
 
 def _unclean() -> Story:
-    """Leaders from outside the ISR and ELR, told by the recovery state and without it; and clean ones."""
+    """Leaders from outside the ISR and ELR, found by the recovery state and without it; and clean ones."""
     names = ("told", "untold", "twice", "from-elr", "reassigned", "last-leader")
     story = Story(*brokers(1, 2, 3), *(each for name in names for each in topic(name, [1, 2]))).after(minutes=1)
     story.say(*(change(name, isr=(1,)) for name in names)).after(minutes=1)
@@ -236,7 +236,7 @@ def of(rows: list[Row], cluster: str) -> list[Row]:
 
 
 def in_order(rows: list[Row]) -> list[Row]:
-    """Events of a story as they are told."""
+    """The sentences of a story's events."""
     return sorted(rows, key=lambda row: (row["offset"], row["place"], row["sentence"]))
 
 
@@ -393,7 +393,7 @@ def test_the_story_has_the_counts_of_a_walk_at_every_event(
 def test_the_story_tells_how_many_partitions_each_event_is_about(
     gold: Mapping[str, list[Row]], stories: dict[str, Story], cluster: str
 ) -> None:
-    """What happens within one moment is told as often as it happens."""
+    """Events within one moment are listed as often as they happen."""
     expected: Counter[tuple[int, str]] = Counter()
     before = Standing(-1, 0, frozenset(), frozenset(), frozenset(), frozenset())
     for after in standings(without_aborted(stories[cluster].logged())):

@@ -95,7 +95,7 @@ def by_hour(made: DataFrame, *columns: str) -> dict[tuple[str, int], tuple[Any, 
 def test_percentiles_are_durations_that_were_measured(spark: SparkSession) -> None:
     from services.pipeline.gold.commit_slo import commit_slo
 
-    # 1 to 100 ms, in no order; then one of an hour that has no other; a failed one, and one that nobody told of.
+    # 1 to 100 ms, in no order; then one of an hour that has no other; a failed one, and one without a span.
     told = [write(number, (number * 37 % 100 + 1) * 1_000) for number in range(100)]
     told += [write(200, 3_000, hour=13), write(201, 5_000, cluster="two")]
     told += [write(300, None, error="NOT_CONTROLLER"), write(301, None)]
@@ -122,7 +122,7 @@ def test_the_slowest_follower_is_who_is_last_most_often(spark: SparkSession) -> 
     # Voter 2 is worse when it is last, but not as often.
     told += [write(number, 10, voters=voters(90_000, 100)) for number in range(6, 10)]
     told += [write(10, 10, voters=voters(-200, None))]
-    # Of a write of which the leader's flush is not told nobody is behind.
+    # Nobody is behind in a write whose leader has no span of its flush.
     told += [write(11, 10, voters=[{**each, "after_leader_us": None} for each in voters(1, 2)])]
     told += [write(12, 10, hour=13)]
     nothing = events(spark, ("one", 0, 1, 0, "1"))

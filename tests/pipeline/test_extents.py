@@ -1,4 +1,4 @@
-"""Extents: two files that may share an offset are told apart from the many that cannot, by a few numbers a file."""
+"""Extents: two files that may share an offset are found among the many that cannot, by a few numbers a file."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ LOG: Final = CLUSTER / "controller-3" / "__cluster_metadata-0" / "00000000000000
 
 
 class Failure(NamedTuple):
-    """What was done to which node; then what is told of brokers and the quorum, and what of partitions, until the next.
+    """What was done to which node; then the events of brokers and the quorum, and those of partitions, until the next.
 
     `led_by_4` have lost their leader to broker 4, `led_by_none` have none, `led_by_5` are led by broker 5 again.
     """

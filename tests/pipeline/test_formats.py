@@ -1,6 +1,6 @@
 """Another format holds what Parquet holds: the same jobs over the same logs, killed, repeated, compacted.
 
-Each needs a session of its own, so its part of the story is told by a process (`format_story`).
+Each needs a session of its own, so its part of the story is run by a process (`format_story`).
 """
 
 from __future__ import annotations

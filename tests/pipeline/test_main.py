@@ -68,7 +68,7 @@ def test_damage_is_said_and_is_an_exit_code(
 def test_two_jobs_that_write_the_same_tables_at_once_are_one_and_a_refusal(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where nothing locks both write: what is there twice is told of, and counts once."""
+    """Where nothing locks both write: a record that is there twice is reported, and counts once."""
     from services.pipeline.locks import locked
 
     segment(node(tmp_path / "logs", "one"), batches(history(4)))

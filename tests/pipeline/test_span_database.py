@@ -1,4 +1,4 @@
-"""Spans of an observer that keeps them in PostgreSQL: read as those of a file are; and no password is told."""
+"""Spans of an observer that keeps them in PostgreSQL: read as those of a file are; and no text has a password."""
 
 from __future__ import annotations
 

@@ -163,13 +163,13 @@ def test_what_is_no_span_is_named_and_the_rest_goes_on(
         line('{"resourceSpans":7}', "is no OTLP export in JSON"),
         line(whole[:90], "is no OTLP export in JSON"),
     } == {words for _, words in told}
-    # A good line behind it, and the damage is not told twice.
+    # A good line behind it, and the damage is not reported twice.
     lines.write_text(lines.read_text() + export([replace(good, name="behind", span_id="e" * 16)]))
     assert (1, 0) == ingest(spark, tables, tmp_path)
 
 
 def line(text: str, what: str) -> str:
-    """How a damaged line is told of."""
+    """The report of a damaged line."""
     digest = md5(text.encode()).hexdigest()
     return f"a line of {len(text)} bytes (md5 {digest}) {what}: {text[:60]}"
 

@@ -139,7 +139,7 @@ class Watch:
 
 @contextmanager
 def job(logs: Path, home: Path, said: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that waits to be told to begin; killed at the end, with all that it has started."""
+    """A process that waits for the command to begin; killed at the end, with all that it has started."""
     with said.open("ab") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.pipeline.stream_job", str(logs), str(home)],

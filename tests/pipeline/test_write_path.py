@@ -71,7 +71,7 @@ def log() -> list[bytes]:
 
 
 def spans() -> list[SpanData]:
-    """What was told of LOG, and of writes that are not in it."""
+    """Spans of LOG, and of writes that are not in it."""
     lost = {f"append by {node_id}": f"quorum-{node_id}" for node_id in (1, 3)}
     some = [each for each in write(0xB, 4) if each.name != "write" and each.instance != lost["append by 3"]]
     large = write(0xE, 8, 3, epoch=2, leader=2)

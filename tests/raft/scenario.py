@@ -61,7 +61,7 @@ def play(text: str) -> str:
 
 @dataclass
 class Script:
-    """A cluster that does what it is told."""
+    """A cluster that follows commands."""
 
     nodes: dict[NodeId, Node] = field(default_factory=dict)
     clocks: dict[NodeId, int] = field(default_factory=dict)

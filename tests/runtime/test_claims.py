@@ -1,4 +1,4 @@
-"""A sender that is another node than its request says: refused before the handler gets it, and told of once."""
+"""A sender that is another node than its request says: refused before the handler gets it, and logged once."""
 
 from __future__ import annotations
 

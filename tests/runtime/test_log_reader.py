@@ -51,7 +51,7 @@ async def node(directory: Path) -> AsyncIterator[tuple[QuorumDriver, str]]:
 async def read(
     servers: Sequence[str], *, until: Offset, start: tuple[Offset, Epoch] = (0, 0)
 ) -> tuple[list[Event], LogReader]:
-    """What a new reader is told, up to an offset."""
+    """The events of a new reader, up to an offset."""
     reader, found = LogReader(servers, open_channel, start=start), []
     async with asyncio.timeout(WITHIN_S):
         async for event in reader.events():

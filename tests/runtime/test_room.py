@@ -31,7 +31,7 @@ TWO_OF_THEM: Final = 40 << 20
 
 
 class Counting(PlacerServicer):
-    """Answers small requests; large ones, once it is told to."""
+    """Answers small requests; large ones, on command."""
 
     def __init__(self) -> None:
         self.under_way = self.most = 0

@@ -50,7 +50,7 @@ def recorded() -> Recorded:
 
 
 class Placer(PlacerServicer):
-    """Notes the traceparent that its code sees; refuses when it is told to."""
+    """Notes the traceparent that its code sees; refuses on command."""
 
     def __init__(self, error: ApiError | None = None) -> None:
         self.seen: list[bytes | None] = []

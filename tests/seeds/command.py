@@ -25,7 +25,7 @@ class Simulator:
     """A seed, of this profile, and so many events at most: its story, and what became of it."""
     profiles: Sequence[str]
     rows: Sequence[str]
-    """The faults that are told of though they have not fired."""
+    """The faults that are listed though they have not fired."""
     mutants: Iterable[Mutant]
     kill: Callable[..., Killed | None]
     seeds: int

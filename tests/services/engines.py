@@ -20,7 +20,7 @@ TOKEN = DelegationTokenRecord(
 
 
 def standing_by(*records: Message) -> Engine:
-    """A controller that has replayed these, and was told that they are all."""
+    """A controller that has replayed these, and knows that they are all."""
     engine = Engine(ClusterState())
     begun = (FeatureLevelRecord(METADATA_VERSION, LATEST), *records)
     engine.replay(begun, base_offset=0, end_offset=len(begun))

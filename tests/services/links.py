@@ -1,4 +1,4 @@
-"""A controller's link to a quorum node that commits when it is told to, and notes of what the link tells."""
+"""A controller's link to a quorum node that commits on command, and notes of the link's events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENT_S = 120.0
 
 
 class Quorum(RaftClientServicer):
-    """Takes every append but the next one if told so; commits nothing by itself."""
+    """Takes every append but the next one on command; commits nothing by itself."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[int, ...]] = []

@@ -40,7 +40,7 @@ async def nothing() -> None:
 
 
 class ScriptedQuorum(RaftClientServicer):
-    """Takes every append, and tells of what it is told to tell."""
+    """Takes every append, and sends the events that a test gives it."""
 
     def __init__(self) -> None:
         self.appends: list[AppendRequest] = []

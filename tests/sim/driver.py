@@ -53,7 +53,7 @@ class Driver:
         yield from self.flush(raft)
 
     def flush(self, raft: Raft) -> Iterator[str]:
-        """What is written is flushed meanwhile: the core is told when that has ended."""
+        """What is written is flushed meanwhile: the core hears when that has ended."""
         self._begin_flush()
         yield from ()
 

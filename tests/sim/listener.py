@@ -1,4 +1,4 @@
-"""The controller beside a node: applies what is committed, in order and in its own time; is told when it leads."""
+"""The controller beside a node: applies what is committed, in order and in its own time; hears when it leads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Listener:
         self.told = UNTOLD
 
     def poke(self) -> None:
-        """There may be something to apply, or to be told."""
+        """There may be something to apply, or to hear."""
         raft = self._node.raft
         assert raft is not None
         if self._is_poked or (self.next >= self.readable(raft.log) and self._knows(self._node.leadership)):
@@ -40,7 +40,7 @@ class Listener:
         return log.high_watermark
 
     def is_due(self, leadership: Leadership) -> bool:
-        """May it be told now that it leads? Only after everything of earlier epochs. KIP-595."""
+        """May it hear now that it leads? Only after everything of earlier epochs. KIP-595."""
         return leadership.epoch_start_offset is not None and self.next > leadership.epoch_start_offset
 
     def state(self, raft: Raft) -> tuple[Offset, bytes]:

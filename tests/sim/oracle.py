@@ -30,7 +30,7 @@ class Call:
         return bool(self.outcome)
 
     def end(self, outcome: str, detail: object) -> None:
-        """What the client is told; the first word counts."""
+        """The answer to the client; the first word counts."""
         if self.outcome:
             return
         self.outcome = outcome

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 NONE_YET: Final = -1
 EVENT_BYTES_MAX: Final = 2_000
-"""Small, so that a long log is told in many events."""
+"""Small, so that a long log makes many events."""
 
 
 @dataclass(eq=False)
@@ -179,7 +179,7 @@ class Beside(Listener):
         return True
 
     def _advance(self, start: Offset, cells: list[Cell]) -> None:
-        """The controller has heard of `cells`: what it must be told, and in which order, is judged (I-23)."""
+        """The controller has heard of `cells`: the events that it must get, and their order, are judged (I-23)."""
         if start + len(cells) <= self.next:
             return
         self.next, self.image = start + len(cells), image_after(self.image, cells)

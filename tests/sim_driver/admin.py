@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 HOST: Final = 0
 ANSWER_S: Final = 6.0
 WALK_STEPS_MAX: Final = 40
-"""Told of so many, it goes away."""
+"""With so many answers it goes away."""
 STAYS: Final = 3
 """Fewer voters are left only where no disk is damaged: of two, one that has lost something can have no leader."""
 
@@ -219,7 +219,7 @@ class Admin:
             node.crash("for another port", is_power_cut=False)
 
     def _is_informed(self, node: Node) -> bool:
-        """Has it all that is committed of who votes? One that does not know where to ask is told by nobody."""
+        """Has it all that is committed of who votes? One that does not know where to ask gets no answer."""
         is_whole = node.driver is not None and not node.is_damaged
         return is_whole and node.driver.core.log.voters.latest == self._voters  # type: ignore[union-attr]
 

@@ -1,4 +1,4 @@
-"""What must be true of the real services, by the checker's own record of what was committed, promised and told.
+"""What must be true of the real services, by the checker's own record of what was committed, promised and answered.
 
 Looked at whenever a turn was carried out, a message leaves a process, or a controller hears of something. Numbers are
 those of tests/INVARIANTS.md.
@@ -161,7 +161,7 @@ class Checker:
         require("I-18", is_kept, "committed, not kept by a majority", end, sorted(holders), sets)
 
     def _voters_changed(self, header: BatchHeader, voters: VoterSet) -> None:
-        """One voter comes, goes or is told of anew."""
+        """One voter comes, goes or is described anew."""
         _, before = self.voter_sets[-1]
         is_one = len(before.ids - voters.ids) + len(voters.ids - before.ids) <= 1
         require("I-30", is_one, "more than one voter changes at once", header, before, voters)

@@ -62,7 +62,7 @@ class WatchedDisk(Disk):
         self._checkpoints.close()
 
     def end_at(self, offset: Offset) -> OffsetAndEpoch:
-        """How far it is told others, where its core takes everything below `offset` for flushed."""
+        """How much it reports to others, where its core takes everything below `offset` for flushed."""
         offset = min(offset, self.durable)
         if offset <= self.log.start:
             return self.log.epochs.floor
@@ -75,7 +75,8 @@ class WatchedDisk(Disk):
 
 
 class VirtualFlusher(Flusher):
-    """Waits for no thread: the disk has it after a while of the loop's time, and that is told a while later."""
+    """Waits for no thread: the disk has it after a while of the loop's time, and the caller learns that a while
+    later."""
 
     def __init__(self, loop: Loop, disk: WatchedDisk, flush_ms: Callable[[], int], fails: Callable[[], bool]) -> None:
         self._loop = loop
@@ -155,7 +156,7 @@ ROWS: Final = {"flip": "S-19", "zeros": "S-19", "elsewhere": "S-20", "cut": "S-2
 
 
 def damage(directory: Path, random: Random) -> tuple[str, str]:
-    """Spoil a log at rest so that it can be told from a torn tail: the row and how, or nothing if there is too little.
+    """Spoil a log at rest so that it differs from a torn tail: the row and how, or nothing if there is too little.
 
     Bits flipped, a batch of zeros, another batch written over it, the rest cut off, a whole segment gone.
     """

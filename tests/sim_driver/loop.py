@@ -38,7 +38,7 @@ class Killed(BaseException):
 
 @dataclass(eq=False)
 class Life:
-    """One life of one process. `owner` is told nothing when it is over: it is the one who ends it."""
+    """One life of one process. `owner` hears nothing when it is over: it is the one who ends it."""
 
     owner: Owner
     name: str

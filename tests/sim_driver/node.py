@@ -107,7 +107,7 @@ class Node:
         self.durable = NOTHING
         """Of the life before, while there is none."""
         self._acknowledged = NOTHING
-        """How far it had told others, or itself, that its log is flushed."""
+        """How far others, or itself, knew its log as flushed."""
         self._homes: list[Path] = []
         """The directories of earlier lives with this disk, each as it was left."""
         self.wiped_at: OffsetAndEpoch | None = None

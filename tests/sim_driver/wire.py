@@ -54,7 +54,7 @@ class Watcher(Protocol):
 
 
 def failure(code: grpc.StatusCode, details: str) -> AioRpcError:
-    """What a client is told."""
+    """The answer to a client."""
     return AioRpcError(code, Metadata(), Metadata(), details=details)
 
 
@@ -184,7 +184,7 @@ class Channel:
         return self._state
 
     async def wait_for_state_change(self, last: ChannelConnectivity) -> None:
-        while self.get_state() is last:  # noqa: ASYNC110  # nobody else is told of the end of a process
+        while self.get_state() is last:  # noqa: ASYNC110  # there is no other event of a process's end
             await asyncio.sleep(LOOKS_MS / 1000)
 
     def _way_ms(self) -> int:

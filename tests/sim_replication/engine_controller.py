@@ -1,4 +1,4 @@
-"""The real controller engine in the abstract controller's place: brokers are told what its metadata records say.
+"""The real controller engine in the abstract controller's place: brokers get its metadata records.
 
 Every write is decided, appended and committed at once, but for those that a failover loses: they are applied
 provisionally, and taken back when another controller begins. The record's offset is the brokers' applied offset.

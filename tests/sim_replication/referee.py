@@ -1,4 +1,4 @@
-"""What a log owes its producers, told from its batches alone: idempotence, transactions (KIP-98, KIP-890)."""
+"""The state of a log's producers, computed from its batches alone: idempotence, transactions (KIP-98, KIP-890)."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ class World:
         return self.chance.randint(broker.log.flushed, broker.log.leo)
 
     def stop(self, broker: Broker) -> bool:
-        """A clean stop: nothing is lost, and the controller is told so."""
+        """A clean stop: nothing is lost, and the controller hears so."""
         if not broker.is_up:
             return False
         broker.is_up = False

@@ -140,7 +140,7 @@ class Admin:
             require("I-41", found is None, "deleted, it is said, and is there", name, answer[1])
 
     async def _read(self) -> None:
-        """All topics, as they are at the offset that the answer names; not from before what anybody was told."""
+        """All topics, as they are at the offset that the answer names; not from before any earlier answer."""
         answer = await self._ask("DescribeTopicPartitions", DescribeTopicPartitionsRequest())
         if answer is None:
             return

@@ -1,6 +1,6 @@
 """What the committed log says, read once by the checker: who was registered where, and which topics there were when.
 
-An answer is held against the log up to the offset that it names, and its offset against those that were told before.
+An answer is held against the log up to the offset that it names, and its offset against those of earlier answers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Ledger:
         self.state = ClusterState(supported_features())
         """Replayed by the code under test, to be compared with what the controllers have."""
         self.told: Offset = 0
-        """The largest offset that a client was told with an answer."""
+        """The largest offset that a client got with an answer."""
         self.no_op_count = 0
         self._world = world
         self._next: Offset = 0
@@ -96,7 +96,7 @@ class Ledger:
         return self._registrations.get((broker_id, incarnation), -1)
 
     def hear(self, offset: Offset, *, asked_at: Offset) -> None:
-        """An answer came that speaks of `offset`; when it was asked for, `asked_at` had been told to somebody."""
+        """An answer came that speaks of `offset`; when it was asked for, `asked_at` was in somebody's answer."""
         end = self._world.checker.end
         require("I-39", offset <= end, "answered with what is not committed", offset, end)
         require("I-40", offset >= asked_at, "answered with a state from before what was told already", offset, asked_at)

@@ -265,7 +265,7 @@ def test_a_subject_that_is_none_is_refused() -> None:
 
 
 def test_after_tables_have_grown_the_history_begins_anew(tmp_path: Path) -> None:
-    """Here the earlier release had no epochs of brokers: no state of before can be told, and that was no change."""
+    """Here the earlier release had no epochs of brokers: no state of before is known, and that was no change."""
     log = whole(write(Random(5), 200))
     more, end = [ConfigRecord(TOPIC, "t", "retention.ms", "1")], len(log)
     url = f"sqlite:///{tmp_path}/state.db"

@@ -1,4 +1,4 @@
-"""The scan at start: a torn tail is cut and told, everything else is named and nothing is answered over it."""
+"""The scan at start: a torn tail is cut and reported, everything else is named and nothing is answered over it."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def cluster(told: dict[str, Any]) -> Cluster:
 
 
 def value(told: str | None) -> str | None:
-    """A long one is told by its length."""
+    """Of a long one the text has its length."""
     return "x" * int(told[2:]) if told is not None and told.startswith("x*") else told
 
 

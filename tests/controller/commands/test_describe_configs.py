@@ -1,4 +1,5 @@
-"""DescribeConfigs: all that is told of a resource, and what is nobody's to know; the rest is in its table."""
+"""DescribeConfigs: all that the answer has of a resource, and the values that nobody may know; the rest is in its
+table."""
 
 from __future__ import annotations
 

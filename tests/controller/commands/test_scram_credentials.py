@@ -24,7 +24,7 @@ TOLD = [
 
 
 def by_user(response: dict[str, Any]) -> dict[str, Any]:
-    """What was told of each user, but for the words; Kafka's order is that of a hash table."""
+    """The answer on each user, but for the words; Kafka's order is that of a hash table."""
     told = {result["user"]: {**result, "errorMessage": None} for result in response["results"]}
     assert len(told) == len(response["results"]), response
     for result in told.values():

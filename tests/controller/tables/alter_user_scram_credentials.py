@@ -50,7 +50,7 @@ def told(**codes: ErrorCode) -> AlterUserScramCredentialsResponse:
 
 
 def refused(case: str, rule: str, change: Delete | Set, code: ErrorCode) -> Row:
-    """One user that is refused, and another that is not: deletions are told first."""
+    """One user that is refused, and another that is not: deletions come first."""
     return Row(
         case=case,
         rule=rule,

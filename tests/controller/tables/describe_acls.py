@@ -56,7 +56,7 @@ def resource(entry: Entry) -> Resource:
 
 
 def row(meant: Meant) -> Row:
-    """What a filter means is told; nothing is written."""
+    """The entries that a filter means are listed; nothing is written."""
     entries: Sequence[Entry] = [ENTRIES[name] for name in meant.names]
     return Row(case=meant.case, rule=meant.rule, request=asked(meant.filter), answer=told(*map(resource, entries)))
 

@@ -25,7 +25,7 @@ QUOTAS = {
     ANYBODY: {BYTES: 6.0},
     ALICE: {"consumer_byte_rate": 7.0, BYTES: 8.0},
 }
-"""In the order in which they are told, which is not the one in which they are set."""
+"""In the order of the answer, which is not the one in which they are set."""
 
 
 def seven_entities() -> Cluster:

@@ -127,7 +127,7 @@ def one(case: str, rule: str, resource: ConfigResource, expected: Config) -> Row
 
 
 def none(case: str, rule: str, resource: ConfigResource, name: str) -> Row:
-    """One config is asked for, and it is not told of."""
+    """One config is asked for, and it is not in the answer."""
     return Row(case=case, rule=rule, request=request(asked(resource, name)), answer=told(has(resource)))
 
 

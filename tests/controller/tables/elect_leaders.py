@@ -57,7 +57,7 @@ def first_leaves() -> Cluster:
 
 
 def first_offline() -> Cluster:
-    """The same, the log directory of 1's replica of t-0 has failed, and nobody has told of it yet."""
+    """The same, the log directory of 1's replica of t-0 has failed, and nobody has reported it yet."""
     cluster = moved()
     cluster.apply([PartitionChangeRecord(0, T, directories=(LOST_DIRECTORY, directory(2)))])
     return cluster

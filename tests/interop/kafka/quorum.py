@@ -43,7 +43,7 @@ class Voters:
 
     @property
     def properties(self) -> dict[str, object]:
-        """What every node of the cluster is told of them."""
+        """The settings of every node of the cluster about them."""
         if self.are_static:
             voters = (f"{node_id}@{address}" for node_id, address in self.addresses.items())
             return {"controller.quorum.voters": ",".join(voters)}

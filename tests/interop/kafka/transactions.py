@@ -1,4 +1,4 @@
-"""Transactional producers that do what they are told: Kafka's own and librdkafka's. Each call blocks."""
+"""Transactional producers that follow commands: Kafka's own and librdkafka's. Each call blocks."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def transactional(kind: str, servers: str, transactional_id: str) -> Iterator[Tr
 
 
 def read(servers: str, topic: str, partitions: int, *, committed: bool) -> dict[int, list[str]]:
-    """What a consumer reads from the beginning to the end that it is told of, by partition.
+    """The records from the beginning to the end offset that a consumer gets, by partition.
 
     With `committed` the end is the last stable offset.
     """

@@ -1,4 +1,4 @@
-"""How a service begins that is asked for help, or told what cannot be: real processes, one line, an exit code."""
+"""How a service begins that is asked for help, or has an impossible setting: real processes, one line, an exit code."""
 
 from __future__ import annotations
 

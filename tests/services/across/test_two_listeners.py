@@ -1,4 +1,4 @@
-"""Two listeners, one in the clear and one with TLS: what their names mean, who a caller is, and what it is told."""
+"""Two listeners, one in the clear and one with TLS: what their names mean, who a caller is, and its answers."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ async def node(tmp_path: Path, **settings: str) -> AsyncIterator[dict[str, grpc.
 
 @pytest.mark.parametrize("called", ["CONTROLLER", "SECURE"])
 async def test_who_calls_in_another_security_protocol_is_told_no_address(tmp_path: Path, called: str) -> None:
-    """It is told of the leader's id, and has an address of its own for that."""
+    """It gets the leader's id, and has an address of its own for that."""
     announced = [ListenerEndpoint("CONTROLLER", "two", 1), ListenerEndpoint("SECURE", "two", 2)]
     leads = BeginQuorumEpochRequest(epoch=7, leader_id=2, voter=ReplicaKey(1), cluster_id="c", reply_to=1)
     request = to_begin(leads, announced)

@@ -94,7 +94,7 @@ async def test_of_the_quorum_node_beside_a_controller() -> None:
 
 
 async def test_of_the_leader_that_is_asked_for_other_voters(tmp_path: Path) -> None:
-    """It is final: the client is told, and nothing is asked again."""
+    """It is final: the client gets it, and nothing is asked again."""
     async with later() as (address, _):
         host, _, port = address.rpartition(":")
         driver = driver_of(open_disk(tmp_path, voters=3))

@@ -1,4 +1,4 @@
-"""A stand-in for a broker that coordinates transactions: it hears AddPartitionsToTxn and answers as it is told."""
+"""A stand-in for a broker that coordinates transactions: it hears AddPartitionsToTxn and answers by its script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forwarding without a gateway that answers: the request's own time bounds it, and its client is told so."""
+"""Forwarding without a gateway that answers: the request's own time bounds it, and its client gets that answer."""
 
 from __future__ import annotations
 

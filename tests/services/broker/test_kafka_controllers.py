@@ -38,7 +38,7 @@ CLIENT = ConnectedClient(host=HOST, port=1, software=("", ""), is_tls=False)
 
 
 class Controller:
-    """One that answers what it is told to, and remembers what it was asked."""
+    """One with scripted answers, which remembers its requests."""
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch

@@ -512,7 +512,7 @@ async def test_a_copy_that_cannot_be_begun_is_answered_and_leaves_nothing(
 
 
 def failures(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was told of moves that have failed."""
+    """The lines of the log on moves that have failed."""
     return [str(vars(each)) for each in caplog.records if each.levelname == "ERROR"]
 
 

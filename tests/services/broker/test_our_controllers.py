@@ -1,4 +1,5 @@
-"""Services of ours behind the broker's port: each request goes to the service that takes it, and refusals are told."""
+"""Services of ours behind the broker's port: each request goes to the service that takes it, and refusals are
+raised."""
 
 from __future__ import annotations
 

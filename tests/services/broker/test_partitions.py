@@ -1,4 +1,4 @@
-"""What the metadata log makes of a broker's partitions: made, told their roles, given up, and put into directories."""
+"""What the metadata log makes of a broker's partitions: made, given their roles, given up, and put into directories."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ async def test_a_start_applies_no_state_of_before_its_registration(disks: list[P
 
 
 class Health:
-    """What probes would be told."""
+    """The answers to probes."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, bool]] = []

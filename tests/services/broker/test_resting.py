@@ -124,7 +124,7 @@ class Leader:
         return found
 
     async def at_rest(self) -> None:
-        """The follower has all, and was told so."""
+        """The follower has all, and has had that answer."""
         await self.go_on(*((index, self[index].log.leo) for index in range(self.count)))
         await self.go_on()
         assert {} == await self.go_on(), "there are no news"

@@ -90,7 +90,7 @@ async def test_a_disk_that_does_not_take_a_full_segment_ends_the_broker(
 
 
 async def test_a_write_that_fails_in_a_thread_counts_after_a_cancellation_too() -> None:
-    """The system tells of it once: a later fsync of the same file, by another descriptor, is not told."""
+    """The system tells of it once: a later fsync of the same file, by another descriptor, does not learn it."""
     begun, goes_on = threading.Event(), threading.Event()
 
     def fail() -> None:

@@ -1,4 +1,4 @@
-"""Who may ask a controller for what: which right each API takes, and what is told to those who have it not."""
+"""Who may ask a controller for what: which right each API requires, and the answer to callers without it."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ DELETED: list[tuple[list[Granted], list[tuple[str | None, bool, ErrorCode]]]] = 
     ([(DELETE, TOPIC, "*")], [("a", True, NONE), ("b", True, NONE), ("nobody", False, UNKNOWN)]),
     ([(DELETE, CLUSTER, "kafka-cluster")], [("a", True, NONE), ("b", True, NONE), ("nobody", False, UNKNOWN)]),
 ]
-"""Rights, and what is answered: a name, whether an id is told, an error."""
+"""Rights, and what is answered: a name, whether an id is in the answer, an error."""
 
 
 @pytest.mark.parametrize(("granted", "expected"), DELETED)

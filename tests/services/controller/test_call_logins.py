@@ -1,4 +1,4 @@
-"""Logins in a call's metadata: whose password or token counts, and that others are all told the same."""
+"""Logins in a call's metadata: whose password or token counts, and that others all get the same answer."""
 
 from __future__ import annotations
 

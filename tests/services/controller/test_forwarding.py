@@ -189,7 +189,7 @@ async def test_what_is_handed_over_ends_with_its_callers_patience(
 
 
 async def test_nothing_is_passed_on_to_a_kafkas_controller() -> None:
-    """It is told from ours by its listener's name; who asks hears at once that another is active."""
+    """It differs from ours by its listener's name; who asks hears at once that another is active."""
     async with (
         quorum_at_work() as (quorum, quorum_address),
         controller_at_work() as (active, address),

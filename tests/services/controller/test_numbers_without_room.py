@@ -74,7 +74,7 @@ async def test_a_broker_id_is_refused(active: InProcess, rpc: str) -> None:
 
 @pytest.mark.parametrize("rate", [1e-7, 1e-306])
 async def test_a_quota_may_be_as_small_as_can_be(rate: float) -> None:
-    """The first topic is created, and the second is told to wait for longer than an int32 of ms can say."""
+    """The first topic is created, and the second has to wait for longer than an int32 of ms can say."""
     cluster = Cluster(32).brokers(1)
     everybody = ClientQuotaRecord.EntityData("user", None)
     cluster.apply([ClientQuotaRecord(entity=(everybody,), key="controller_mutation_rate", value=rate)])

@@ -1,4 +1,4 @@
-"""The controller's end of RaftClient against a real server that commits when it is told to."""
+"""The controller's end of RaftClient against a real server that commits on command."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ async def test_a_commit_that_does_not_come_holds_whoever_waits_for_it_for_a_mome
 
 
 class Lagging(Told):
-    """Cannot follow what it is told."""
+    """Cannot follow its events."""
 
     async def hear(self, event: ListenResponse) -> None:
         await super().hear(event)

@@ -1,4 +1,4 @@
-"""A read at an active controller: told only once its quorum node has confirmed that it leads (Raft thesis, 6.4)."""
+"""A read at an active controller: answered only once its quorum node has confirmed that it leads (Raft thesis, 6.4)."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ REFUSAL = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")
 
 
 class Controller:
-    """Answers Authorize as told, and counts."""
+    """Answers Authorize by a script, and counts."""
 
     def __init__(self, refusal: Exception | None = None) -> None:
         self.refusal = refusal

@@ -1,4 +1,4 @@
-"""A gateway in front of services that answer by a script: what it asks them, and what Kafka clients are told."""
+"""A gateway in front of services that answer by a script: what it asks them, and the answers to Kafka clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The heartbeat service behind its doors: over the log of a real quorum node, beside a controller that does as told."""
+"""The heartbeat service behind its doors: over the log of a real quorum node, beside a scripted controller."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Tracking:
                 await self.beat(heard, offset=self.tracker.replica.applied)
 
     async def valid(self) -> set[NodeId]:
-        """The brokers whose sessions are valid, as a controller is told."""
+        """The brokers whose sessions are valid, by the answer to a controller."""
         found = await self.stub.DescribeSessions(DescribeSessionsRequest(), timeout=WITHIN_S)
         return {each.broker_id for each in found.sessions if each.valid}
 

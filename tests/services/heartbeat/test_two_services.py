@@ -127,7 +127,7 @@ class Two:
 async def two(
     directory: Path, monkeypatch: pytest.MonkeyPatch, *, session_ms: int = SESSION_TIMEOUT_MS
 ) -> AsyncIterator[Two]:
-    """Both have read a log of 20 unfenced brokers, and have been told by the controller where they stand."""
+    """Both have read a log of 20 unfenced brokers, and have the controller's answer on where they stand."""
     monkeypatch.setattr(heartbeat_driver, "CHECK_S", 0)
     state, clock, records = ClusterState(), MovedClock(), list(cluster(SHAPE))
     for offset, record in enumerate(records):

@@ -1,4 +1,4 @@
-"""An observer's image is the state at one offset, whatever is applied while it is told, and no secret is in it."""
+"""An observer's image is the state at one offset, whatever is applied while it is sent, and no secret is in it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from tests.services.scripted import WITHIN_S
 
 TRACE_ID = "a" * 32
 UNASKED_BYTES_MAX = 4 << 20
-"""What a gRPC client takes in one message if it is not told otherwise."""
+"""The largest message that a gRPC client takes by default."""
 
 
 @pytest.fixture

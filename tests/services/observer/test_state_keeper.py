@@ -509,7 +509,7 @@ def shown(found: Iterable[Row]) -> list[Row]:
 
 
 def test_on_postgresql_the_role_of_who_reads_can_do_nothing_else(server: str) -> None:
-    """The role is made as the README says; each statement is told why it is refused, and nothing has changed."""
+    """The role is made as the README says; each statement gets the reason of its refusal, and nothing has changed."""
     schema, log = "hostile", whole(write(Random(9), 100))
     kept_url = f"{server}?options=-csearch_path%3D{schema}"
     with reading(server).begin() as connection:

@@ -67,7 +67,7 @@ FETCH = raft.FetchRequest(
 
 
 class Kafka:
-    """A controller that leads epoch 4 as node 3; it answers fetches when it is told to."""
+    """A controller that leads epoch 4 as node 3; it answers fetches on command."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, Message]] = []
@@ -112,7 +112,7 @@ def described(known: Versions) -> ApiVersionsResponse:
 
 @dataclass
 class Told:
-    """What the core is told."""
+    """The inputs of the core."""
 
     heard: list[Any] = field(default_factory=list)
     failed: list[object] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What the controller beside a node is told: nothing that the node has not carried out."""
+"""The events for the controller beside a node: nothing that the node has not carried out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a node is looked for: as it was told last, until the voter set in force says otherwise. KIP-853."""
+"""Where a node is looked for: as it heard last, until the voter set in force says otherwise. KIP-853."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ async def test_where_a_kafka_leads_is_asked_of_our_nodes() -> None:
 
             assert 1 == await failed.get()
 
-            while endpoints.peer(2) is None:  # noqa: ASYNC110  # nobody is told: the next fetch goes there
+            while endpoints.peer(2) is None:  # noqa: ASYNC110  # there is no event: the next fetch goes there
                 await asyncio.sleep(0.01)
             await peers.close()
     finally:

@@ -23,7 +23,7 @@ LAG_MAX_MS = 2_000
 
 
 def follower(directory: Path, *, high_watermark: Offset) -> Raft:
-    """A node with an empty log that does not vote; the leader has told it that so much is committed."""
+    """A node with an empty log that does not vote; it has heard from the leader that so much is committed."""
     core = Raft(
         node=ReplicaKey(9, Uuid(bytes(15) + b"\x07")),
         cluster_id="c",

@@ -1,4 +1,4 @@
-"""A node without a log looks for its leader: what it is told of its earlier disk, and whom it asks then."""
+"""A node without a log looks for its leader: the answers about its earlier disk, and whom it asks then."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Seen:
 
     high_watermark: Offset
     carried: Offset = 0
-    """The highest commit that a leader has told it."""
+    """The highest commit that it has heard from a leader."""
     has_new_log: bool = True
     """May its log go or begin elsewhere, or its snapshots be others, than when it was last looked at?"""
     is_judged: bool = False

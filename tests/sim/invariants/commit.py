@@ -134,7 +134,7 @@ class Commit:
         self._applied[node.id, node.life] = node.listener.next
 
     def after_told(self, node: Node, leadership: Leadership) -> None:
-        """The listener was told who leads."""
+        """The listener has heard who leads."""
         start = leadership.epoch_start_offset
         if start is None:
             return
@@ -168,7 +168,7 @@ class Commit:
         """Still a leader: then a majority was heard within one and a half fetch timeouts of its own clock."""
         assert node.raft is not None
         if node.raft.deadline is not None and node.raft.deadline <= node.turn_ms:
-            return  # it was paused, and has not been told of the time yet
+            return  # it was paused, and has not had its tick yet
         limit_ms = node.settings.fetch_timeout_ms * 3 // 2
         if self._checker.world.plan.group_turns:  # a fetch and a new voter set in one turn: who came first is not seen
             limit_ms *= 2

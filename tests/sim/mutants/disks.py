@@ -43,7 +43,7 @@ def _m19(patch: Patch) -> None:
 
 def _m30(patch: Patch) -> None:
     def retry(driver: Driver, end: Offset) -> bool:
-        """The second call is told that all is well: the kernel has forgotten the first."""
+        """The second call gets the answer that all is well: the kernel has forgotten the first."""
         log = driver.node.disk.log
         lost = [batch for batch in log.batches if log.flushed <= batch.base_offset and batch.end_offset <= end]
         if lost and log.phantom is None:

@@ -84,7 +84,7 @@ class Watched:
     # Active.
 
     def before_claim(self) -> None:
-        """It is told that it leads."""
+        """It hears that it leads."""
         self._stack.clear()
         self._hashed.clear()
         self._decided.clear()

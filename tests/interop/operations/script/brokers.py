@@ -1,4 +1,4 @@
-"""Brokers arrive: what a registration may not say, and what a heartbeat is told."""
+"""Brokers arrive: what a registration may not say, and the answers to heartbeats."""
 
 from __future__ import annotations
 
