@@ -90,7 +90,7 @@ async def sole_leader(
     node: ReplicaKey = NODE,
     endpoints: Sequence[ListenerEndpoint] = (),
 ) -> AsyncIterator[QuorumDriver]:
-    """It leads, and its LeaderChange is committed. At the end nothing has failed, but for failures given to `failed`."""
+    """It leads, and its LeaderChange is committed. Nothing has failed at the end, but for what `failed` got."""
     disk = open_disk(directory)
     driver = driver_of(disk, cluster_id=cluster_id, clock=clock, node=node, endpoints=endpoints)
     failures: list[BaseException] = []
