@@ -7,7 +7,7 @@ forwarding                                  forwards a call to the active contro
 authorizing, hops                           rights, on the cluster and item by item; who passed a call on
 logins, call_logins                         SCRAM exchanges for gateways; passwords and tokens of calls
 apis, outliving                             what handlers use
-own_placement                               replicas of new partitions, while no placer answers
+own_placement, placed_ahead                 replicas of new partitions, while no placer answers, or placed before
 placement_requests, placement_stream        replicas of new partitions, from a placer
 sessions                                    what else is asked of others before a decision
 session_claims                              which heartbeat service counts

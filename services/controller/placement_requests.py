@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from kraft.service.placer_pb2 import PlaceResponse
 from kraft.service.placer_pb2_grpc import PlacerStub
@@ -16,6 +16,7 @@ from quorate.runtime.logging.logs import logger
 from quorate.runtime.logging.repeats import ChangeFilter
 from quorate.runtime.telemetry.tracing import current_traceparent
 from services.controller.own_placement import placed_here
+from services.controller.placed_ahead import PlacedAhead
 from services.controller.placement_stream import DEADLINE_MS, PlacementStream, request_of
 
 log = logger(__name__)
@@ -28,11 +29,12 @@ REPLICAS_PER_ROUND_MAX: Final = 100_000
 """The number of replicas beyond which a round takes no other caller: some 0.4 MB, of 16, and 40 ms of the placer."""
 
 
-Placed: TypeAlias = Sequence[PlaceResponse.Topic]
+Placed: TypeAlias = Sequence[PlaceResponse.Topic | tuple[Replicas, ...]]
+"""Of each topic what a placer has answered, or what it had placed ahead."""
 
 
 class _Round:
-    """One Place request that several callers share: their specs, their replicas, and who waits for which topics.
+    """What several callers ask for together: their specs, their replicas, and who waits for which topics.
 
     It ends whoever of its callers goes away meanwhile.
     """
@@ -41,16 +43,16 @@ class _Round:
         self.specs: list[PlacementSpec] = []
         self.replica_count = 0
         self.waiting: list[tuple[slice, asyncio.Future[Placed]]] = []
-        self.asking: asyncio.Future[PlaceResponse]
+        self.asking: asyncio.Future[Placed]
 
-    def answer(self, asking: asyncio.Future[PlaceResponse]) -> None:
+    def answer(self, asking: asyncio.Future[Placed]) -> None:
         """Gives each caller its topics, or the error of all; a callback of `asking`."""
         failure = asyncio.CancelledError() if asking.cancelled() else asking.exception()
         for topics, caller in self.waiting:
             if caller.done():  # it has gone
                 continue
             if failure is None:
-                caller.set_result(asking.result().topics[topics])
+                caller.set_result(asking.result()[topics])
             elif isinstance(failure, asyncio.CancelledError):
                 caller.cancel()
             else:
@@ -65,7 +67,8 @@ class Placing:
     """Sends one Place request at a time; specs that arrive meanwhile share the next one, until that is large enough.
 
     `due` waits until the next request is due. Meant for the commit under way: a topic that is placed before it is over
-    can be written only after it, and so may as well share a message to the placer with others.
+    can be written only after it, and so may as well share a message to the placer with others. A request also asks for
+    what is to be placed ahead, and none is sent for what has been (`placed_ahead`).
     """
 
     def __init__(
@@ -80,8 +83,9 @@ class Placing:
         self._stream = PlacementStream(placers)
         self._brokers = brokers
         self._loop = asyncio.get_running_loop()
-        self._under_way: asyncio.Future[PlaceResponse] | None = None
+        self._one_message = asyncio.Lock()
         self._next: _Round | None = None
+        self._ahead = PlacedAhead(self._loop.time)
         self._alone_until_s = float("-inf")
         self._told = ChangeFilter()
 
@@ -94,10 +98,7 @@ class Placing:
             return {}
         asked = self._next
         if asked is None or asked.replica_count > REPLICAS_PER_ROUND_MAX:
-            before = self._under_way if asked is None else asked.asking
-            asked = self._next = _Round()
-            asked.asking = asyncio.ensure_future(self._ask(asked, before))
-            asked.asking.add_done_callback(asked.answer)
+            asked = self._begin_round()
         start = len(asked.specs)
         asked.specs += [spec for _, spec in wanted]
         asked.replica_count += sum([spec.partition_count * spec.replication_factor for _, spec in wanted])
@@ -105,25 +106,65 @@ class Placing:
         caller: asyncio.Future[Placed] = self._loop.create_future()
         asked.waiting.append((slice(start, len(asked.specs)), caller))
         topics = await caller
-        placements = {name: _placed(name, spec, topic) for (name, spec), topic in zip(wanted, topics, strict=True)}
+        placements = {
+            name: topic if isinstance(topic, tuple) else _of_topic(name, spec, topic)
+            for (name, spec), topic in zip(wanted, topics, strict=True)
+        }
         if sum([spec.partition_count for _, spec in wanted]) > PARTITIONS_PER_TURN:
             await asyncio.sleep(0)  # others' turn, before the write that takes one of its own
         return placements
 
-    async def _ask(self, asked: _Round, before: asyncio.Future[PlaceResponse] | None) -> PlaceResponse:
-        if before is not None:
-            await asyncio.wait([before])
+    def _begin_round(self) -> _Round:
+        begun = self._next = _Round()
+        begun.asking = asyncio.ensure_future(self._placed(begun))
+        begun.asking.add_done_callback(begun.answer)
+        return begun
+
+    async def _placed(self, asked: _Round) -> Placed:
+        """Places what is asked for by the time at which it is due, or at which the message before is answered."""
         await self._due()
-        self._under_way = asked.asking
+        placed = self._taken(asked.specs)
+        if placed and None not in placed:
+            self._close(asked)
+            if self._ahead.is_low and self._next is None:
+                self._begin_round()
+        else:
+            async with self._one_message:
+                self._close(asked)
+                placed += self._taken(asked.specs[len(placed) :])
+                await self._ask(asked.specs, placed)
+        return placed
+
+    def _close(self, asked: _Round) -> None:
         if self._next is asked:
             self._next = None
-        response = await self._response(self._brokers(), asked.specs)
-        if len(response.topics) != len(asked.specs):
+
+    def _taken(self, specs: Sequence[PlacementSpec]) -> list[Any]:
+        """Returns what was placed ahead, None for a topic for which nothing was, or whose request is traced."""
+        if current_traceparent() is not None:
+            return [None] * len(specs)
+        brokers = self._brokers()
+        return [self._ahead.take(spec, brokers) for spec in specs]
+
+    async def _ask(self, specs: Sequence[PlacementSpec], placed: list[Any]) -> None:
+        """Fills the places of `placed` that are None, and has others placed ahead with them."""
+        brokers = self._brokers()
+        missing = [number for number, placement in enumerate(placed) if placement is None]
+        ahead = self._ahead.wanted() if current_traceparent() is None else []
+        asked = [*(specs[number] for number in missing), *ahead]
+        if not asked:
+            return
+        response = await self._response(brokers, asked)
+        if len(response.topics) != len(asked):
             raise ApiError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"the placer answered for {len(response.topics)} topics; it was asked for {len(asked.specs)}",
+                f"the placer answered for {len(response.topics)} topics; it was asked for {len(asked)}",
             )
-        return response
+        topics = iter(response.topics)
+        for number in missing:
+            placed[number] = next(topics)
+        for spec, topic in zip(ahead, topics, strict=True):
+            self._ahead.add(spec, _of_topic("", spec, topic), brokers)
 
     async def _response(self, brokers: Sequence[UsableBroker], specs: Sequence[PlacementSpec]) -> PlaceResponse:
         """Asks a placer, and the next one if that has not answered in time; else they are placed here.
@@ -162,7 +203,7 @@ class Placing:
         return await self._placers.call(lambda stub: stub.Place, request_of(brokers, specs), deadline_ms=DEADLINE_MS)
 
 
-def _placed(name: str, spec: PlacementSpec, topic: PlaceResponse.Topic) -> tuple[Replicas, ...] | ApiError:
+def _of_topic(name: str, spec: PlacementSpec, topic: PlaceResponse.Topic) -> tuple[Replicas, ...] | ApiError:
     """Returns the replicas of each partition; an older placer does not have them in one list."""
     if topic.error_code:
         return refusal_of(topic.error_code, f"topic {name!r}: {topic.error_message}", {"topic": name})

@@ -42,7 +42,6 @@ APPENDS_WAITING_MAX: Final = 10_000
 REQUEST_BYTES_MAX: Final = 8 << 20
 """The size in bytes that a message of several appends does not exceed: half of the quorum node's receive limit. It is
 also that of the largest write, which is sent by itself."""
-NEVER: Final = -1
 VALUE_FRAME_BYTES: Final = 5
 """What a value takes in a message besides itself, at most: a tag and a length."""
 
@@ -70,38 +69,26 @@ class QuorumListener(Protocol):
         """Called when the streams have ended: the leader and the fate of sent appends are unknown from then on."""
 
 
-class Returning:
-    """The callers whose appends were committed last: most ask again, and those that do so soon are waited for.
+class Shared:
+    """The last two messages, by which is seen who comes: how many appends each had, and how long (s) the commit took.
 
-    Soon is: three quarters of as many as the commit before had answered came again in less time than that commit took.
-    Then to wait for them takes less than the commit that the first of them would have for itself, and that the others
-    would wait for. Whoever is away for longer than a commit took is not waited for. Times are in s, by one clock.
+    A message of one append says that nobody shares it, and the next one waits for nobody. After a message of several
+    those that it has answered come again, one after the other, as fast as the loop decides them. They are all here
+    once they are as many as each of the last two messages had.
     """
 
-    __slots__ = ("_came", "_committed_s", "_count", "_enough", "_is_soon", "_took_s", "_was_soon")
+    __slots__ = ("_before", "_count", "took_s")
 
-    def __init__(
-        self, count: int = 0, *, took_s: float = 0.0, committed_s: float = 0.0, was_soon: bool = False
-    ) -> None:
-        self._count, self._took_s, self._committed_s = count, took_s, committed_s
-        self._enough = -(-count * 3 // 4) if count > 1 else NEVER
-        self._was_soon = was_soon
-        self._is_soon = False
-        self._came = 0
+    def __init__(self, count: int = 0, before: int = 0, took_s: float = 0.0) -> None:
+        self._count, self._before, self.took_s = count, before, took_s
 
-    def after_commit(self, count: int, *, took_s: float, now_s: float) -> Returning:
-        """Returns those of the next commit, of `count` appends."""
-        return Returning(count, took_s=took_s, committed_s=now_s, was_soon=self._is_soon)
+    def after_commit(self, count: int, took_s: float) -> Shared:
+        """Returns what is known after the commit of a message of `count` appends, which took so long."""
+        return Shared(count, self._count, took_s)
 
-    def note(self, now_s: Callable[[], float]) -> None:
-        """Notes that an append has come."""
-        self._came += 1
-        if self._came == self._enough:
-            self._is_soon = now_s() - self._committed_s <= self._took_s
-
-    def awaited(self, now_s: float) -> int:
-        """Returns how many appends are to share the next message."""
-        return self._count if self._was_soon and now_s - self._committed_s <= self._took_s else 0
+    def others_come(self, waiting: int) -> bool:
+        """Whether others are expected beside those that are `waiting`."""
+        return self._count > 1 and not (waiting >= self._count == self._before)
 
 
 class Coming:
@@ -127,15 +114,16 @@ class QuorumLink:
 
     Group commit: one message of appends is sent at a time, and all records decided until its commit share the next
     message. A commit costs seven messages between the nodes, however many records it has. So appends also wait while
-    others are `coming`, or while those that the last commit answered are `Returning`; an append that comes alone never
-    waits. Kafka always waits for others, until `controller.quorum.append.linger.ms` is over.
+    others are `coming`, or are expected because the last message was `Shared`; an append that comes alone never waits.
+    Kafka always waits for others, until `controller.quorum.append.linger.ms` is over.
 
-    The wait ends when nobody is coming or to return any more, or `group_wait_s` after the last who came, or after
-    `group_wait_max_s`. While others come the loop is busy with them. A message that left before would not have them
-    answered sooner, and its commit would take the processor from them; and those that it had would have their answers
-    sent by a loop that is still as busy. If nobody comes, those that are announced wait for something else, such as a
-    placer, and the message is not to wait with them. An announced one that is refused does not count as one that came:
-    who only has requests refused, or tried, holds up nobody's commit.
+    The wait ends when nobody is announced or expected any more, or `group_wait_s` after the last who came, for those
+    that are only expected also as long after him as the last commit took, or after `group_wait_max_s`. While others
+    come the loop is busy with them. A message that left before would not have them answered sooner, and its commit
+    would take the processor from them; and those that it had would have their answers sent by a loop that is still as
+    busy. If nobody comes, those that are announced wait for something else, such as a placer, and the message is not to
+    wait with them. An announced one that is refused does not count as one that came: who only has requests refused, or
+    tried, holds up nobody's commit.
     """
 
     def __init__(
@@ -147,7 +135,8 @@ class QuorumLink:
         group_wait_max_s: float = GROUP_WAIT_MAX_S,
         now_s: Callable[[], float] | None = None,
     ) -> None:
-        self._now_s = now_s or asyncio.get_running_loop().time
+        self._loop = asyncio.get_running_loop()
+        self._now_s = now_s or self._loop.time
         self._group_wait_s, self._group_wait_max_s = group_wait_s, group_wait_max_s
         self._came = 0
         """Count of the appends that were queued: while it rises, the loop is busy with them."""
@@ -163,7 +152,9 @@ class QuorumLink:
         """Count of the appends of that message."""
         self._sent_s = 0.0
         """When (the loop's time) it left."""
-        self._returning = Returning()
+        self._last = Shared()
+        self._look = asyncio.Event()
+        """Set when an append is queued after which nobody else is expected, and now and then while others are."""
         self._changed = asyncio.Event()
         """Set when an append is queued, no more are coming, or the message under way is committed."""
         self._coming = Coming(self._changed.set)
@@ -175,7 +166,8 @@ class QuorumLink:
         assert len(self._waiting) < APPENDS_WAITING_MAX, len(self._waiting)
         self._waiting.append(append)
         self._came += 1
-        self._returning.note(self._now_s)
+        if not self._last.others_come(len(self._waiting)):
+            self._look.set()
         self._changed.set()
 
     def coming(self) -> Coming:
@@ -203,7 +195,7 @@ class QuorumLink:
         """Discards the queued appends, and ignores the answers to those that were sent."""
         self._waiting.clear()
         self._under_way = None
-        self._returning = Returning()
+        self._last = Shared()
         self._void_up_to = self._sent
         self._attempt += 1
 
@@ -271,9 +263,7 @@ class QuorumLink:
     def _hear_of_commit(self, high_watermark: Offset) -> None:
         if self._under_way is not None and high_watermark >= self._under_way:
             self._under_way = None
-            now_s = self._now_s()
-            took_s, count = now_s - self._sent_s, self._under_way_count
-            self._returning = self._returning.after_commit(count, took_s=took_s, now_s=now_s)
+            self._last = self._last.after_commit(self._under_way_count, self._now_s() - self._sent_s)
             self._changed.set()
 
     async def _append(self) -> None:
@@ -300,8 +290,23 @@ class QuorumLink:
         """Waits until a message is due: appends are queued, the one before is committed, and no others come."""
         while not self._waiting or self._under_way is not None:
             await self._change()
-        awaited = self._returning.awaited(self._now_s())
-        await self._while_others_come(lambda: self._coming.count > 0 or 0 < len(self._waiting) < awaited)
+        await self._while_others_come(lambda: self._coming.count > 0)
+        await self._until_all_are_here()
+
+    async def _until_all_are_here(self) -> None:
+        """Waits while others are expected and come, but not longer than the class says. Looks for them now and then.
+
+        To be woken by each that comes would cost more than the messages that are saved.
+        """
+        wait_s, ends, came = min(self._group_wait_s, self._last.took_s), self._now_s() + self._group_wait_max_s, -1
+        while self._last.others_come(len(self._waiting)) and came != self._came and self._now_s() < ends:
+            came = self._came
+            self._look.clear()
+            timer = self._loop.call_later(wait_s, self._look.set)
+            try:
+                await self._look.wait()
+            finally:
+                timer.cancel()
 
     async def _change(self) -> None:
         self._changed.clear()

@@ -27,7 +27,7 @@ takes 4."""
 _NULL: Final = 1
 """The length -1 as a varint."""
 KEY_AND_VALUE: Final = range(2)
-"""What a record has of one form each."""
+"""The parts that a record has once each."""
 
 
 class Deltas(NamedTuple):

@@ -1,4 +1,4 @@
-"""What changes of those tables are called that say who may do what, and how much: ACLs, credentials, tokens, quotas."""
+"""The words for changes of the tables that say who may do what, and how much: ACLs, credentials, tokens, quotas."""
 
 from __future__ import annotations
 

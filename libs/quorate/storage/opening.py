@@ -103,7 +103,8 @@ class _Opening:
         if course.offset < course.durable:
             why = f"the log ends at offset {course.offset}, and was known to be on disk below {course.durable}"
             raise Corrupt(why, path=last.path, position=last.size)
-        # What the scan has read may be in the page cache alone: after a kill, or, in the last segment, a failed fsync.
+        # The batches that the scan has read may be in the page cache alone: after a kill, or, in the last segment, a
+        # failed fsync.
         last.rewrite(last.position_of(max(course.durable, last.base_offset)))
         for segment in self.segments:
             segment.flush()

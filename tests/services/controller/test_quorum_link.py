@@ -13,7 +13,7 @@ import pytest
 from kraft.service.quorum_pb2 import ListenResponse
 from quorate.controller.engine.engine import Append
 from quorate.errors import ErrorCode
-from services.controller.quorum_link import EventsBehind, QuorumLink, Returning
+from services.controller.quorum_link import EventsBehind, QuorumLink, Shared
 from tests.services.links import PATIENT_S, Quorum, Told, batch, linked
 
 
@@ -131,10 +131,6 @@ async def test_an_append_leaves_after_a_while_though_others_come() -> None:
         assert not coming.done()  # the queue would be full
 
 
-RETURNED = [(4, 3, 3, 4), (4, 2, 3, 0), (4, 3, 4, 0), (64, 48, 1, 64), (64, 47, 1, 0), (2, 2, 1, 2), (1, 1, 0, 0)]
-"""How many were answered, how many of them came, after how many seconds; and for how many the next one waits."""
-
-
 class Watch:
     """A clock that stands still until it is set."""
 
@@ -145,21 +141,21 @@ class Watch:
         return self.now_s
 
 
-async def two_return(link: QuorumLink, quorum: Quorum, told: Told, watch: Watch) -> None:
-    """Two appends share a message, and two others the next one, at once; each is committed after 3 s."""
-    for base_offset in (10, 12):
+async def two_share(link: QuorumLink, quorum: Quorum, told: Told, watch: Watch, took_s: float = PATIENT_S) -> None:
+    """Two appends share a message, and two others the next one; the first is committed at once, the second so late."""
+    for base_offset, after_s in ((10, 0.0), (12, took_s)):
         link.send(batch(base_offset))
         link.send(batch(base_offset + 1))
         assert ("appended", base_offset + 2) == await told.next()
-        watch.now_s += 3
+        watch.now_s += after_s
         quorum.commit(base_offset + 2)
         assert ("committed", base_offset + 2) == await told.next()
 
 
-async def test_an_append_waits_for_as_many_as_the_last_commit_has_answered_if_they_return_soon() -> None:
+async def test_an_append_waits_for_as_many_as_shared_each_of_the_last_two_messages() -> None:
     watch = Watch()
-    async with linked(now_s=watch) as (link, quorum, told):
-        await two_return(link, quorum, told, watch)
+    async with asyncio.timeout(PATIENT_S / 2), linked(now_s=watch) as (link, quorum, told):
+        await two_share(link, quorum, told, watch)
         link.send(batch(14))
         for committed in range(3):  # rounds of messages in which it might leave
             quorum.commit(committed)
@@ -171,43 +167,76 @@ async def test_an_append_waits_for_as_many_as_the_last_commit_has_answered_if_th
         assert (14, 1, 1) == quorum.messages[-1]
 
 
-async def test_those_that_do_not_return_hold_an_append_up_for_a_moment_only() -> None:
+async def test_those_that_do_not_come_again_hold_an_append_up_for_a_moment_only() -> None:
     watch = Watch()
     async with linked(group_wait_s=0.005, now_s=watch) as (link, quorum, told):
-        await two_return(link, quorum, told, watch)
+        await two_share(link, quorum, told, watch)
         link.send(batch(14))
 
         assert ("appended", 15) == await told.next()
 
 
-async def test_those_that_are_away_for_longer_than_a_commit_takes_are_waited_for_by_nobody() -> None:
+async def test_nobody_is_waited_for_longer_than_the_last_commit_took() -> None:
     watch = Watch()
     async with asyncio.timeout(PATIENT_S / 2), linked(now_s=watch) as (link, quorum, told):
-        await two_return(link, quorum, told, watch)
-        watch.now_s += 4
+        await two_share(link, quorum, told, watch, took_s=0.005)
         link.send(batch(14))
 
         assert ("appended", 15) == await told.next()
 
 
-async def test_nobody_returns_to_what_was_dropped() -> None:
+async def test_those_that_are_expected_are_waited_for_so_long_as_they_come() -> None:
+    watch = Watch()
+    async with linked(group_wait_s=0.005, group_wait_max_s=1, now_s=watch) as (link, quorum, told):
+        await two_share(link, quorum, told, watch)
+        for offset in (14, 15, 16):
+            link.send(batch(offset))
+        assert ("appended", 17) == await told.next()
+        watch.now_s += PATIENT_S
+        quorum.commit(17)
+        assert ("committed", 17) == await told.next()
+
+        async def come() -> None:  # without an end, one in each turn of the loop
+            for offset in count(17):
+                link.send(batch(offset))
+                await asyncio.sleep(0)
+
+        coming = asyncio.ensure_future(come())
+        for committed in range(3):
+            quorum.commit(committed)
+            assert ("committed", committed) == await told.next()
+        assert 3 == len(quorum.messages)
+        watch.now_s += 1
+
+        assert "appended" == (await told.next())[0]
+        assert not coming.done()  # the queue would be full
+        coming.cancel()
+
+
+async def test_nobody_is_expected_after_what_was_dropped() -> None:
     watch = Watch()
     async with asyncio.timeout(PATIENT_S / 2), linked(now_s=watch) as (link, quorum, told):
-        await two_return(link, quorum, told, watch)
+        await two_share(link, quorum, told, watch)
         link.drop()
         link.send(batch(20))
 
         assert ("appended", 21) == await told.next()
 
 
-@pytest.mark.parametrize(("count", "came", "after_s", "awaited"), RETURNED)
-def test_who_returns_soon_is_waited_for(count: int, came: int, after_s: float, awaited: int) -> None:
-    """The commit before took 3 s, and so many of those that it answered came after so long."""
-    before = Returning().after_commit(count, took_s=3, now_s=10)
-    for _ in range(came):
-        before.note(lambda: 10 + after_s)
+SHARED = [((), 1, False), ((1,), 1, False), ((2,), 2, True), ((2, 2), 1, True), ((2, 2), 2, False), ((2, 2), 3, False)]
+SHARED += [((3, 2), 2, True), ((2, 3), 2, True), ((2, 3), 5, True), ((3, 1), 1, False), ((64, 64), 63, True)]
+"""How many shared each message, how many wait now, and whether others are expected."""
 
-    assert awaited == before.after_commit(count, took_s=3, now_s=20).awaited(21)
+
+@pytest.mark.parametrize(("counts", "waiting", "expected"), SHARED)
+def test_others_are_expected_until_as_many_are_here_as_shared_each_of_the_last_two_messages(
+    counts: tuple[int, ...], waiting: int, expected: bool
+) -> None:
+    last = Shared()
+    for each in counts:
+        last = last.after_commit(each, 0.01)
+
+    assert expected == last.others_come(waiting)
 
 
 async def test_those_that_are_refused_hold_no_append_up() -> None:

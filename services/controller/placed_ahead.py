@@ -1,0 +1,92 @@
+"""Placements that a placer has made ahead: small topics that are alike are placed many in one message.
+
+A placement depends on what is asked, on the usable brokers, and on chance, and on nothing else (`quorate.placement`).
+So one that was made before its topic was named is as good as one that is made for it, as long as the brokers are the
+same; the decision checks it as any other (`new_partitions.placed`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from quorate.errors import ApiError
+from quorate.placement import PlacementSpec, Replicas, UsableBroker
+
+__all__ = ["PlacedAhead"]
+
+AHEAD: Final = 128
+"""How many placements of a kind are made ahead, some 3 ms of a placer's CPU; with half of them left, as many again."""
+AGAIN_S: Final = 1.0
+"""Topics of a kind are placed ahead once one is asked for within this time (s) after another."""
+REPLICAS_MAX: Final = 30
+"""Topics of more replicas are placed when they are asked for: they take more of a placer than a message does."""
+KINDS_MAX: Final = 16
+"""The kinds of topics that are kept: those that were asked for last."""
+
+
+class PlacedAhead:
+    """The placements made ahead of one set of brokers, by kind: partition count and replication factor."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        """`now_s` is a monotonic clock, in s."""
+        self._now_s = now_s
+        self._brokers: Sequence[UsableBroker] = ()
+        self._kinds: OrderedDict[PlacementSpec, _Kind] = OrderedDict()
+        self.is_low = False
+        """Whether half of what was placed ahead of a kind is used up."""
+
+    def take(self, spec: PlacementSpec, brokers: Sequence[UsableBroker]) -> tuple[Replicas, ...] | None:
+        """Takes a placement of this kind on these very brokers; None if there is none. Notes that one was asked for."""
+        if brokers is not self._brokers:
+            self._brokers = brokers
+            self._kinds.clear()
+            self.is_low = False
+        kind = self._kinds.get(spec)
+        if kind is None:
+            self._begin(spec)
+            return None
+        self._kinds.move_to_end(spec)
+        if kind.ready:
+            placement = kind.ready.popleft()
+            self.is_low = self.is_low or len(kind.ready) * 2 <= AHEAD
+            return placement
+        now_s = self._now_s()
+        kind.is_often, kind.asked_s = now_s - kind.asked_s <= AGAIN_S, now_s
+        return None
+
+    def _begin(self, spec: PlacementSpec) -> None:
+        if spec.partition_count * spec.replication_factor <= REPLICAS_MAX:
+            self._kinds[spec] = _Kind(self._now_s())
+            if len(self._kinds) > KINDS_MAX:
+                self._kinds.popitem(last=False)
+
+    def wanted(self) -> list[PlacementSpec]:
+        """Returns what is to be placed ahead now: of each kind that is asked for often, as many as it has too few."""
+        self.is_low = False
+        missing = {spec: AHEAD - len(kind.ready) for spec, kind in self._kinds.items() if kind.is_often}
+        return [spec for spec, count in missing.items() if count * 2 >= AHEAD for _ in range(count)]
+
+    def add(
+        self, spec: PlacementSpec, placement: tuple[Replicas, ...] | ApiError, brokers: Sequence[UsableBroker]
+    ) -> None:
+        """Adds what was placed on these brokers; what was placed on others than those of now is of no use."""
+        kind = self._kinds.get(spec)
+        if kind is None or brokers is not self._brokers:
+            return
+        if isinstance(placement, ApiError):
+            kind.is_often = False  # its callers are told; the next one asks again
+        else:
+            kind.ready.append(placement)
+
+
+class _Kind:
+    """The placements of one kind that are ready, and whether it is asked for often."""
+
+    __slots__ = ("asked_s", "is_often", "ready")
+
+    def __init__(self, asked_s: float) -> None:
+        self.asked_s = asked_s
+        self.is_often = False
+        self.ready: deque[tuple[Replicas, ...]] = deque()
