@@ -126,11 +126,6 @@ exhaustive: setup ## walk every state of a small quorum; ARGS as in tests/exhaus
 
 spark-setup: setup $(SPARK) ## Spark, and a Java of its own for it
 
-spark-formats: spark-setup ## what tables in Delta need: a Spark 4.2 of their own, and jars (needs Maven)
-	@UV_PROJECT_ENVIRONMENT=build/spark-formats/delta/env $(UV) sync --frozen --quiet --group spark --compile-bytecode
-	@$(UV) pip install --quiet --python build/spark-formats/delta/env/bin/python pyspark==4.2.0
-	@mvn -q -B -f deploy/spark/delta.xml package
-
 hdfs-setup: spark-setup ## what the tests of logs on HDFS need: Hadoop's NameNode and DataNode (needs Maven)
 	@$(RUN) python -m tests.pipeline.hadoop
 
@@ -145,7 +140,7 @@ pipeline: spark-setup ## the tests of the data pipeline on Spark, and of what st
 doctor: spark-setup ## every finding of the fleet doctor, on logs that have it and on near ones, by one run of the command (minutes)
 	@DOCTOR_BY_COMMAND=1 $(RUN) pytest tests/pipeline/test_doctor.py
 
-whole: setup interop-setup spark-formats hdfs-setup chart-setup ## make test, interop, pipeline and chart in one: every test for which this machine has the judges
+whole: setup interop-setup hdfs-setup chart-setup ## make test, interop, pipeline and chart in one: every test for which this machine has the judges
 	@$(RUN) pytest $(PARALLEL) tests -m "not netns and not mutants and not kube"
 
 clients: setup interop-setup ## what clients of other makes are told by brokers of our controllers and of Kafka's (ONLY=; some need Go, npm)
@@ -192,4 +187,4 @@ $(COMPILED): $(MADE) $(SOURCES)
 uv:
 	@command -v $(UV) >/dev/null || { python3 -m venv .tools && .tools/bin/pip install --quiet uv==$(UV_VERSION); }
 
-.PHONY: whole doctor chart-setup neighbours shows clients help setup run report test explore check lint types imports protos protos-check tidy interop interop-setup mixed-faults spark-setup spark-formats hdfs-setup wheel pipeline e2e netns kube chart fuzz fuzz-decoders soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv broker-faults
+.PHONY: whole doctor chart-setup neighbours shows clients help setup run report test explore check lint types imports protos protos-check tidy interop interop-setup mixed-faults spark-setup hdfs-setup wheel pipeline e2e netns kube chart fuzz fuzz-decoders soak soak-controller soak-driver soak-services mutants mutants-glue mutation exhaustive fixtures bench format clean uv broker-faults

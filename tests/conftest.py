@@ -51,7 +51,6 @@ LONG = (
     "interop/test_gateway_listeners.py",
     "interop/test_mixed_start.py",
     "interop/test_mixed_voters.py",
-    "pipeline/test_formats.py",
     "pipeline/test_jobs.py",
     "bench/test_pipeline_benches.py",
     "pipeline/test_incident.py",

@@ -5,7 +5,7 @@ bronze            the raw layer
 silver            the history layer
 gold              the answer layer
 report            one HTML page
-tables            the table formats
+tables            the tables, in plain Parquet
 verify            compares the replay with every checkpoint
 jobs              the jobs of the command; `steps` prints their progress, `exits` has their exit codes
 apart             leaves out the clusters that a job fails for; `problems` makes one line of an error

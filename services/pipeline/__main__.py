@@ -26,8 +26,6 @@ MASTER: Final = re.compile(r"local(\[.+\])?|(spark|k8s|sc)://.+|yarn|" + UNDER_S
 MASTERS: Final = "local[*], spark://…, k8s://…, yarn, sc://… (Spark Connect); 'submit' under spark-submit"
 MODES: Final = ("PERMISSIVE", "FAILFAST")
 _INT32_MAX: Final = 2**31 - 1
-FORMATS: Final = ("parquet", "delta", "iceberg")
-"""The table formats, repeated from `services.pipeline.tables` so that `--help` does not have to import Spark."""
 _HELP: Final = {
     "ingest": "files of metadata logs, checkpoints and spans to bronze",
     "stream": "the same as it comes, from files or a live quorum, until interrupted",
@@ -70,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     steps = Steps()
     try:
         master = None if asked.master == UNDER_SUBMIT else asked.master
-        spark = start(master, dict(asked.conf), format_=asked.format, for_few=_are_few(asked))
+        spark = start(master, dict(asked.conf), for_few=_are_few(asked))
     except NoJava as problem:
         say(f"{asked.name}: {problem}")
         return FAILED
@@ -100,12 +98,6 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--master", default="local[*]", help=f"where Spark runs: {MASTERS}")
         conf = "a setting of the Spark session, as of spark-submit; spark.log.level=ERROR shows the stacks of errors"
         one.add_argument("--conf", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=conf)
-        one.add_argument(
-            "--format",
-            default=FORMATS[0],
-            choices=FORMATS,
-            help="format of the tables (parquet); delta needs `make spark-formats`, iceberg is refused with the reason",
-        )
         for option in _TAKES.get(name, ()):
             _OPTIONS[option](one, name)
     return whole

@@ -36,7 +36,7 @@ from services.pipeline.silver.events import reach
 from services.pipeline.silver.progress import PROGRESS
 from services.pipeline.source.options import SETTLE_MS
 from services.pipeline.steps import Steps, say
-from services.pipeline.tables import Lake, Remembered, Reporting, Tables, open_tables, tables_of
+from services.pipeline.tables import Lake, ParquetTables, Remembered, Reporting, Tables
 from services.pipeline.what_if_text import consequences
 
 __all__ = ["JOBS", "run"]
@@ -61,7 +61,7 @@ _EVENTS: Final = f"{image.SILVER}/events"
 def run(spark: SparkSession, asked: argparse.Namespace) -> int:
     """Runs the job that the parsed arguments name, and returns its exit code; an error is printed as one line."""
     try:
-        lake = open_tables(spark, asked.to, asked.format)
+        lake = ParquetTables(spark, asked.to)
         return _timed(asked.name, spark, Remembered(lake) if is_small(spark) else lake, asked)
     except Exception as problem:  # an exit code of 1 would mean that it ran and found damage
         say(f"{asked.name}: {no_space(problem, _written_to(asked)) or words_of(problem)}")
@@ -101,7 +101,6 @@ def stream(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> in
         available_now=asked.once,
         every_s=asked.every,
         on_batch=report_batch,
-        tables_of=tables_of(asked.format),
     )
     try:
         query.awaitTermination()

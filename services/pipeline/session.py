@@ -18,7 +18,6 @@ from services.pipeline.jvm_names import remember_names
 from services.pipeline.memory import IS_SMALL
 from services.pipeline.remote import allow_deep_plans
 from services.pipeline.source import register
-from services.pipeline.tables import PARQUET, settings_of
 
 __all__ = ["SMALL", "NoJava", "environment", "prepared", "start"]
 
@@ -58,7 +57,6 @@ SETTINGS: Final = {
 
 LOCALLY: Final = {
     "spark.sql.shuffle.partitions": "8",
-    "spark.databricks.delta.snapshotPartitions": "2",
     "spark.ui.enabled": "false",
     # For this UI Spark writes a text of each query's plan, which in its default form takes 3 % of a job of few records.
     "spark.sql.ui.explainMode": "simple",
@@ -105,19 +103,16 @@ def start(
     master: str | None = None,
     settings: Mapping[str, str] | None = None,
     *,
-    format_: str = PARQUET,
     for_few: bool = False,
 ) -> SparkSession:
     """Starts a session; `master` is local[*], a cluster, or sc://… (Spark Connect), None for spark-submit's choice.
 
-    A local session can be tuned `for_few` records: it is faster for these and slow for many. It supports tables of
-    `format_` if that format's jars are on this machine; `open_tables` reports if it does not.
+    A local session can be tuned `for_few` records: it is faster for these and slow for many.
     """
     _hush()
     builder = SparkSession.builder.appName("quorate pipeline")
-    jars = {} if master is None else settings_of(format_)
     locally = {**LOCALLY, **(SMALL if for_few else {})} if (master or "").startswith("local") else {}
-    every = {**SETTINGS, **locally, **jars, **(settings or {})}
+    every = {**SETTINGS, **locally, **(settings or {})}
     if master is not None and master.startswith("sc://"):
         # The server runs already with its own settings; only session settings can be changed.
         allow_deep_plans()

@@ -49,7 +49,7 @@ def test_help_is_the_programs_own_wherever_one_stands(tmp_path: Path) -> None:
         (("run", "--from", "x", "--to", "y"), "the following arguments are required: --report"),
         (("ingest", "--from", "nowhere", "--to", "y"), "ingest: nowhere: there is no such file or directory"),
         (("compact", "--to", "y", "--before", "today"), "argument --before: 'today' is no day as 2026-11-21"),
-        (("gold", "--to", "y", "--format", "orc"), "argument --format: invalid choice: 'orc'"),
+        (("gold", "--to", "y", "--min-isr", "0"), "argument --min-isr: '0' is no whole number from 1 to"),
     ],
 )
 def test_its_exit_code_is_the_doors(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:

@@ -93,17 +93,3 @@ def test_the_driver_may_do_what_it_must_as_whom_it_runs(objects: list[Json], app
     assert [application["driver"]["serviceAccount"]] == [each["name"] for each in binding["subjects"]] == [NAME]
     assert role["metadata"]["name"] == binding["roleRef"]["name"]
     assert {"pods", "configmaps", "services"} < set(role["rules"][0]["resources"])
-
-
-def test_the_jars_of_a_format_are_those_that_it_is_tried_with() -> None:
-    pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
-    from services.pipeline.tables.formats import FORMATS
-
-    extras = {name: each.extra for name, each in FORMATS.items() if each.extra is not None}
-    said = {}
-    for name in extras:
-        dependency = (FOLDER / f"{name}.xml").read_text().partition("<dependency>")[2].partition("</dependency>")[0]
-        said[name] = ":".join(re.findall(r"<(?:groupId|artifactId|version)>(\S+)</", dependency))
-
-    assert {name: extra.package for name, extra in extras.items()} == said
-    assert {"delta"} == set(said)

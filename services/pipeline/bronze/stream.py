@@ -28,7 +28,6 @@ EVERY_S: Final = 10
 _SOUND: Final = {LOG_KIND: (RECORDS, KNOWN), CHECKPOINT_KIND: (SNAPSHOTS,)}
 _DAMAGED: Final = (QUARANTINE, WITHDRAWN)
 OnBatch = Callable[[int, RowCounts], None]
-TablesOf = Callable[[SparkSession, str], Growing]
 
 
 def ingest_stream(
@@ -41,14 +40,12 @@ def ingest_stream(
     available_now: bool,
     every_s: int = EVERY_S,
     on_batch: OnBatch = lambda _, __: None,
-    tables_of: TablesOf = ParquetTables,
 ) -> Any:
     """Starts the stream into bronze; returns Spark's StreamingQuery, to wait for or to stop.
 
     `source` is a path, or None if `options` of the source `kraft` have `endpoints`. With `available_now` the stream
     ends when it has read everything that is there now. `on_batch` is called after each micro-batch with its number and
-    the counts of new rows. Only one job at a time may use `checkpoint_dir` and write to these tables, which `tables_of`
-    opens at `tables_root`.
+    the counts of new rows. Only one job at a time may use `checkpoint_dir` and write to these tables.
     """
     # What was removed before it was read is a row in quarantine, as any other gap; the other clusters go on.
     # Bronze keeps what a deposed leader wrote and what replaced it; `committed` tells them apart, so it is no damage.
@@ -58,7 +55,7 @@ def ingest_stream(
     def add(batch: DataFrame, number: int) -> None:
         rows = batch.persist()
         try:
-            tables = tables_of(rows.sparkSession, tables_root)
+            tables = ParquetTables(rows.sparkSession, tables_root)
             on_batch(number, ingest(rows, _Near(tables, rows)))
         finally:
             rows.unpersist()

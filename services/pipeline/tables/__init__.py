@@ -1,9 +1,7 @@
-"""Reads and writes the pipeline's tables; jobs use one interface for plain Parquet and Delta Lake.
+"""Reads and writes the pipeline's tables; plain Parquet, behind one interface.
 
 verbs        the interface: read, append, keep, replace, compact
-formats      the known formats, the Spark settings that each needs, and checks that a directory has the right one
 parquet      plain Parquet; `compaction` merges its small files, `rounds` makes readers see each row once meanwhile
-delta        Delta Lake
 computed     rows that Python workers compute; where tables adopt files, the workers write them
 inbox        files that were written elsewhere, and that tables of plain Parquet adopt
 files        writes, renames and deletes single files on Hadoop's file systems
@@ -12,8 +10,6 @@ remembered   a wrapper that caches tables of few rows in memory
 """
 
 from services.pipeline.tables.computed import Compute, Computed, Rows, frame_of
-from services.pipeline.tables.delta import DeltaTables
-from services.pipeline.tables.formats import FORMATS, PARQUET, open_tables, settings_of, tables_of
 from services.pipeline.tables.parquet import ParquetTables
 from services.pipeline.tables.remembered import Remembered
 from services.pipeline.tables.reporting import Reporting
@@ -30,13 +26,10 @@ from services.pipeline.tables.verbs import (
 )
 
 __all__ = [
-    "FORMATS",
-    "PARQUET",
     "Adopting",
     "Compacted",
     "Compute",
     "Computed",
-    "DeltaTables",
     "Growing",
     "Keeping",
     "Lake",
@@ -49,7 +42,4 @@ __all__ = [
     "Tables",
     "add",
     "frame_of",
-    "open_tables",
-    "settings_of",
-    "tables_of",
 ]
