@@ -11,7 +11,6 @@ import pytest
 from quorate.cli.record_json import shown_records
 from quorate.doubles import dumps
 from quorate.pipeline.json_text import from_document, writer
-from quorate.pipeline.payload_text import text_of
 from quorate.records import RECORDS, UnknownRecord, decode_record, encode_record, frame_of
 from quorate.wire.batch import batches, data_values
 from quorate.wire.json_names import type_name
@@ -71,10 +70,8 @@ def test_a_double_is_as_kafka_prints_it_and_is_read_back(value: float, text: str
 
     record = ClientQuotaRecord(entity=(ClientQuotaRecord.EntityData("user", "alice"),), key="rate", value=value)
     raw = encode_record(record, 0)
-    shown = text_of(ClientQuotaRecord, 0)(raw)
 
     assert f'"value":{text},' in writer(ClientQuotaRecord, 0)(record)
-    assert shown is None or shown == writer(ClientQuotaRecord, 0)(record)
     back = from_document(ClientQuotaRecord, 0, json.loads(writer(ClientQuotaRecord, 0)(record)))
     assert raw == encode_record(back, 0)
 

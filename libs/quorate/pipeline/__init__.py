@@ -21,5 +21,4 @@ nodes         what is asked of a quorum's nodes, whichever protocol they speak
 grpc_nodes    Quorate's nodes, over gRPC; `grpc_security`: by TLS, or in the clear
 kafka_nodes   Kafka's controllers, over Kafka's own wire
 json_text     writes a record as the JSON text of Kafka's own converters, and parses it
-payload_text  writes the same JSON text straight from a record's bytes, without an object
 """

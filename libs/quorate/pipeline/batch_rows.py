@@ -14,8 +14,7 @@ from quorate.nouns import Offset
 from quorate.pipeline.columns import Columns
 from quorate.pipeline.files import Buffer
 from quorate.pipeline.log_files import CHECKPOINT_KIND, FilePart
-from quorate.pipeline.payload_text import HEAD_BYTES, MISFITS
-from quorate.pipeline.record_shapes import SHAPES, looked_into, shape_of
+from quorate.pipeline.record_shapes import looked_into, shape_of
 from quorate.pipeline.row_filter import RowFilter
 from quorate.wire.batch import BatchHeader, data_values
 
@@ -89,11 +88,9 @@ def decode_batch(run: Run, position: int, header: BatchHeader, columns: Columns)
     base, wanted = header.base_offset, run.wanted
     low, high = run.range
     before = len(columns)
-    plain = wanted.types is None and low <= base and header.next_offset <= high
-    if not (plain and _plain_values(values, base, columns, is_decoded=wanted.is_decoded)):
-        for offset, value in enumerate(values, base):
-            if low <= offset < high and (wanted.types is None or shape_of(value).type in wanted.types):
-                _put(columns, offset, decode_value(run, offset, value, position))
+    for offset, value in enumerate(values, base):
+        if low <= offset < high and (wanted.types is None or shape_of(value).type in wanted.types):
+            _put(columns, offset, decode_value(run, offset, value, position))
     count = len(columns) - before
     columns.epoch += [header.epoch] * count
     columns.timestamp += [header.base_timestamp] * count
@@ -103,7 +100,7 @@ def decode_batch(run: Run, position: int, header: BatchHeader, columns: Columns)
 
 def decode_value(run: Run, offset: Offset, value: bytes, position: int) -> Value:
     """Decodes a value, known, unknown or damaged; `position` is that of its batch. With failfast raises Corrupt."""
-    key, name, version, _, write, _ = shape_of(value)
+    key, name, version, _, write = shape_of(value)
     trace = raw = corrupt = payload = None
     if write is None:
         raw = value
@@ -120,34 +117,6 @@ def told(part: FilePart, wanted: RowFilter, reason: str, position: int, size: in
     if wanted.failfast:
         raise Corrupt(reason, path=Path(part.place.path), position=position)
     return f"{reason}, {size} bytes at byte {position}"
-
-
-def _plain_values(values: list[bytes], base: Offset, columns: Columns, *, is_decoded: bool) -> bool:
-    """The hot loops: decode all records of a batch together; False, adding nothing, if one needs the slow path."""
-    count = len(values)
-    traces: list[str | None] = [None] * count
-    raws: list[bytes | None] = [None] * count
-    try:
-        found = [SHAPES[value[:HEAD_BYTES]] for value in values]
-        keys, names, versions, _, writers, texts = zip(*found, strict=True)
-        payloads: list[str | None] = [None] * count
-        if is_decoded:
-            payloads = [text(value) for text, value in zip(texts, values, strict=True)]
-        if is_decoded and None in payloads:
-            # Common: the leader tags the first record of a batch (trace context, request id).
-            for at in [at for at, payload in enumerate(payloads) if payload is None]:
-                payloads[at], traces[at], raws[at] = looked_into(values[at], writers[at])
-    except (KeyError, *MISFITS):
-        return False
-    columns.offset += range(base, base + count)
-    columns.api_key += keys
-    columns.type += names
-    columns.version += versions
-    columns.payload += payloads
-    columns.trace_id += traces
-    columns.raw += raws
-    columns.corrupt += [None] * count
-    return True
 
 
 def _put(columns: Columns, offset: Offset, value: Value) -> None:

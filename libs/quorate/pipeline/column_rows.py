@@ -18,8 +18,7 @@ from quorate.pipeline.batch_rows import Run, Value, decode_batch, decode_value
 from quorate.pipeline.column_text import Payloads, writer_of
 from quorate.pipeline.columns import COLUMNS, Columns
 from quorate.pipeline.log_files import FilePart
-from quorate.pipeline.payload_text import HEAD_BYTES, MISFITS
-from quorate.pipeline.record_shapes import SHAPES, Shape, shape_of
+from quorate.pipeline.record_shapes import HEAD_BYTES, Shape, shape_of
 from quorate.pipeline.record_spans import Array, Spans, spans
 from quorate.pipeline.row_filter import RowFilter
 from quorate.pipeline.rows import ROWS_MAX, Piece, pieces, pieces_of
@@ -199,8 +198,8 @@ class _Rows:
         known = {name: number for number, name in enumerate(names)}
         values = []
         for row in rows:
-            raw = self._value(row)
-            value = _plain(raw, is_decoded=self._run.wanted.is_decoded) or self._decoded(row, raw)
+            position = self._positions[self._batch[row]]
+            value = decode_value(self._run, int(self._offsets[row]), self._value(row), position)
             values.append(value)
             name = value.key, value.type, value.version
             if name not in known:
@@ -208,9 +207,6 @@ class _Rows:
                 names.append(name)
             name_of[row] = known[name]
         texts.put(rows, values)
-
-    def _decoded(self, row: int, raw: bytes) -> Value:
-        return decode_value(self._run, int(self._offsets[row]), raw, self._positions[self._batch[row]])
 
 
 _Name = tuple[int, str, int]
@@ -276,18 +272,6 @@ class _Texts:
         for row, value in found.items():
             values[row] = value
         return pa.array(values, kind)
-
-
-def _plain(raw: bytes, *, is_decoded: bool) -> Value | None:
-    """Decodes a value of a common form; None for all others."""
-    try:
-        shape = SHAPES[raw[:HEAD_BYTES]]
-        payload = shape.text(raw) if is_decoded else None
-    except (KeyError, *MISFITS):
-        return None
-    if is_decoded and payload is None:
-        return None
-    return Value(shape.key, shape.type, shape.version, payload, None, None, None)
 
 
 def _shape_columns(names: list[_Name], name_of: Array) -> dict[str, Any]:

@@ -1,15 +1,16 @@
 """Writes the payloads of many records of one type and version at once, field by field, as Arrow arrays.
 
-The texts are those of `payload_text`, and are made once for each distinct value in a field: topic ids, lists of
-replicas and whole groups of tags repeat. What does not fit gets no text, and the caller decodes it alone.
+The texts are those of `json_text`, and are made once for each distinct value in a field: topic ids, lists of replicas
+and whole groups of tags repeat. What does not fit gets no text, and the caller decodes it alone.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
+from json.encoder import encode_basestring
 from typing import Any, Final
 
 import numpy as np
@@ -17,12 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kraft import Message
-from quorate.pipeline.json_text import KEPT_MAX
-from quorate.pipeline.payload_text import HEAD_BYTES, MISFITS, field_texts, parted, rest_texts
-from quorate.pipeline.record_shapes import marks_of
+from quorate.errors import Corrupt
+from quorate.nouns import uuid_text
+from quorate.pipeline.json_text import KEPT_MAX, base64_text, writer
+from quorate.pipeline.record_shapes import HEAD_BYTES, marks_of
 from quorate.pipeline.record_spans import Array
-from quorate.wire.codec_source import FIXED
+from quorate.wire.codec import decode, encode
+from quorate.wire.codec_source import FIXED, Short
 from quorate.wire.json_names import json_name
+from quorate.wire.primitives import read_uvarint, uvarint
 from quorate.wire.schema import Field, FieldType, layout_of
 
 __all__ = ["Payloads", "Writer", "writer_of"]
@@ -37,6 +41,8 @@ _NUMBERS: Final = {
 }
 """Numpy's names of the numbers on the wire."""
 _UUID_BYTES: Final = 16
+_MISFITS: Final = (Short, IndexError, struct.error, UnicodeError, Corrupt)
+"""Errors for malformed bytes; `decode_record` then says what is wrong with them."""
 _Text = Callable[[bytes], str | None]
 
 
@@ -74,7 +80,7 @@ class Writer:
     def __init__(self, record: type[Message], version: int, plain: list[Field]) -> None:
         self._version = version
         self._plain = plain
-        self._rests = rest_texts(record, version)
+        self._rest = _rest_text(record, version)
         self._ends: dict[bytes, str] = {}
         fields = layout_of(record).fields
         self._tags = frozenset(each.tag for each in fields if each.tag is not None and each.in_version(version))
@@ -106,16 +112,14 @@ class Writer:
     def _end(self, rest: bytes) -> tuple[str | None, tuple[str | None, bool] | None]:
         """Returns the end of the payload, and the marks if there are tags that the schema does not know."""
         try:
-            known, others = parted(rest, self._tags)
+            known, others = _parted(rest, self._tags)
             end = self._ends.get(known)
             if end is None:
-                text = self._rests[known]
-                if text is None:
-                    return None, None
+                text = self._rest(known)
                 if len(self._ends) >= KEPT_MAX:
                     self._ends.clear()
                 self._ends[known] = end = f"{text}}}" if self._plain else f"{{{text[1:]}}}"
-        except MISFITS:
+        except _MISFITS:
             return None, None
         return end, (marks_of(others) if others else None)
 
@@ -144,8 +148,7 @@ class _Columns:
             return [self._variable(each, prefix, version)]
         if each.kind is FieldType.UUID:
             codes, uuids = self._distinct(self._at + _UUID_BYTES)
-            texts = field_texts(each)
-            return [_texts(uuids, lambda raw: texts[raw] if len(raw) == _UUID_BYTES else None, prefix).take(codes)]
+            return [_texts(uuids, lambda raw: _uuid(raw) if len(raw) == _UUID_BYTES else None, prefix).take(codes)]
         if each.kind is FieldType.BOOL:
             are_set = self._data[self._at] != 0
             self._advance(self._at + 1)
@@ -166,12 +169,12 @@ class _Columns:
         length = self._data[self._at].astype(np.int64)
         self.fits &= length < 128
         codes, raws = self._distinct(self._at + 1 + width * np.maximum(length - 1, 0))
-        texts, is_nullable = field_texts(each), each.nullable_in(version)
+        shown, is_nullable = _shown(each), each.nullable_in(version)
 
         def text(raw: bytes) -> str | None:
             if raw[:1] == b"\0":
                 return "null" if is_nullable else None
-            return texts[raw[1:]]
+            return shown(raw[1:])
 
         return _texts(raws, text, prefix).take(codes)
 
@@ -197,7 +200,67 @@ def _texts(raws: list[bytes], text: _Text, prefix: str) -> Any:
     for raw in raws:
         try:
             one = text(raw)
-        except MISFITS:
+        except _MISFITS:
             one = None
         found.append(None if one is None else prefix + one)
     return pa.array(found, pa.string())
+
+
+_uuid: Final = lru_cache(KEPT_MAX)(lambda raw: f'"{uuid_text(raw)}"')
+_string: Final = lru_cache(KEPT_MAX)(lambda raw: encode_basestring(raw.decode()))
+
+
+def _shown(each: Field) -> Callable[[bytes], str]:
+    """Returns what makes the text of a string, bytes, or array of fixed width of its bytes without their length."""
+    if each.array:
+        return _array(each.kind)
+    return _string if each.kind is FieldType.STRING else base64_text
+
+
+@cache
+def _array(kind: FieldType) -> Callable[[bytes], str]:
+    code = FIXED[kind]
+    width = struct.calcsize(f">{code}")
+    show: Callable[[Any], str] = _uuid if kind is FieldType.UUID else str
+
+    @lru_cache(KEPT_MAX)
+    def text(raw: bytes) -> str:
+        return f"[{','.join(map(show, struct.unpack('>' + code * (len(raw) // width), raw)))}]"
+
+    return text
+
+
+def _rest_text(record: type[Message], version: int) -> Callable[[bytes], str]:
+    """Returns what makes ",name:value" for each tagged field, of the bytes behind the last plain field."""
+    body, write = encode(record(), version), writer(record, version)
+    nothing = write(record())
+    assert body.endswith(b"\0"), (record, version, body)
+
+    def text(rest: bytes) -> str:
+        members = write(decode(record, body[:-1] + rest, version))[len(nothing) - 1 : -1]
+        return f",{members}" if members and not members.startswith(",") else members
+
+    return text
+
+
+def _parted(rest: bytes, known: Collection[int]) -> tuple[bytes, list[tuple[int, bytes]]]:
+    """Splits the tags in `rest`: returns those with a number in `known` as a rest of their own, and the others.
+
+    Raises one of _MISFITS for bytes that are no tags.
+    """
+    count, at = read_uvarint(rest, 0)
+    kept: list[bytes] = []
+    others: list[tuple[int, bytes]] = []
+    for _ in range(count):
+        begin = at
+        tag, at = read_uvarint(rest, at)
+        size, at = read_uvarint(rest, at)
+        end = at + size
+        if tag in known:
+            kept.append(rest[begin:end])
+        else:
+            others.append((tag, rest[at:end]))
+        at = end
+    if at != len(rest):
+        raise Short
+    return uvarint(len(kept)) + b"".join(kept), others

@@ -8,13 +8,14 @@ from typing import Final, NamedTuple
 from kraft import Message
 from quorate.errors import Corrupt
 from quorate.pipeline.json_text import writer
-from quorate.pipeline.payload_text import HEAD_BYTES, text_of
 from quorate.records import RECORDS, REQUEST_TAG, TARGET_TAG, TRACE_TAG, decode_record, frame_of
 from quorate.wire.json_names import type_name
 from quorate.wire.schema import layout_of
 
-__all__ = ["SHAPES", "UNKNOWN", "Shape", "looked_into", "marks_of", "shape_of"]
+__all__ = ["HEAD_BYTES", "UNKNOWN", "Shape", "looked_into", "marks_of", "shape_of"]
 
+HEAD_BYTES: Final = 3
+"""Length of a value's head in bytes: frame version, record key and record version, one byte each."""
 UNKNOWN: Final = "UNKNOWN_RECORD"
 _INT16_MAX: Final = (1 << 15) - 1
 """The largest key or version that Kafka takes for one."""
@@ -27,8 +28,7 @@ _Class = type[Message]
 class Shape(NamedTuple):
     """The decoder of one record type and version.
 
-    `write` makes JSON of a decoded record, `text` makes it of plain bytes. `record` and `write` are None for a record
-    that this schema does not know.
+    `write` makes JSON of a decoded record. It and `record` are None for a record that this schema does not know.
     """
 
     key: int
@@ -36,31 +36,30 @@ class Shape(NamedTuple):
     version: int
     record: _Class | None
     write: Callable[[Message], str] | None
-    text: Callable[[bytes], str | None]
 
 
-SHAPES: Final[dict[bytes, Shape]] = {}
+_SHAPES: Final[dict[bytes, Shape]] = {}
 """The shapes that `shape_of` was asked for, by heads of HEAD_BYTES."""
 
 
 def shape_of(value: bytes) -> Shape:
     """Returns the shape of a value; it is cached by the head if that has HEAD_BYTES, as nearly always."""
-    return SHAPES.get(value[:HEAD_BYTES]) or _made(value)
+    return _SHAPES.get(value[:HEAD_BYTES]) or _made(value)
 
 
 def _made(value: bytes) -> Shape:
     try:
         key, version, body = frame_of(value)
     except Corrupt:
-        return Shape(-1, UNKNOWN, -1, None, _refuse, _refuse)
+        return Shape(-1, UNKNOWN, -1, None, _refuse)
     if max(key, version) > _INT16_MAX:
-        return Shape(-1, UNKNOWN, -1, None, None, _refuse)
+        return Shape(-1, UNKNOWN, -1, None, None)
     record = RECORDS.get(key)
     if record is None or version not in layout_of(record).versions:
-        return Shape(key, UNKNOWN, version, None, None, _refuse)
-    shape = Shape(key, type_name(record), version, record, writer(record, version), text_of(record, version))
+        return Shape(key, UNKNOWN, version, None, None)
+    shape = Shape(key, type_name(record), version, record, writer(record, version))
     if body == HEAD_BYTES:
-        SHAPES[value[:HEAD_BYTES]] = shape
+        _SHAPES[value[:HEAD_BYTES]] = shape
     return shape
 
 
@@ -78,7 +77,7 @@ def marks_of(tags: Sequence[tuple[int, bytes]]) -> tuple[str | None, bool]:
     return trace, not _OURS.issuperset(numbers)
 
 
-def _refuse(_: Message | bytes) -> str:
+def _refuse(_: Message) -> str:
     raise AssertionError("a value without a frame is not decoded")
 
 
