@@ -12,7 +12,6 @@ apart             leaves out the clusters that a job fails for; `problems` makes
 locks             keeps two jobs from writing the same tables at once
 export            writes a source's rows as Parquet, by the workers; `row_files` how records are encoded there
 node_options      the arguments that name a running cluster's nodes
-what_if_text      prints the result of a what-if analysis
 difference_text   prints a difference from a checkpoint, without what may be a secret
 session           Spark sessions; `jvm_names` remembers what the driver asked the JVM for, `size` estimates what a
                   job reads, `memory` caches, `frames` has the schemas; `remote` is for clients of Spark Connect

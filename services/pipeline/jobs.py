@@ -26,6 +26,7 @@ from services.pipeline.bronze.stream import ingest_stream
 from services.pipeline.difference_text import difference_text
 from services.pipeline.exits import DONE, FAILED, FOUND
 from services.pipeline.export import export
+from services.pipeline.gold.what_if import Loss, what_if
 from services.pipeline.locks import locked
 from services.pipeline.memory import is_small
 from services.pipeline.node_options import node_options
@@ -37,7 +38,6 @@ from services.pipeline.silver.progress import PROGRESS
 from services.pipeline.source.options import SETTLE_MS
 from services.pipeline.steps import Steps, say
 from services.pipeline.tables import Lake, ParquetTables, Remembered, Reporting, Tables
-from services.pipeline.what_if_text import consequences
 
 __all__ = ["JOBS", "run"]
 
@@ -178,16 +178,8 @@ def compact(_: SparkSession, tables: Lake, asked: argparse.Namespace) -> int:
 
 def show_loss(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
     """The job `what-if`: prints the consequences of a loss to stdout, because they are the command's result."""
-    lines = consequences(
-        tables,
-        asked.cluster_id,
-        lost_brokers=asked.brokers,
-        lost_racks=asked.racks,
-        at_offset=asked.at_offset,
-        prefer=asked.prefer,
-        min_isr=asked.min_isr,
-    )
-    for line in lines:
+    loss = Loss(asked.brokers, asked.racks, asked.prefer, asked.min_isr)
+    for line in what_if(tables, asked.cluster_id, loss, at_offset=asked.at_offset):
         print(line)
     return DONE
 

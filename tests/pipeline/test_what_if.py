@@ -32,12 +32,9 @@ from tests.pipeline.hand_made import (
     uuid_of,
 )
 from tests.pipeline.in_memory import InMemory
-from tests.pipeline.test_replay import BY_COLUMN, IN_PYTHON
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
-
-    from services.pipeline.gold.what_if import WhatIf
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(1_800)
 
@@ -46,14 +43,14 @@ BROKERS: Final = range(1, 7)
 RACKS: Final = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b", 6: "c"}
 TOPIC_COUNT: Final = 60
 LOSSES: Final[dict[str, dict[str, Any]]] = {
-    "one": {"lost_brokers": (3,)},
-    "two, in this order": {"lost_brokers": (5, 2)},
-    "a rack": {"lost_racks": ("a",)},
-    "a broker, then a rack": {"lost_brokers": (6,), "lost_racks": ("b",)},
-    "nearly all": {"lost_brokers": (4, 1, 6, 3, 2)},
-    "all": {"lost_brokers": (1, 2, 3, 4, 5, 6)},
-    "preferred leaders afterwards": {"lost_brokers": (2,), "prefer": True},
-    "earlier": {"lost_brokers": (1, 2), "at_offset": 60},
+    "one": {"brokers": (3,)},
+    "two, in this order": {"brokers": (5, 2)},
+    "a rack": {"racks": ("a",)},
+    "a broker, then a rack": {"brokers": (6,), "racks": ("b",)},
+    "nearly all": {"brokers": (4, 1, 6, 3, 2)},
+    "all": {"brokers": (1, 2, 3, 4, 5, 6)},
+    "preferred leaders afterwards": {"brokers": (2,), "prefer": True},
+    "earlier": {"brokers": (1, 2), "at_offset": 60},
 }
 SEEDS: Final = range(4)
 
@@ -159,8 +156,9 @@ def stories() -> dict[str, Story]:
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, stories: dict[str, Story], tmp_path_factory: pytest.TempPathFactory) -> InMemory:
-    """Silver of all clusters."""
-    return silver_of(spark, tmp_path_factory.mktemp("what-if"), stories)
+    """Silver of two clusters."""
+    some = {name: stories[name] for name in ("small", "by-chance-2")}
+    return silver_of(spark, tmp_path_factory.mktemp("what-if"), some)
 
 
 def replayed(story: Story, at_offset: int | None) -> ClusterState:
@@ -172,13 +170,23 @@ def replayed(story: Story, at_offset: int | None) -> ClusterState:
     return state
 
 
+def lost(state: ClusterState, brokers: tuple[int, ...], racks: tuple[str, ...]) -> list[int]:
+    """Who goes, in this order."""
+    in_racks = sorted(each.id for each in state.brokers if each.rack in racks)
+    return list(dict.fromkeys((*brokers, *in_racks)))
+
+
+def _serves(state: ClusterState, broker_id: int) -> bool:
+    registered = state.brokers.get(broker_id)
+    return registered is not None and not registered.fenced
+
+
 def decided(
     state: ClusterState, lost_brokers: tuple[int, ...], lost_racks: tuple[str, ...], *, prefer: bool
 ) -> dict[str, Partition]:
     """Every partition once the controller has fenced the brokers one by one."""
-    in_racks = sorted(each.id for each in state.brokers if each.rack in lost_racks)
     offset = 1 << 20
-    for broker_id in dict.fromkeys((*lost_brokers, *in_racks)):
+    for broker_id in lost(state, lost_brokers, lost_racks):
         for record in _decided(state, broker_id, ControlState.FENCED):
             state.apply(record, offset := offset + 1)
     if prefer:
@@ -202,23 +210,11 @@ def shown(partition: Partition) -> tuple[Any, ...]:
     )
 
 
-def foretold(row: Row) -> tuple[Any, ...]:
-    """The same of a row."""
-    return (
-        row["leader_after"],
-        sorted(row["isr_after"]),
-        sorted(row["elr_after"]),
-        list(row["last_known_elr_after"]),
-        row["leader_recovery_state_after"],
-        list(row["replicas_after"]),
-    )
-
-
-def asked(tables: InMemory, cluster: str, **loss: Any) -> WhatIf:
+def asked(tables: InMemory, cluster: str | None, *, at_offset: int | None = None, **loss: Any) -> list[str]:
     """What would be."""
-    from services.pipeline.gold.what_if import what_if
+    from services.pipeline.gold.what_if import Loss, what_if
 
-    return what_if(tables, cluster, **loss)
+    return what_if(tables, cluster, Loss(**loss), at_offset=at_offset)
 
 
 CASES: Final = (
@@ -237,23 +233,21 @@ CASES: Final = (
 
 
 @pytest.mark.parametrize(("cluster", "loss"), CASES)
-def test_every_partition_ends_as_the_controller_decides(
-    tables: InMemory, stories: dict[str, Story], cluster: str, loss: str
-) -> None:
-    wanted = LOSSES[loss]
-    before = replayed(stories[cluster], wanted.get("at_offset"))
-    expected = decided(
-        before, wanted.get("lost_brokers", ()), wanted.get("lost_racks", ()), prefer=wanted.get("prefer", False)
-    )
-    rows = {
-        f"{row['topic']}-{row['partition_id']}": row for row in asked(tables, cluster, **wanted).partitions.collect()
-    }
+def test_every_partition_ends_as_the_controller_decides(stories: dict[str, Story], cluster: str, loss: str) -> None:
+    from services.pipeline.gold.what_if import Loss, fates
+
+    wanted = {name: value for name, value in LOSSES[loss].items() if name != "at_offset"}
+    state, before = (replayed(stories[cluster], LOSSES[loss].get("at_offset")) for _ in range(2))
+    out = [each for each in lost(state, wanted.get("brokers", ()), wanted.get("racks", ())) if _serves(state, each)]
+    found = fates(state, out, Loss(**wanted), next_offset=1 << 20)
+    was = {f"{each.topic}-{each.partition_id}": each.was for each in found}
+    expected = decided(before, wanted.get("brokers", ()), wanted.get("racks", ()), prefer=wanted.get("prefer", False))
 
     assert {name: shown(partition) for name, partition in expected.items()} == {
-        name: foretold(row) for name, row in rows.items()
+        f"{each.topic}-{each.partition_id}": shown(each.will) for each in found
     }
-    assert {name for name, partition in expected.items() if not partition.has_leader} == {
-        name for name, row in rows.items() if row["offline_after"]
+    assert {name for name, partition in expected.items() if was[name].has_leader and not partition.has_leader} == {
+        f"{each.topic}-{each.partition_id}" for each in found if each.goes_offline
     }
 
 
@@ -266,71 +260,58 @@ def small() -> Story:
     return story.say(ConfigRecord(BROKER, "3", "min.insync.replicas", "2"))  # who leads by it next: KIP-226
 
 
-def test_consequences_are_told_apart(tables: InMemory) -> None:
-    found = asked(tables, "small", lost_brokers=(1, 2))
-    rows = {row["topic"]: row for row in found.partitions.collect()}
-    names = ("leader_after", "offline_after", "under_min_isr_after", "leader_moves", "unclean_election")
-
-    assert {
-        "safe": (3, False, True, True, False),
-        "alone": (-1, True, True, False, False),
-        "pair": (-1, True, True, False, False),
-        "all": (3, False, True, True, False),
-        "late": (-1, True, True, False, False),
-    } == {topic: tuple(row[name] for name in names) for topic, row in rows.items()}
-
-
-def test_brokers_have_their_load_before_and_after(tables: InMemory) -> None:
-    rows = {row["broker_id"]: row for row in asked(tables, "small", lost_brokers=(1, 2)).brokers.collect()}
-    names = ("lost", "leaders", "leaders_after", "leaders_gained", "leaders_lost", "isr_members_after", "replicas")
-
-    assert {
-        1: (True, 4, 0, 0, 4, 0, 4),
-        2: (True, 1, 0, 0, 1, 0, 3),
-        3: (False, 0, 2, 2, 0, 2, 3),
-    } == {broker_id: tuple(row[name] for name in names) for broker_id, row in rows.items()}
-    assert {1: 4, 2: 3, 3: 0} == {broker_id: row["replicas_to_move"] for broker_id, row in rows.items()}
+def test_consequences_are_counted_and_told_of_brokers_and_partitions(tables: InMemory) -> None:
+    assert [
+        "cluster small as of offset 19, without broker 1, 2",
+        "  5 partitions, 1 brokers left",
+        "  offline: 0 → 3",
+        "  under min ISR: 0 → 5",
+        "  leaders that move: 2",
+        "  unclean elections: 0",
+        "  with more replicas than brokers are left: 4",
+        "brokers",
+        "  broker 1 (lost): leads 4 → 0, in ISRs 4 → 0",
+        "  broker 2 (lost): leads 1 → 0, in ISRs 3 → 0",
+        "  broker 3 (rack rack-3): leads 0 → 2, in ISRs 2 → 2",
+        "partitions that go offline",
+        "  alone-0: replicas [1], ISR [1], led by 1",
+        "  late-0: replicas [2, 3], ISR [2], led by 2",
+        "  pair-0: replicas [1, 2], ISR [1, 2], led by 1",
+    ] == asked(tables, "small", brokers=(1,), racks=("rack-2",))
 
 
-def test_the_summary_counts(tables: InMemory) -> None:
-    (row,) = asked(tables, "small", lost_brokers=(1,), lost_racks=("rack-2",)).summary.collect()
+def test_which_cluster_is_asked_must_be_said_where_there_are_several(tables: InMemory) -> None:
+    with pytest.raises(LookupError, match=r"say which with --cluster-id: by-chance-2, .*small"):
+        asked(tables, None, brokers=(1,))
 
-    assert {
-        "brokers_left": 1,
-        "partitions": 5,
-        "offline": 0,
-        "offline_after": 3,
-        "under_min_isr": 0,
-        "under_min_isr_after": 5,
-        "leader_moves": 2,
-        "unclean_elections": 0,
-        "without_enough_brokers": 4,
-        "lost_brokers": [1, 2],
-    } == {name: row[name] for name in row.asDict() if name not in ("cluster_id", "as_of_offset", "as_of_time")}
+
+def test_an_earlier_state_and_preferred_leaders_are_those_of_the_log(
+    tables: InMemory, stories: dict[str, Story]
+) -> None:
+    before = replayed(stories["by-chance-2"], 60)
+    without = sum(not each.partition.has_leader for each in before.topics.all())
+    after = decided(before, (1, 2), (), prefer=True)
+    found = asked(tables, "by-chance-2", brokers=(1, 2), prefer=True, at_offset=60)
+
+    assert "cluster by-chance-2 as of offset 60, without broker 1, 2" == found[0]
+    assert f"  offline: {without} → {sum(not each.has_leader for each in after.values())}" == found[2]
 
 
 @pytest.mark.parametrize(
     ("loss", "words"),
     [
-        ({"lost_brokers": (9,)}, r"broker 9 is none of cluster 'small', which has \[1, 2, 3\]"),
+        ({"brokers": (9,)}, r"broker 9 is none of cluster 'small', which has \[1, 2, 3\]"),
         (
-            {"lost_brokers": (9,), "at_offset": 4},
+            {"brokers": (9,), "at_offset": 4},
             r"broker 9 is none of cluster 'small' as of offset 4, which has \[1, 2\]",
         ),
-        ({"lost_brokers": (1,), "at_offset": 2}, "broker 1 is none of cluster 'small' as of offset 2, which has none"),
-        ({"lost_brokers": (1,), "at_offset": -5}, "offset -5 is negative"),
-        ({"lost_racks": ("x",)}, r"rack 'x' is none of cluster 'small', which has \['rack-1', 'rack-2', 'rack-3'\]"),
+        ({"brokers": (1,), "at_offset": 2}, "broker 1 is none of cluster 'small' as of offset 2, which has none"),
+        ({"brokers": (1,), "at_offset": -5}, "offset -5 is negative"),
+        ({"racks": ("x",)}, r"rack 'x' is none of cluster 'small', which has \['rack-1', 'rack-2', 'rack-3'\]"),
         ({}, "nothing is lost"),
-        ({"lost_brokers": (1,), "at_offset": 0}, "there is no cluster 'small' as of offset 0"),
+        ({"brokers": (1,), "at_offset": 0}, "there is no cluster 'small' as of offset 0"),
     ],
 )
 def test_what_cannot_be_lost_is_named(tables: InMemory, loss: dict[str, Any], words: str) -> None:
     with pytest.raises(LookupError, match=words):
         asked(tables, "small", **loss)
-
-
-@pytest.mark.usefixtures("whole_plans")
-def test_only_a_clusters_state_passes_through_python_and_as_columns(tables: InMemory) -> None:
-    plan = asked(tables, "small", lost_brokers=(1, 2)).partitions._jdf.queryExecution().toString()
-
-    assert [BY_COLUMN] == [name for name in IN_PYTHON if name in plan]

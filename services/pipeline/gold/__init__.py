@@ -13,7 +13,7 @@ causes         the doctor's findings about partitions, grouped by the brokers th
 conditions     when a partition is offline, under its min ISR, under-replicated
 story          the main events of each cluster, in order, and how many partitions were unhealthy after each;
                story_partitions, story_nodes
-what_if        the loss of brokers or racks, simulated
+what_if        the loss of brokers or racks, simulated, in lines
 began          since when a condition has held; silence finds periods without an active controller
 clocks         where the times of a log go back, because another controller's clock is behind
 states         brings the states of each partition together in a Python worker; spans, past and partition_sentences are
