@@ -4,9 +4,8 @@ limits       how many rows of each kind are shown
 parts        the parts of the page as data
 library      Vega-Lite with the page's script, and the policy by which nothing else runs
 times        formats times and durations
-specs        what all plots have in common
-lanes        describes timelines
-areas        describes step charts of counts over time, and histograms
+lanes        the data of timelines
+areas        the data of step charts of counts over time, and histograms
 cells        makes tables with bars
 intervals    merges rows into intervals of unchanged state, in Spark
 fleet        the key figures, and the table of clusters

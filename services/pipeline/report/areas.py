@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from services.pipeline.report.parts import Plot
-from services.pipeline.report.specs import LABELS, SEEN, Spec, clipped, colour, specification, x_time
 from services.pipeline.report.times import duration, moment
 
 __all__ = ["Level", "LogBin", "histogram", "levels"]
 
-_HEIGHTS: Final = (140, 150)
-_SECONDS: Final = (
-    "datum.value < 0.001 ? round(datum.value * 1e6) + ' µs' : "
-    "datum.value < 1 ? round(datum.value * 1e3) + ' ms' : datum.value + ' s'"
-)
-"""Expression: a moment of the logarithmic axis, in the unit that fits its size."""
+_WRITES: Final = "serving"
+"""The look of a histogram's bins."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class Level(NamedTuple):
     """The maximum of each count in an interval; times in ms since 1970."""
 
     begin_ms: int
@@ -29,11 +22,10 @@ class Level:
     counts: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogBin:
-    """A bin of a histogram: its count, and its bounds in seconds."""
+class LogBin(NamedTuple):
+    """A bin of a histogram: how many writes took so long, and its bounds in seconds."""
 
-    count: int
+    writes: int
     begin: float
     end: float
 
@@ -42,7 +34,7 @@ def levels(
     rows: Sequence[Level], looks: Sequence[tuple[str, str]], period: tuple[int, int], title: str, *, group: str
 ) -> Plot:
     """Makes a step chart of counts; the first of the `looks` is the area at the back."""
-    data: list[Spec] = [
+    data = [
         {
             "begin": row.begin_ms,
             "end": row.end_ms,
@@ -54,48 +46,34 @@ def levels(
         for row in rows
         if row.counts[place]
     ]
-    spec = specification(title, period, {"areas": data}, [_layer(x_time("begin"), looks)], heights=_HEIGHTS)
-    return Plot(title=title, spec=spec, group=group, looks=looks)
+    return _plot("levels", title, period, [look for look, _ in looks], data, group=group, looks=looks)
 
 
-def histogram(bins: Sequence[LogBin], looks: Sequence[tuple[str, str]], title: str, *, group: str) -> Plot:
-    """Makes a histogram over a logarithmic axis of seconds; `looks` is its one look with its meaning."""
-    data: list[Spec] = [
+def histogram(bins: Sequence[LogBin], title: str, *, group: str) -> Plot:
+    """Makes a histogram over a logarithmic axis of seconds."""
+    data = [
         {
-            "begin": each.begin,
-            "end": each.end,
-            "count": each.count,
-            "look": looks[0][0],
-            "title": f"{each.count:,} from {duration(each.begin)} to {duration(each.end)}",
+            "begin": begin,
+            "end": end,
+            "count": count,
+            "look": _WRITES,
+            "title": f"{count:,} from {duration(begin)} to {duration(end)}",
         }
-        for each in bins
-        if each.count
+        for count, begin, end in bins
+        if count
     ]
-    domain = (bins[0].begin, bins[-1].end)
-    spec = specification(title, domain, {"areas": data}, [_layer(_x_seconds(), looks)], heights=_HEIGHTS)
-    return Plot(title=title, spec=spec, group=group, looks=())
+    return _plot("histogram", title, (bins[0].begin, bins[-1].end), [_WRITES], data, group=group)
 
 
-def _x_seconds() -> Spec:
-    axis = {"title": None, "labelExpr": _SECONDS, "tickCount": {"expr": "max(2, floor(width / 110))"}}
-    scale = {"type": "log", "domain": {"expr": "domain"}, "nice": False}
-    return {"field": "begin", "type": "quantitative", "scale": scale, "axis": axis}
-
-
-def _layer(x: Spec, looks: Sequence[tuple[str, str]]) -> Spec:
-    extent = {"expr": f"narrow ? 34 : {LABELS}"}
-    axis = {"title": None, "tickCount": 3, "tickMinStep": 1, "format": ",d", "minExtent": extent, "maxExtent": extent}
-    return {
-        "data": {"name": "areas"},
-        "transform": [{"filter": SEEN}, {"calculate": "0", "as": "zero"}],
-        "mark": clipped("rect"),
-        "encoding": {
-            "x": x,
-            "x2": {"field": "end"},
-            "y": {"field": "count", "type": "quantitative", "axis": axis},
-            "y2": {"field": "zero"},
-            "color": colour(look for look, _ in looks),
-            "tooltip": {"field": "title", "type": "nominal"},
-            "description": {"field": "title", "type": "nominal"},
-        },
-    }
+def _plot(
+    kind: str,
+    title: str,
+    domain: tuple[float, float],
+    drawn: Sequence[str],
+    rows: Sequence[dict[str, object]],
+    *,
+    group: str,
+    looks: Sequence[tuple[str, str]] = (),
+) -> Plot:
+    data = {"kind": kind, "title": title, "domain": domain, "looks": drawn, "datasets": {"areas": rows}}
+    return Plot(title=title, data=data, group=group, looks=looks)

@@ -63,9 +63,9 @@ def level_steps(buckets: Sequence[Bucket], end_ms: int) -> list[Level]:
     steps = []
     for bucket, following in zip_longest(buckets, buckets[1:]):
         until = following.begin_ms if following else end_ms
-        steps.append(Level(begin_ms=bucket.begin_ms, end_ms=bucket.end_ms, counts=bucket.top))
+        steps.append(Level(bucket.begin_ms, bucket.end_ms, bucket.top))
         if until > bucket.end_ms:
-            steps.append(Level(begin_ms=bucket.end_ms, end_ms=until, counts=bucket.after))
+            steps.append(Level(bucket.end_ms, until, bucket.after))
     return steps
 
 

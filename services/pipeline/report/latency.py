@@ -119,7 +119,7 @@ def latency_parts(latency: Latency | None, limits: ReportLimits, clusters: int) 
         parts.append(Heading("Writes by how long they took", "from the request to the commit"))
         title = "Count of writes by time from request to commit"
         parts.append(Toolbar("latency"))
-        parts.append(histogram(_bins(latency.spread), [("serving", "writes")], title, group="latency"))
+        parts.append(histogram(_bins(latency.spread), title, group="latency"))
     return [*parts, *_hour_table(latency.hours, limits, clusters), *_gap_table(latency.gaps, limits, clusters)]
 
 
@@ -187,7 +187,7 @@ def _bins(spread: Mapping[int, int]) -> list[LogBin]:
     0.001
     """
     steps = range(min(spread), max(spread) + 1)
-    return [LogBin(count=spread.get(step, 0), begin=_at(step), end=_at(step + 1)) for step in steps]
+    return [LogBin(spread.get(step, 0), _at(step), _at(step + 1)) for step in steps]
 
 
 def _at(step: int) -> float:

@@ -114,13 +114,13 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """A plot as a Vega-Lite specification, and the looks in it with their meanings; each of them can be hidden.
+    """A plot's data, and the looks in it with their meanings; each of them can be hidden.
 
-    Plots of one `group` show the same part of the x axis, which the group's toolbar sets.
+    `templates/plots.js` draws it. Plots of one `group` show the same part of the x axis, as its toolbar says.
     """
 
     title: str
-    spec: Mapping[str, object]
+    data: Mapping[str, object]
     group: str
     looks: Sequence[tuple[str, str]]
     kind: ClassVar = "plot"

@@ -1,5 +1,7 @@
-// Draws every figure of the page from the specification in it, and lets a reader zoom, and hide what a legend names.
+// Draws every figure of the page from the data in it, and lets a reader zoom, and hide what a legend names.
 // Plots of one group share a time axis and zoom together. What is read is data: no text of it becomes markup or code.
+// A specification has two parameters that are set later: `domain`, what of the x axis is shown, and `hidden`, the looks
+// that are not drawn. Colours are variables of the page's CSS, so that dark mode needs no other plot.
 
 const narrow = matchMedia("(max-width: 640px)");
 const groups = new Map();
@@ -61,20 +63,17 @@ class Plot {
     this.holder = figure.querySelector(".drawn");
     this.text = figure.querySelector("script").textContent;
     this.hidden = [];
-    const spec = JSON.parse(this.text);
-    group.whole ??= [...spec.params.find((each) => each.name === "domain").value];
+    const plot = JSON.parse(this.text);
+    group.whole ??= [...plot.domain];
     group.shown ??= [...group.whole];
-    group.log ||= spec.layer.some((layer) => layer.encoding.x?.scale?.type === "log");
+    group.log ||= plot.kind === "histogram";
     group.plots.push(this);
     for (const button of figure.querySelectorAll(".legend button"))
       button.addEventListener("click", () => this.toggle(button));
     this.listen();
   }
   async draw() {
-    const spec = JSON.parse(this.text);
-    if (narrow.matches) Object.assign(spec, spec.usermeta.narrow);
-    const values = { domain: this.group.shown, hidden: this.hidden, narrow: narrow.matches };
-    for (const each of spec.params) each.value = values[each.name];
+    const spec = specification(JSON.parse(this.text), this.group.shown, this.hidden);
     this.view?.finalize();
     const options = { mode: "vega-lite", renderer: "svg", actions: false, ast: true, config, tooltip: { disableDefaultStyle: true } };
     this.view = (await vegaEmbed(this.holder, spec, options)).view;
@@ -142,6 +141,111 @@ class Plot {
       event.preventDefault();
     }, { passive: false });
   }
+}
+
+const LABELS = 180; // px to the left of a plot for labels: plots of one group begin at the same place
+const SEEN = { filter: "indexof(hidden, datum.look) < 0" };
+const FORMATS = {
+  year: "%Y", quarter: "%b %Y", month: "%b %Y", week: "%b %d", date: "%b %d", day: "%b %d",
+  hours: "%H:%M", minutes: "%H:%M", seconds: "%H:%M:%S", milliseconds: "%H:%M:%S.%L",
+};
+const tickCount = { expr: "max(2, floor(width / 110))" };
+// Within ten minutes every label has its seconds, also a full minute's.
+const labelExpr = "+domain[1] - +domain[0] > 600000 ? datum.label : utcFormat(datum.value, +datum.value % 1000 ? '%H:%M:%S.%L' : '%H:%M:%S')";
+const xTime = (field) => ({
+  field, type: "temporal", scale: { type: "utc", domain: { expr: "domain" }, nice: false }, axis: { title: null, format: FORMATS, labelExpr, tickCount },
+});
+const xSeconds = (field) => ({
+  field, type: "quantitative", scale: { type: "log", domain: { expr: "domain" }, nice: false },
+  axis: { title: null, labelExpr: "datum.value < 0.001 ? round(datum.value * 1e6) + ' µs' : datum.value < 1 ? round(datum.value * 1e3) + ' ms' : datum.value + ' s'", tickCount },
+});
+const colour = (looks) => ({
+  field: "look", type: "nominal", scale: { domain: looks, range: looks.map((look) => `var(--${look})`) }, legend: null,
+});
+const number = (field) => ({ field, type: "quantitative" });
+const text = (field) => ({ field, type: "nominal" });
+const said = { tooltip: text("title"), description: text("title") };
+
+function specification(plot, shown, hidden) {
+  const [height, layer] = plot.kind === "lanes" ? lanes(plot) : areas(plot);
+  return {
+    description: plot.title, width: "container", height, padding: { left: 8, right: 10, top: 6, bottom: 4 },
+    autosize: { type: "fit-x", contains: "padding" },
+    params: [{ name: "domain", value: shown }, { name: "hidden", value: hidden }], datasets: plot.datasets, layer,
+  };
+}
+
+// Counts over an axis: step charts of how many there were over time, and histograms.
+function areas(plot) {
+  const extent = narrow.matches ? 34 : LABELS;
+  const axis = { title: null, tickCount: 3, tickMinStep: 1, format: ",d", minExtent: extent, maxExtent: extent };
+  return [narrow.matches ? 150 : 140, [{
+    data: { name: "areas" }, transform: [SEEN, { calculate: "0", as: "zero" }], mark: { type: "rect", clip: true },
+    encoding: {
+      x: (plot.kind === "histogram" ? xSeconds : xTime)("begin"), x2: { field: "end" },
+      y: { ...number("count"), axis }, y2: { field: "zero" }, color: colour(plot.looks), ...said,
+    },
+  }]];
+}
+
+// A lane with coloured segments for each thing; on a narrow page its label is above it.
+function lanes(plot) {
+  const small = narrow.matches;
+  const count = plot.datasets.lanes.length;
+  const base = `datum.lane + ${small ? 0.97 : 0.9}`;
+  const tall = small ? 0.47 : 0.8;
+  const low = 0.6; // below this share of the lane's height a text is drawn in the colour for the background
+  const y = (field) => ({ ...number(field), scale: { domain: [0, count], nice: false, zero: false, reverse: true }, axis: null });
+  const wide = "scale('x', min(+datum.end, +domain[1])) - scale('x', max(+datum.begin, +domain[0]))";
+  const silent = "datum.look === 'silent'";
+  return [count * (small ? 38 : 23), [
+    { // takes the space for the labels: an invisible rule at its left end
+      data: { values: [{}] }, mark: { type: "rule", opacity: 0, aria: false }, encoding: { x: { value: small ? 0 : -LABELS } },
+    },
+    {
+      data: { name: "lanes" }, transform: [{ calculate: base, as: "base" }, { calculate: `datum.base - ${tall}`, as: "top" }],
+      mark: { type: "rect", color: "var(--ground)", aria: false },
+      encoding: { x: { value: 0 }, x2: { value: "width" }, y: y("top"), y2: { field: "base" } },
+    },
+    {
+      data: { name: "segments" },
+      transform: [SEEN, { calculate: base, as: "base" }, { calculate: `datum.base - ${tall} * max(datum.share, 0.17)`, as: "top" }],
+      mark: { type: "rect", clip: true, strokeDash: { expr: `${silent} ? [3, 2] : [1, 0]` } },
+      encoding: {
+        x: xTime("begin"), x2: { field: "end" }, y: number("top"), y2: { field: "base" }, color: colour(plot.looks),
+        stroke: { condition: { test: silent, value: "var(--grave)" }, ...colour(plot.looks) },
+        // Half of an edge may be where the plot ends.
+        strokeWidth: { condition: { test: "datum.grave", value: { expr: "+datum.begin === +datum.end ? 4 : 1.5" } }, value: 0 },
+        ...said,
+      },
+    },
+    { // a segment's words where they fit, which they do more often the closer one looks; 6.6 px is about a letter
+      data: { name: "segments" },
+      transform: [
+        { filter: `datum.words && ${SEEN.filter}` }, { calculate: "max(+datum.begin, +domain[0])", as: "left" },
+        { calculate: `${base} - ${tall} * (datum.share > ${low} ? datum.share / 2 : 0.68)`, as: "middle" },
+      ],
+      mark: { type: "text", clip: true, align: "left", baseline: "middle", dx: 4, fontSize: 11, tooltip: null, aria: false },
+      encoding: {
+        x: xTime("left"), y: number("middle"),
+        color: { condition: { test: `datum.share > ${low}`, value: "var(--in)" }, value: "var(--ink)" },
+        text: { condition: { test: `${wide} > 6.6 * length(datum.words) + 7`, field: "words" }, value: "" },
+      },
+    },
+    {
+      data: { name: "marks" }, transform: [SEEN],
+      mark: { type: "rule", clip: true, strokeDash: [2, 3], strokeWidth: 1.5, opacity: 0.8 },
+      encoding: { x: xTime("begin"), color: colour(plot.looks), ...said },
+    },
+    {
+      data: { name: "lanes" }, transform: [{ calculate: `datum.lane + ${small ? 0.28 : 0.53}`, as: "middle" }],
+      mark: {
+        type: "text", baseline: "middle", fontSize: 12, align: small ? "left" : "right", dx: small ? 0 : -10,
+        limit: small ? { expr: "width" } : LABELS - 14, color: "var(--ink)",
+      },
+      encoding: { x: { value: 0 }, y: number("middle"), text: text("label"), tooltip: text("label") },
+    },
+  ]];
 }
 
 const quiet = { labelColor: "var(--quiet)", gridColor: "var(--line)", domainColor: "var(--line)", tickColor: "var(--line)" };
