@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tests.pipeline.logs import NOON_MS
 
 if TYPE_CHECKING:
+    from pyspark.sql import Row
+
     from services.pipeline.report.cluster import Drawn
-    from services.pipeline.report.fleet import Cluster
     from services.pipeline.report.incident import Incident
     from services.pipeline.report.latency import Latency
     from services.pipeline.report.page import Answers
@@ -23,16 +24,20 @@ END_MS: Final = NOON_MS + 90 * MINUTE_MS
 CLUSTERS: Final = ("Xo3rWmB0Q7mVwS1tq8c2Fg", "kXb0uAaYQ5-sR6gLJ_dV4w")
 
 
+def row(**columns: Any) -> Row:
+    """A row as Spark returns it."""
+    from pyspark.sql import Row
+
+    return Row(**columns)
+
+
 def answers() -> Answers:
     """What the report of two clusters shows; of the first one everything that can be shown is there."""
-    from services.pipeline.report.audit import Sentence
-    from services.pipeline.report.churn import BrokerChurn
-    from services.pipeline.report.days import Calendar, Day
-    from services.pipeline.report.findings import Count, DoctorFinding, Findings
+    from services.pipeline.report.days import Calendar
+    from services.pipeline.report.findings import Findings
     from services.pipeline.report.fleet import Fleet
     from services.pipeline.report.limits import ShownRows
     from services.pipeline.report.page import Answers
-    from services.pipeline.report.placement import Share
     from services.pipeline.report.trust import Trust
 
     clusters = [cluster(cluster_id, 1 - place) for place, cluster_id in enumerate(CLUSTERS)]
@@ -42,7 +47,7 @@ def answers() -> Answers:
         for place, each in enumerate(CLUSTERS)
     ]
     days = [
-        Day(
+        row(
             cluster_id=CLUSTERS[0], partition=f"{topic}-{n}", date="2026-11-21", seconds=43_200.0,
             offline_seconds=2_400.0 / (n + 1), under_min_isr_seconds=3_000.0, leader_changes=n + 2,
             unclean_elections=int(n == 0),
@@ -50,7 +55,7 @@ def answers() -> Answers:
         for n, topic in enumerate(("orders", "payments", LONG))
     ]  # fmt: skip
     doctor = [
-        DoctorFinding(
+        row(
             cluster_id=CLUSTERS[0], severity=severity, code=kind, subject=f"partition {LONG}-{n}",
             sentence="The last leader, broker 4, is fenced; no replica in sync is left.",
             advice="Start broker 4 again: it has the latest records.", since_ms=NOON_MS + n * MINUTE_MS,
@@ -58,14 +63,14 @@ def answers() -> Answers:
         for n, (severity, kind) in enumerate((("error", "NO_LEADER"),) * 20 + (("warn", "UNDER_MIN_ISR"),))
     ]  # fmt: skip
     churned = [
-        BrokerChurn(
+        row(
             cluster_id=CLUSTERS[0], broker_id=n, isr_shrinks=3 * n, isr_expands=2 * n, leaderships_gained=n,
             leaderships_lost=7 - n, fenced=int(n > 3), unfenced=1, days=1,
         )
         for n in range(1, 7)
     ]  # fmt: skip
     shares_of = [
-        Share(
+        row(
             cluster_id=CLUSTERS[0], scope=scope, subject=subject, rack="a", state="fenced" if n else "active",
             replicas=12 + n, leaders=4, fair_replicas=12.5, fair_leaders=4.0, rack_violations=n, of=2,
         )
@@ -73,7 +78,7 @@ def answers() -> Answers:
         for n, subject in enumerate(subjects)
     ]  # fmt: skip
     told = [
-        Sentence(
+        row(
             cluster_id=CLUSTERS[0], offset=4_000 + n, ms=NOON_MS + n * MINUTE_MS, subject=f"partition {LONG}-{n}",
             sentence=f"partition {LONG}-{n}: leader 4 → none, ISR 4,5 → none",
             trace_id="0af7651916cd43dd8448eb211c80319c", look="grave" if n % 3 == 0 else "", rank=40 - n,
@@ -85,7 +90,7 @@ def answers() -> Answers:
         trust=Trust(compared=5, differences=0),
         findings=Findings(
             counts=[
-                Count(severity=severity, code=kind, count=count, clusters=1)
+                row(severity=severity, code=kind, count=count, clusters=1)
                 for severity, kind, count in (("error", "NO_LEADER", 41), ("warn", "UNDER_MIN_ISR", 1))
             ],
             rows=doctor,
@@ -104,11 +109,9 @@ def answers() -> Answers:
     )
 
 
-def cluster(cluster_id: str, ill: int) -> Cluster:
+def cluster(cluster_id: str, ill: int) -> Row:
     """The sums of a cluster; `ill` is 1 if partitions of it were offline, 0 if not."""
-    from services.pipeline.report.fleet import Cluster
-
-    return Cluster(
+    return row(
         cluster_id=cluster_id, begin_ms=NOON_MS, end_ms=END_MS, end_offset=81_234, records=81_200, brokers=6, fenced=2,
         partitions=240, offline=12 * ill, under_min_isr=31 * ill, epochs=4, seconds=1_296_000.0,
         offline_seconds=28_800.0 * ill, under_min_isr_seconds=61_000.0 * ill, min_isr_assumed_seconds=0.0,
@@ -118,17 +121,17 @@ def cluster(cluster_id: str, ill: int) -> Cluster:
 
 def incident() -> Incident:
     """Two causes, and the story of the first cluster."""
-    from services.pipeline.report.incident import Cause, Event, Incident
+    from services.pipeline.report.incident import Incident
     from services.pipeline.report.limits import ShownRows
 
     causes = [
-        Cause(
+        row(
             cluster_id=CLUSTERS[0], severity="error", code="NO_LEADER", partitions=12,
             since_ms=NOON_MS + 41 * MINUTE_MS,
             sentence=f"topic {LONG} lost all leaders: broker 4 was fenced at 12:31:00, 5 shut down at 12:41:00",
             advice="Bring broker 5 back: it was the last in sync.",
         ),
-        Cause(
+        row(
             cluster_id=CLUSTERS[0], severity="warn", code="UNDER_REPLICATED", partitions=60, since_ms=None,
             sentence="60 partitions have fewer replicas in sync than they ask for: brokers 4 and 5 are missing",
             advice="Bring brokers 4 and 5 back.",
@@ -142,7 +145,7 @@ def incident() -> Incident:
     )
     earlier = [("plain", f"broker {n} registers") for n in range(100)]
     events = [
-        Event(
+        row(
             cluster_id=CLUSTERS[0], offset=3_800 + n, ms=NOON_MS + (31 * MINUTE_MS) * n // 100, look=look,
             sentence=sentence, offline=12 * (n > 101), under_min_isr=20 * (n > 99), under_replicated=60 * (n > 99),
             total=104,
@@ -152,13 +155,10 @@ def incident() -> Incident:
     return Incident(causes=ShownRows(causes, 2), events=events)
 
 
-def drawn(of: Cluster) -> Drawn:
+def drawn(of: Row) -> Drawn:
     """The charts' rows: four epochs and a silence, six brokers, eight partitions."""
-    from services.pipeline.report.brokers import BrokerState
     from services.pipeline.report.cluster import Drawn
     from services.pipeline.report.health import Bucket
-    from services.pipeline.report.partitions import PartitionState
-    from services.pipeline.report.quorum import Epoch, Silence
 
     def at(minute: int) -> int:
         return NOON_MS + minute * MINUTE_MS
@@ -185,14 +185,14 @@ def drawn(of: Cluster) -> Drawn:
     return Drawn(
         cluster=of,
         epochs=[
-            Epoch(
+            row(
                 cluster_id=of.cluster_id, epoch=epoch, leader=leader, begin_ms=at(minute), last_ms=at(last), total=4
             )
             for epoch, leader, minute, last in leaders
         ],
-        silences=[Silence(cluster_id=of.cluster_id, begin_ms=at(43), end_ms=at(52))],
+        silences=[row(cluster_id=of.cluster_id, begin_ms=at(43), end_ms=at(52))],
         brokers=[
-            BrokerState(
+            row(
                 cluster_id=of.cluster_id, broker_id=broker_id, rack="ab"[broker_id > 3], state=state,
                 begin_ms=at(begin), end_ms=at(end), total=3, of=6,
             )
@@ -200,7 +200,7 @@ def drawn(of: Cluster) -> Drawn:
             for state, begin, end in states(broker_id)
         ],
         partitions=[
-            PartitionState(
+            row(
                 cluster_id=of.cluster_id, place=place, of=240, partition=f"{NAMES.get(place, 'orders')}-{place}",
                 leader=leader, isr_count=isr, wanted_count=3, offline=leader < 0, under_min_isr=isr < 2,
                 begin_ms=at(begin), end_ms=at(end), total=9 if place == 2 else 4,
@@ -217,11 +217,11 @@ def drawn(of: Cluster) -> Drawn:
 
 def latency() -> Latency:
     """The times of 4,000 writes, two hours, three elections."""
-    from services.pipeline.report.latency import STAGES, Gap, Hour, Latency, Stage
+    from services.pipeline.report.latency import STAGES, Latency
     from services.pipeline.report.limits import ShownRows
 
     hours = [
-        Hour(
+        row(
             cluster_id=CLUSTERS[0], hour_ms=NOON_MS + 60 * n * MINUTE_MS, writes=2_000, failed_writes=n, p50_us=4_100,
             p99_us=61_000 + 9_000 * n, applied_p99_us=7_300, within_objective=0.994, objective_ms=100,
             slowest_follower=12, slowest_follower_p99_us=88_000,
@@ -229,7 +229,7 @@ def latency() -> Latency:
         for n in range(2)
     ]  # fmt: skip
     gaps = [
-        Gap(
+        row(
             cluster_id=CLUSTERS[0], at_ms=NOON_MS + 18 * MINUTE_MS * n, from_epoch=n, to_epoch=n + 1, leader_id=10 + n,
             gap_ms=542_000 // n, clock_behind_ms=40 if n == 3 else 0,
         )
@@ -238,7 +238,7 @@ def latency() -> Latency:
     return Latency(
         writes=4_000,
         failed=1,
-        stages=[Stage(name=name, p50_us=900, p99_us=21_000) for name in STAGES.values()],
+        stages=[(name, 900, 21_000) for name in STAGES.values()],
         spread={27: 120, 28: 800, 29: 1_900, 30: 700, 31: 300, 33: 150, 36: 29, 38: 1},
         hours=ShownRows(hours, 2),
         gaps=ShownRows(gaps, 3),

@@ -9,7 +9,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
 
-from services.pipeline.report.findings import Count, DoctorFinding, Findings
+from pyspark.sql import Row
+
+from services.pipeline.report.findings import Findings
 from services.pipeline.report.incident import Incident
 from services.pipeline.report.limits import ReportLimits, ShownRows
 from services.pipeline.report.parts import Heading
@@ -24,8 +26,8 @@ pytestmark = pytest.mark.timeout(1_800)
 WELL = Incident(causes=ShownRows((), 0), events=())
 
 
-def finding(code: str, subject: str, advice: str) -> DoctorFinding:
-    return DoctorFinding(
+def finding(code: str, subject: str, advice: str) -> Row:
+    return Row(
         cluster_id="c", severity="warn", code=code, subject=subject, sentence="is so", advice=advice, since_ms=None
     )
 
@@ -67,7 +69,7 @@ def test_what_the_causes_say_for_all_partitions_is_not_said_of_each() -> None:
 def test_the_heading_says_of_which_kinds_not_all_were_read() -> None:
     def words(one_replica: int, no_leader: int, causes: int) -> str | None:
         counts = [
-            Count(severity="warn", code=code, count=count, clusters=1)
+            Row(severity="warn", code=code, count=count, clusters=1)
             for code, count in (("ONE_REPLICA", one_replica), ("NO_LEADER", no_leader))
         ]
         rows = [finding(code, f"topic {name}", "act") for code in ("ONE_REPLICA", "NO_LEADER") for name in "ab"]

@@ -41,7 +41,7 @@ from tests.pipeline.in_memory import InMemory
 from tests.pipeline.logs import NOON_MS, TOPIC_ID, checkpoint, node, segment
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from services.pipeline.report.page import Answers
     from services.pipeline.tables import ParquetTables
@@ -356,6 +356,13 @@ def test_the_engine_gathers_no_more_than_the_limits(lake: ParquetTables) -> None
     assert (2, 2, 4) == (len(few.days.rows), len(few.churn.rows), len(few.audit.rows))
 
 
+def with_(row: Row, **columns: Any) -> Row:
+    """The row with other values in these columns."""
+    from pyspark.sql import Row
+
+    return Row(**{**row.asDict(), **columns})
+
+
 def test_a_page_that_would_be_too_large_shows_less(told: Answers) -> None:
     """Names as long as they may be, each letter of them escaped, and every list as full as it may be."""
     from services.pipeline.report.limits import BYTES_MAX, TEXT_MAX, ReportLimits
@@ -367,10 +374,10 @@ def test_a_page_that_would_be_too_large_shows_less(told: Answers) -> None:
     partition, broker = drawn.partitions[0], drawn.brokers[0]
     full = replace(
         drawn,
-        partitions=[replace(partition, place=n, partition=long) for n in range(limits.partitions) for _ in range(60)],
-        brokers=[replace(broker, broker_id=n, rack=long) for n in range(limits.brokers) for _ in range(60)],
+        partitions=[with_(partition, place=n, partition=long) for n in range(limits.partitions) for _ in range(60)],
+        brokers=[with_(broker, broker_id=n, rack=long) for n in range(limits.brokers) for _ in range(60)],
     )
-    sentence = replace(told.audit.rows[0], sentence=long, subject="")
+    sentence = with_(told.audit.rows[0], sentence=long, subject="")
     audit = type(told.audit)([sentence] * limits.sentences, 10**9)
     made = page(replace(told, drawn=[full] * limits.clusters, audit=audit), limits)
 

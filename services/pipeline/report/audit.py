@@ -7,11 +7,10 @@ never crowded out by what followed from it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as fn
 
 from services.pipeline.report.cells import Column, table
@@ -20,7 +19,7 @@ from services.pipeline.report.limits import TEXT_MAX, ReportLimits, ShownRows
 from services.pipeline.report.parts import Note, Part, Words, code
 from services.pipeline.report.times import moment
 
-__all__ = ["Sentence", "audit_table", "read_audit"]
+__all__ = ["audit_table", "read_audit"]
 
 _GRAVE: Final = "(is fenced|leader [0-9]+ → none|unclean|ISR [0-9,]+ → none)"
 _MILD: Final = "( enters controlled shutdown| becomes the active controller |is unregistered|is removed)"
@@ -31,26 +30,11 @@ _CONFIGURED: Final = "^ [^ ]+: "
 """Patterns in the same sentences of what is asked for: else a sentence is of the kind of its subject, a partition."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sentence:
-    """One sentence of the audit timeline; `ms` is its time in ms since 1970."""
-
-    cluster_id: str
-    offset: int
-    ms: int
-    subject: str
-    sentence: str
-    trace_id: str | None
-    look: str
-    """The CSS class: `grave`, `mild`, or empty."""
-    rank: int
-    """Its place among the changes of its kind, 1 for the latest one."""
-
-
-def read_audit(audit: DataFrame, most: int) -> ShownRows[Sentence]:
+def read_audit(audit: DataFrame, most: int) -> ShownRows[Row]:
     """Collects the latest sentences of each kind, as many of one as of another where there are that many.
 
-    They are ordered by time; those of one cluster are in the order of their offsets.
+    They are ordered by time; those of one cluster are in the order of their offsets. `look` is the CSS class: `grave`,
+    `mild`, or empty; `rank` the place among the changes of its kind, 1 for the latest one.
     """
     look = fn.when(fn.col("rest").rlike(_GRAVE), "grave").when(fn.col("rest").rlike(_MILD), "mild").otherwise("")
     rest = fn.expr("substring(sentence, length(subject) + 1)")
@@ -71,14 +55,13 @@ def read_audit(audit: DataFrame, most: int) -> ShownRows[Sentence]:
             "rank",
         )
     )
-    rows = [Sentence(**row.asDict()) for row in selected.collect()]
-    return ShownRows(_in_order(rows), audit.count())
+    return ShownRows(_in_order(selected.collect()), audit.count())
 
 
-def audit_table(sentences: ShownRows[Sentence], limits: ReportLimits, clusters: int) -> list[Part]:
+def audit_table(sentences: ShownRows[Row], limits: ReportLimits, clusters: int) -> list[Part]:
     """Builds the table of sentences, with a cluster column if there are several clusters."""
     shown = ShownRows(_of_each_kind(sentences.rows, limits.sentences), sentences.total)
-    columns: list[Column[Sentence]] = [
+    columns: list[Column[Row]] = [
         Column("time (UTC)", lambda row: Words(moment(row.ms), element="time"), "time"),
         Column("offset", lambda row: f"{row.offset:,}", "number"),
         Column("what changed", _sentence_cell, "prose"),
@@ -98,13 +81,13 @@ def _kind() -> SparkColumn:
     return fn.struct(fn.substring_index("subject", " ", 1), asked)
 
 
-def _of_each_kind(rows: Sequence[Sentence], most: int) -> list[Sentence]:
+def _of_each_kind(rows: Sequence[Row], most: int) -> list[Row]:
     """Returns at most so many of the rows, the latest of each kind, in their order."""
     first = sorted(range(len(rows)), key=lambda at: (rows[at].rank, -at))[:most]
     return [rows[at] for at in sorted(first)]
 
 
-def _in_order(rows: list[Sentence]) -> list[Sentence]:
+def _in_order(rows: Sequence[Row]) -> list[Row]:
     """Orders sentences of a cluster by offset, and among clusters by the latest time that each has reached."""
     reached: dict[str, int] = {}
     placed = []
@@ -115,11 +98,11 @@ def _in_order(rows: list[Sentence]) -> list[Sentence]:
     return [row for _, row in placed]
 
 
-def _row_look(row: Sentence) -> str:
+def _row_look(row: Row) -> str:
     return "is-grave" if row.look else ""
 
 
-def _sentence_cell(row: Sentence) -> Words:
+def _sentence_cell(row: Row) -> Words:
     return Words(row.sentence.removeprefix(row.subject), row.look, subject=row.subject)
 
 

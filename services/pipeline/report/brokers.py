@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as fn
 
 from services.pipeline.report.intervals import latest, ms, stretches, worst
@@ -15,32 +14,17 @@ from services.pipeline.report.lanes import LaneSegment, TimelineLane, TimelineMa
 from services.pipeline.report.limits import TEXT_MAX, ReportLimits
 from services.pipeline.silver.validity import by_key
 
-__all__ = ["BrokerState", "broker_lanes", "fencings", "read_brokers"]
+__all__ = ["broker_lanes", "fencings", "read_brokers"]
 
 _WORDS: Final = {"fenced": "fenced", "leaving": "in controlled shutdown", "serving": "serves"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerState:
-    """An interval in which a broker was `serving`, `fenced`, or `leaving` (controlled shutdown).
+def read_brokers(history: DataFrame, ends: DataFrame, limits: ReportLimits) -> list[Row]:
+    """Collects the latest intervals of each cluster's most changed brokers, ordered by broker and time.
 
-    Times in ms since 1970.
+    In each the broker was `serving`, `fenced`, or `leaving` (controlled shutdown). `total` is the number of the
+    broker's intervals, shown or not, and `of` that of the cluster's brokers.
     """
-
-    cluster_id: str
-    broker_id: int
-    rack: str | None
-    state: str
-    begin_ms: int
-    end_ms: int
-    total: int
-    """Number of state intervals of this broker, shown or not."""
-    of: int
-    """Number of brokers in the cluster."""
-
-
-def read_brokers(history: DataFrame, ends: DataFrame, limits: ReportLimits) -> list[BrokerState]:
-    """Collects the latest intervals of each cluster's most changed brokers, ordered by broker and time."""
     key = ("cluster_id", "broker_id")
     known = history.join(fn.broadcast(ends), "cluster_id")
     # A new active controller's clock may be behind; a time earlier than one before it is replaced by that one.
@@ -54,28 +38,16 @@ def read_brokers(history: DataFrame, ends: DataFrame, limits: ReportLimits) -> l
     word = fn.when(fn.col("fenced"), "fenced").when(fn.col("in_controlled_shutdown"), "leaving").otherwise("serving")
     each_state = stretches(rows.withColumn("state", word), key, ["state"])
     states = latest(each_state, key, limits.changes).join(fn.broadcast(some), list(key))
-    selected = states.select(*key, "rack", "state", ms("begin"), ms("end"), "total", "of", "stretch")
-    return [
-        BrokerState(
-            cluster_id=row["cluster_id"],
-            broker_id=row["broker_id"],
-            rack=row["rack"],
-            state=row["state"],
-            begin_ms=row["begin"],
-            end_ms=row["end"],
-            total=row["total"],
-            of=row["of"],
-        )
-        for row in selected.orderBy(*key, "stretch").collect()
-    ]
+    times = (ms("begin").alias("begin_ms"), ms("end").alias("end_ms"))
+    return states.select(*key, "rack", "state", *times, "total", "of", "stretch").orderBy(*key, "stretch").collect()
 
 
-def broker_lanes(states: Sequence[BrokerState]) -> list[TimelineLane]:
+def broker_lanes(states: Sequence[Row]) -> list[TimelineLane]:
     """Builds a lane for each broker of one cluster."""
     return [_lane(list(of)) for _, of in groupby(states, key=lambda state: state.broker_id)]
 
 
-def fencings(states: Sequence[BrokerState]) -> list[TimelineMark]:
+def fencings(states: Sequence[Row]) -> list[TimelineMark]:
     """Returns a mark for each moment at which a broker that was not fenced became fenced."""
     return [
         TimelineMark(ms=now.begin_ms, look="fencing", title=f"broker {now.broker_id} is fenced")
@@ -84,7 +56,7 @@ def fencings(states: Sequence[BrokerState]) -> list[TimelineMark]:
     ]
 
 
-def _lane(states: Sequence[BrokerState]) -> TimelineLane:
+def _lane(states: Sequence[Row]) -> TimelineLane:
     first = states[0]
     rack = f" · rack {first.rack}" if first.rack else ""
     return TimelineLane(

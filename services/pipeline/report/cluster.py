@@ -6,21 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as fn
 
 from services.pipeline.gold.availability import partition_spans
 from services.pipeline.memory import kept
 from services.pipeline.report.areas import levels
-from services.pipeline.report.brokers import BrokerState, broker_lanes, fencings, read_brokers
-from services.pipeline.report.fleet import Cluster
+from services.pipeline.report.brokers import broker_lanes, fencings, read_brokers
 from services.pipeline.report.health import Bucket, level_steps, read_buckets
 from services.pipeline.report.intervals import log_ends
 from services.pipeline.report.lanes import lanes, leader_looks
 from services.pipeline.report.limits import ReportLimits, ShownRows
-from services.pipeline.report.partitions import PartitionState, chosen, partition_lanes, read_partitions
+from services.pipeline.report.partitions import chosen, partition_lanes, read_partitions
 from services.pipeline.report.parts import Heading, Note, Part, Toolbar
-from services.pipeline.report.quorum import Epoch, Silence, quorum_lane, read_epochs, read_silences
+from services.pipeline.report.quorum import quorum_lane, read_epochs, read_silences
 from services.pipeline.report.times import duration, moment, set_back
 from services.pipeline.silver.present import MIN_ISR_DEFAULT
 
@@ -34,16 +33,16 @@ _FENCING: Final = ("fencing", "a broker is fenced")
 class Drawn:
     """The data for one cluster's charts: epochs, silences, states of brokers and partitions, partition counts."""
 
-    cluster: Cluster
-    epochs: Sequence[Epoch]
-    silences: Sequence[Silence]
-    brokers: Sequence[BrokerState]
-    partitions: Sequence[PartitionState]
+    cluster: Row
+    epochs: Sequence[Row]
+    silences: Sequence[Row]
+    brokers: Sequence[Row]
+    partitions: Sequence[Row]
     buckets: Sequence[Bucket]
 
 
 def read_clusters(
-    clusters: Sequence[Cluster], silver: Mapping[str, DataFrame], availability: DataFrame, limits: ReportLimits
+    clusters: Sequence[Row], silver: Mapping[str, DataFrame], availability: DataFrame, limits: ReportLimits
 ) -> list[Drawn]:
     """Reads the data for the charts of these clusters, and of no others."""
     ids = [each.cluster_id for each in clusters]
@@ -108,7 +107,7 @@ def cluster_parts(whole: Drawn, limits: ReportLimits) -> list[Part]:
     return [*parts, *_partition_parts(drawn)]
 
 
-def _of_clocks(epochs: Sequence[Epoch]) -> list[Note]:
+def _of_clocks(epochs: Sequence[Row]) -> list[Note]:
     """Says how times that go back are drawn, if some do."""
     back_ms = set_back(each for epoch in epochs for each in (epoch.begin_ms, epoch.last_ms))
     if not back_ms:
@@ -127,7 +126,7 @@ def _period(drawn: Drawn) -> tuple[int, int]:
     return drawn.cluster.begin_ms, max(drawn.cluster.end_ms, drawn.cluster.begin_ms + 1)
 
 
-def _last_epoch(epoch: Epoch, end_ms: int) -> Note:
+def _last_epoch(epoch: Row, end_ms: int) -> Note:
     """Returns a note that names the last active controller, whose interval may be too short to be visible."""
     led = "its LeaderChange is the log's last record" if epoch.begin_ms == end_ms else f"since {moment(epoch.begin_ms)}"
     return Note(f"At the end: controller {epoch.leader} in epoch {epoch.epoch}, {led}.")

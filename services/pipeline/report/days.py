@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as fn
 
 from services.pipeline.report.cells import Column, bar, count, table
@@ -16,7 +16,7 @@ from services.pipeline.report.limits import TEXT_MAX, ReportLimits, ShownRows
 from services.pipeline.report.parts import Note, Part, Toolbar, code
 from services.pipeline.report.times import duration
 
-__all__ = ["Calendar", "Day", "calendar", "day_table", "read_calendar", "read_days"]
+__all__ = ["Calendar", "calendar", "day_table", "read_calendar", "read_days"]
 
 _LOOKS: Final = (
     ("well", "none offline"),
@@ -28,20 +28,6 @@ _DAY_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Day:
-    """The availability of one partition on one day (UTC)."""
-
-    cluster_id: str
-    partition: str
-    date: str
-    seconds: float
-    offline_seconds: float
-    under_min_isr_seconds: float
-    leader_changes: int
-    unclean_elections: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Calendar:
     """Each cluster's offline share of partition time by day: `dates` in order, `shares` by cluster, the worst first."""
 
@@ -49,7 +35,7 @@ class Calendar:
     shares: Sequence[tuple[str, dict[str, float]]]
 
 
-def read_days(availability: DataFrame, most: int) -> ShownRows[Day]:
+def read_days(availability: DataFrame, most: int) -> ShownRows[Row]:
     """Collects the worst partition days: those with offline time, time under min ISR, or unclean elections."""
     bad = availability.where("offline_seconds > 0 or under_min_isr_seconds > 0 or unclean_elections > 0")
     order = [fn.desc("offline_seconds"), fn.desc("under_min_isr_seconds"), fn.desc("unclean_elections")]
@@ -65,7 +51,7 @@ def read_days(availability: DataFrame, most: int) -> ShownRows[Day]:
         "leader_changes",
         "unclean_elections",
     )
-    return ShownRows([Day(**row.asDict()) for row in selected.collect()], bad.count())
+    return ShownRows(selected.collect(), bad.count())
 
 
 def read_calendar(availability: DataFrame, cluster_ids: Sequence[str], limits: ReportLimits) -> Calendar:
@@ -81,14 +67,14 @@ def read_calendar(availability: DataFrame, cluster_ids: Sequence[str], limits: R
     return Calendar(dates=sorted({date for days in found.values() for date in days}), shares=list(found.items()))
 
 
-def day_table(days: ShownRows[Day], limits: ReportLimits) -> list[Part]:
+def day_table(days: ShownRows[Row], limits: ReportLimits) -> list[Part]:
     """Builds the table of the worst partition days."""
     if not days.total:
         return [Note("No partition was offline, under its min ISR, or elected uncleanly.")]
     shown = days.first(limits.rows)
     worst = max(row.offline_seconds for row in shown.rows)
     worst_under = max(row.under_min_isr_seconds for row in shown.rows)
-    columns: list[Column[Day]] = [
+    columns: list[Column[Row]] = [
         Column("day", lambda row: row.date, "time"),
         Column("partition", lambda row: code(row.partition)),
         Column("cluster", lambda row: code(row.cluster_id), "time"),

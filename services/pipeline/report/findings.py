@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as fn
 
 from services.pipeline.report.cells import Column, table
@@ -17,7 +17,7 @@ from services.pipeline.report.limits import TEXT_MAX, ReportLimits, ShownRows
 from services.pipeline.report.parts import Folded, Heading, Note, Part, Tally, Words, code
 from services.pipeline.report.times import moment
 
-__all__ = ["Count", "DoctorFinding", "Findings", "findings_table", "read_findings"]
+__all__ = ["Findings", "findings_table", "read_findings"]
 
 _OPEN_MAX: Final = 3
 """Most findings of one code that are not folded."""
@@ -28,44 +28,25 @@ _COUNTS_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorFinding:
-    """A row of `gold/fleet_doctor`; `since_ms` is in ms since 1970, None if not known."""
-
-    cluster_id: str
-    severity: str
-    code: str
-    subject: str
-    sentence: str
-    advice: str
-    since_ms: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Count:
-    """The number of findings of one code, and of clusters that have them."""
-
-    severity: str
-    code: str
-    count: int
-    clusters: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """The counts by code, errors first, and of each code the findings that have held for longest."""
+    """The counts by code, errors first, and of each code the findings that have held for longest.
 
-    counts: Sequence[Count]
-    rows: Sequence[DoctorFinding]
+    A count has `severity`, `code`, `count` and `clusters`; the others are rows of `gold/fleet_doctor`, with `since_ms`
+    in ms since 1970, None if not known.
+    """
+
+    counts: Sequence[Row]
+    rows: Sequence[Row]
 
     @property
     def total(self) -> int:
         """Number of findings, shown or not."""
-        return sum(each.count for each in self.counts)
+        return sum(each["count"] for each in self.counts)
 
     @property
     def errors(self) -> int:
         """Number of findings that are errors, shown or not."""
-        return sum(each.count for each in self.counts if each.severity == "error")
+        return sum(each["count"] for each in self.counts if each.severity == "error")
 
 
 def read_findings(doctor: DataFrame | None, most: int) -> Findings | None:
@@ -82,9 +63,7 @@ def read_findings(doctor: DataFrame | None, most: int) -> Findings | None:
     placed = doctor.withColumn("place", fn.row_number().over(longest)).where(fn.col("place") <= most)
     since = fn.unix_millis("since_time").alias("since_ms")
     rows = placed.orderBy(rank, "code", "place").select("cluster_id", "severity", "code", *short, since).collect()
-    return Findings(
-        counts=[Count(**row.asDict()) for row in counts], rows=[DoctorFinding(**row.asDict()) for row in rows]
-    )
+    return Findings(counts=counts, rows=rows)
 
 
 def findings_table(findings: Findings | None, limits: ReportLimits, clusters: int) -> list[Part]:
@@ -93,19 +72,19 @@ def findings_table(findings: Findings | None, limits: ReportLimits, clusters: in
         return [Note("There is no gold/fleet_doctor: run gold.")]
     if not findings.total:
         return [Note("The doctor found nothing.", "good")]
-    parts: list[Part] = [Tally([(each.count, each.code) for each in findings.counts])]
+    parts: list[Part] = [Tally([(each["count"], each.code) for each in findings.counts])]
     for count in findings.counts[: limits.rows]:
         own = [row for row in findings.rows if row.code == count.code][: limits.each]
         columns = _columns(clusters)
-        shown = ShownRows(own, count.count).words("the longest-lasting", "findings")
+        shown = ShownRows(own, count["count"]).words("the longest-lasting", "findings")
         parts += [Heading(count.code, f"{_SEVERITIES[count.severity]}, {shown}"), table(own[:_OPEN_MAX], columns)]
         if rest := own[_OPEN_MAX:]:
             parts.append(Folded(f"{len(rest):,} more of {count.code}: show", [table(rest, columns)]))
     return parts
 
 
-def _columns(clusters: int) -> list[Column[DoctorFinding]]:
-    columns: list[Column[DoctorFinding]] = [
+def _columns(clusters: int) -> list[Column[Row]]:
+    columns: list[Column[Row]] = [
         Column("who", lambda row: Words(row.subject, _LOOKS.get(row.severity, ""), "b")),
         Column("what", lambda row: row.sentence, "prose"),
         Column("what to do", lambda row: row.advice, "prose"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as fn
 
 from services.pipeline.memory import kept
@@ -17,7 +17,7 @@ from services.pipeline.report.limits import ReportLimits, ShownRows
 from services.pipeline.report.parts import Note, Part, code
 from services.pipeline.report.times import duration, moment
 
-__all__ = ["Cluster", "Fleet", "Tile", "cluster_table", "read_fleet", "tiles", "unavailability"]
+__all__ = ["Fleet", "Tile", "cluster_table", "read_fleet", "tiles", "unavailability"]
 
 _SUMS: Final = (
     "seconds",
@@ -31,40 +31,18 @@ _COUNTS: Final = ("records", "brokers", "fenced", "partitions", "offline", "unde
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
-    """A cluster's sums; seconds are partition seconds: two partitions offline for a minute are 120."""
-
-    cluster_id: str
-    begin_ms: int
-    end_ms: int
-    end_offset: int
-    """Of the whole fleet the highest: a sum of offsets may be no bigint, and means nothing."""
-    records: int
-    """Records of the log, without those of a checkpoint."""
-    brokers: int
-    fenced: int
-    partitions: int
-    """Number at the log's end, like `brokers`; `offline`, `under_min_isr` and `fenced` are those in that state."""
-    offline: int
-    under_min_isr: int
-    epochs: int
-    """Number of elections of an active controller."""
-    seconds: float
-    offline_seconds: float
-    under_min_isr_seconds: float
-    min_isr_assumed_seconds: float
-    """Partition seconds in which no record set min.insync.replicas and `assumed_min_isr` was used."""
-    assumed_min_isr: int
-    leader_changes: int
-    unclean_elections: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """The sums of the whole fleet, and its clusters, the worst first."""
+    """The sums of the whole fleet, and its clusters, the worst first.
 
-    whole: Cluster
-    clusters: ShownRows[Cluster]
+    Seconds are partition seconds: two partitions offline for a minute are 120. `min_isr_assumed_seconds` are those in
+    which no record set min.insync.replicas and `assumed_min_isr` was used. `records` are those of the log, without
+    those of a checkpoint; `epochs` the elections of an active controller; `partitions` and `brokers` are counted at the
+    log's end, and so are those `offline`, `under_min_isr` and `fenced`. `end_offset` of the fleet is the highest: a sum
+    of offsets may be no bigint, and means nothing.
+    """
+
+    whole: Row
+    clusters: ShownRows[Row]
 
 
 def read_fleet(
@@ -84,7 +62,7 @@ def read_fleet(
         rows = clusters.orderBy(*order, "cluster_id").limit(most).collect()
     if not total:
         raise LookupError("silver holds no record of any cluster: there is nothing to report")
-    return Fleet(whole=Cluster(**whole.asDict()), clusters=ShownRows([Cluster(**row.asDict()) for row in rows], total))
+    return Fleet(whole=whole, clusters=ShownRows(rows, total))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +104,7 @@ def cluster_table(fleet: Fleet, limits: ReportLimits) -> list[Part]:
     shown = fleet.clusters.first(limits.fleet)
     most = max((row.offline_seconds for row in shown.rows), default=0)
     most_under = max((row.under_min_isr_seconds for row in shown.rows), default=0)
-    columns: list[Column[Cluster]] = [
+    columns: list[Column[Row]] = [
         Column("cluster", lambda row: code(row.cluster_id), "time"),
         Column("availability", lambda row: _percent(unavailability(row)), "number"),
         Column("offline", lambda row: bar(row.offline_seconds, most, duration(row.offline_seconds), "offline"), "bar"),
@@ -153,21 +131,21 @@ def _findings_tile(findings: Findings | None) -> tuple[str, str, str, str]:
     return "findings", _short(findings.total), look, f"{findings.errors:,} of them errors"
 
 
-def unavailability(cluster: Cluster) -> float | None:
+def unavailability(cluster: Row) -> float | None:
     """Returns the share of partition time without a leader; None if there was no partition time."""
     return cluster.offline_seconds / cluster.seconds if cluster.seconds else None
 
 
-def _worst(cluster: Cluster, look: str) -> str:
+def _worst(cluster: Row, look: str) -> str:
     """Returns the CSS class of a key figure, or none if there was no partition time to judge."""
     return look if cluster.seconds else ""
 
 
-def _of(cluster: Cluster) -> str:
+def _of(cluster: Row) -> str:
     return "of partition time, with a leader" if cluster.seconds else "no partition was there"
 
 
-def _min_isr_note(cluster: Cluster) -> str:
+def _min_isr_note(cluster: Row) -> str:
     count = cluster.under_min_isr
     at_end = f"; {count:,} partition{'' if count == 1 else 's'} at the log's end"
     if not cluster.min_isr_assumed_seconds:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as fn
 
 from services.pipeline.report.cells import Column, count, table
@@ -18,7 +18,7 @@ from services.pipeline.report.limits import TEXT_MAX, ReportLimits, ShownRows
 from services.pipeline.report.parts import Folded, Heading, Note, Part, Words, code
 from services.pipeline.report.times import moment, set_back
 
-__all__ = ["Cause", "Event", "Incident", "cause_parts", "read_incident", "story_parts"]
+__all__ = ["Incident", "cause_parts", "read_incident", "story_parts"]
 
 _OPEN_MAX: Final = 60
 """Most events of a cluster that are not folded."""
@@ -26,41 +26,14 @@ _LOOKS: Final = {"bad": "grave", "good": "good", "plain": ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
-    """A row of `gold/causes`; `since_ms` is in ms since 1970, None if not known."""
-
-    cluster_id: str
-    severity: str
-    code: str
-    partitions: int
-    sentence: str
-    advice: str
-    since_ms: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """A row of `gold/story`: one event; `ms` is its time in ms since 1970."""
-
-    cluster_id: str
-    offset: int
-    ms: int
-    look: str
-    sentence: str
-    offline: int
-    under_min_isr: int
-    under_replicated: int
-    """Numbers of partitions that were so after the event's moment."""
-    total: int
-    """Number of events of this cluster, shown or not."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """The most severe causes, and the latest events of the clusters that have charts."""
+    """The most severe rows of `gold/causes`, and the latest of `gold/story` of the clusters that have charts.
 
-    causes: ShownRows[Cause]
-    events: Sequence[Event]
+    Times are in ms since 1970; `total` is the number of a cluster's events, shown or not.
+    """
+
+    causes: ShownRows[Row]
+    events: Sequence[Row]
 
 
 def read_incident(
@@ -74,16 +47,15 @@ def read_incident(
     selected = causes.select(
         "cluster_id", "severity", "code", "partitions", *short, fn.unix_millis("since_time").alias("since_ms")
     )
-    rows = [Cause(**row.asDict()) for row in selected.orderBy(*order).limit(limits.rows).collect()]
+    rows = selected.orderBy(*order).limit(limits.rows).collect()
     own = story.where(fn.col("cluster_id").isin(list(clusters)))
     ordered = own.withColumn("order", fn.struct("offset", "place", "sentence"))
     last = latest(ordered, ["cluster_id"], limits.sentences, by="order")
     sentence = fn.substring("sentence", 1, TEXT_MAX).alias("sentence")
     counts = ("offline", "under_min_isr", "under_replicated")
     events = last.select("cluster_id", "offset", ms("time").alias("ms"), "look", sentence, *counts, "total")
-    found = [Event(**row.asDict()) for row in events.orderBy("order").collect()]
     # Clusters are ordered as everywhere in the report: the worst first.
-    found.sort(key=lambda event: clusters.index(event.cluster_id))
+    found = sorted(events.orderBy("order").collect(), key=lambda event: clusters.index(event.cluster_id))
     return Incident(causes=ShownRows(rows, causes.count()), events=found)
 
 
@@ -105,7 +77,7 @@ def cause_parts(incident: Incident | None, limits: ReportLimits, clusters: int) 
     if not incident.causes.total:
         return [Note("As the log ends, every partition has a leader and all its replicas in sync.", "good")]
     shown = incident.causes.first(limits.rows)
-    columns: list[Column[Cause]] = [
+    columns: list[Column[Row]] = [
         Column("what is wrong, and why", lambda row: Words(row.sentence, _grave(row)), "prose"),
         Column("what to do", lambda row: row.advice, "prose"),
         Column("since (UTC)", lambda row: "" if row.since_ms is None else moment(row.since_ms), "time"),
@@ -118,13 +90,13 @@ def cause_parts(incident: Incident | None, limits: ReportLimits, clusters: int) 
     ]
 
 
-def _grave(cause: Cause) -> str:
+def _grave(cause: Row) -> str:
     return "grave" if cause.severity == "error" else ""
 
 
-def _story(events: Sequence[Event], limits: ReportLimits, clusters: int) -> list[Part]:
+def _story(events: Sequence[Row], limits: ReportLimits, clusters: int) -> list[Part]:
     shown = ShownRows(events[-limits.sentences :], events[0].total)
-    columns: list[Column[Event]] = [
+    columns: list[Column[Row]] = [
         Column("time (UTC)", lambda row: Words(moment(row.ms), element="time"), "time"),
         Column("offset", lambda row: f"{row.offset:,}", "number"),
         Column("what happened", lambda row: Words(row.sentence, _LOOKS[row.look]), "prose"),
@@ -144,7 +116,7 @@ def _story(events: Sequence[Event], limits: ReportLimits, clusters: int) -> list
     return [heading, note, *folded, table(latest_events, columns)]
 
 
-def _of_clocks(events: Sequence[Event]) -> str:
+def _of_clocks(events: Sequence[Row]) -> str:
     """Says that times go back, if they do."""
     if not set_back(event.ms for event in events):
         return ""
@@ -154,6 +126,6 @@ def _of_clocks(events: Sequence[Event]) -> str:
     )
 
 
-def _earlier(events: Sequence[Event]) -> str:
+def _earlier(events: Sequence[Row]) -> str:
     bad = sum(event.look == "bad" for event in events)
     return f"{len(events):,} earlier events from {moment(events[0].ms)} on, {bad:,} of them bad: show"

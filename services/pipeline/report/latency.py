@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as fn
 
 from services.pipeline.gold.commit_slo import ACCURACY
@@ -17,7 +17,7 @@ from services.pipeline.report.limits import ReportLimits, ShownRows
 from services.pipeline.report.parts import Bar, Heading, Note, Part, Table, Toolbar, code
 from services.pipeline.report.times import duration, moment
 
-__all__ = ["Gap", "Hour", "Latency", "Stage", "latency_parts", "read_latency"]
+__all__ = ["Latency", "latency_parts", "read_latency"]
 
 WHOLE: Final = "request_to_committed_us"
 STAGES: Final[Mapping[str, str]] = {
@@ -32,63 +32,28 @@ PER_TENFOLD: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """The percentiles in µs of one step of the write path; None if no write has this duration."""
-
-    name: str
-    p50_us: int | None
-    p99_us: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hour:
-    """One hour of a cluster from `gold/commit_slo`; times in µs unless the name says ms."""
-
-    cluster_id: str
-    hour_ms: int
-    writes: int
-    failed_writes: int
-    p50_us: int
-    p99_us: int
-    applied_p99_us: int | None
-    within_objective: float
-    objective_ms: int
-    slowest_follower: int | None
-    slowest_follower_p99_us: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
-    """An election gap: the time between two epochs in which nothing was written."""
-
-    cluster_id: str
-    at_ms: int
-    from_epoch: int
-    to_epoch: int
-    leader_id: int | None
-    gap_ms: int
-    clock_behind_ms: int
-    """Minimum by which the new leader's clock is behind; if it is not 0, the length of the gap is not known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """The data of the commit latency section; without spans it has only the election gaps."""
+    """The data of the commit latency section; without spans it has only the election gaps.
+
+    A stage is a step of the write path: its name, and the percentiles p50 and p99, None if no write has this duration.
+    Times are in µs unless the name says ms. If a gap's `clock_behind_ms`, the least by which the new leader's clock is
+    behind, is not 0, the length of the gap is not known.
+    """
 
     writes: int
     failed: int
-    stages: Sequence[Stage]
+    stages: Sequence[tuple[str, int | None, int | None]]
     spread: Mapping[int, int]
     """Number of writes by bin: key k counts those of 10^(k / PER_TENFOLD) µs up to the next bin."""
-    hours: ShownRows[Hour]
-    gaps: ShownRows[Gap]
+    hours: ShownRows[Row]
+    gaps: ShownRows[Row]
 
 
 def read_latency(slo: DataFrame | None, write_path: DataFrame | None, limits: ReportLimits) -> Latency | None:
     """Collects the data of the commit latency section; None if `gold/commit_slo` does not exist."""
     if slo is None:
         return None
-    hours = _hours(slo, limits.rows) if "writes" in slo.columns else ShownRows[Hour]((), 0)
+    hours = _hours(slo, limits.rows) if "writes" in slo.columns else ShownRows[Row]((), 0)
     gaps = _gaps(slo, limits.rows)
     if write_path is None:
         return Latency(writes=0, failed=0, stages=(), spread={}, hours=hours, gaps=gaps)
@@ -96,7 +61,7 @@ def read_latency(slo: DataFrame | None, write_path: DataFrame | None, limits: Re
     measured = [fn.percentile_approx(name, quantiles, ACCURACY).alias(name) for name in STAGES]
     counted = (fn.count("*").alias("writes"), fn.count("error").alias("failed"))
     row = write_path.agg(*counted, *measured).collect()[0]
-    stages = [_stage(words, row[name]) for name, words in STAGES.items()]
+    stages = [(words, *(row[name] or (None, None))) for name, words in STAGES.items()]
     step = fn.floor(fn.log10(fn.greatest(WHOLE, fn.lit(1))) * PER_TENFOLD)
     found = write_path.where(f"{WHOLE} is not null").groupBy(step.cast("int").alias("step")).count().collect()
     spread = {each["step"]: each["count"] for each in found}
@@ -123,12 +88,7 @@ def latency_parts(latency: Latency | None, limits: ReportLimits, clusters: int) 
     return [*parts, *_hour_table(latency.hours, limits, clusters), *_gap_table(latency.gaps, limits, clusters)]
 
 
-def _stage(words: str, found: Sequence[int] | None) -> Stage:
-    p50, p99 = found or (None, None)
-    return Stage(name=words, p50_us=p50, p99_us=p99)
-
-
-def _hours(slo: DataFrame, most: int) -> ShownRows[Hour]:
+def _hours(slo: DataFrame, most: int) -> ShownRows[Row]:
     measured = slo.where("request_to_committed_p99_us is not null")
     rows = measured.orderBy(fn.desc("request_to_committed_p99_us"), "cluster_id", "hour").limit(most)
     selected = rows.select(
@@ -144,10 +104,10 @@ def _hours(slo: DataFrame, most: int) -> ShownRows[Hour]:
         "slowest_follower",
         "slowest_follower_p99_us",
     )
-    return ShownRows([Hour(**row.asDict()) for row in selected.collect()], measured.count())
+    return ShownRows(selected.collect(), measured.count())
 
 
-def _gaps(slo: DataFrame, most: int) -> ShownRows[Gap]:
+def _gaps(slo: DataFrame, most: int) -> ShownRows[Row]:
     each = slo.select("cluster_id", fn.explode("election_gaps").alias("gap"))
     selected = each.select(
         "cluster_id",
@@ -159,15 +119,15 @@ def _gaps(slo: DataFrame, most: int) -> ShownRows[Gap]:
         "gap.clock_behind_ms",
     )
     rows = selected.orderBy(fn.desc("gap_ms"), "cluster_id", "to_epoch").limit(most).collect()
-    return ShownRows([Gap(**row.asDict()) for row in rows], each.count())
+    return ShownRows(rows, each.count())
 
 
-def _stage_table(stages: Sequence[Stage]) -> Table:
-    most = max((stage.p99_us or 0 for stage in stages), default=0)
-    columns: list[Column[Stage]] = [
-        Column("stretch", lambda row: row.name),
-        Column("median", lambda row: _bar(row.p50_us, most, "serving"), "bar"),
-        Column("99 of 100 within", lambda row: _bar(row.p99_us, most, "under"), "bar"),
+def _stage_table(stages: Sequence[tuple[str, int | None, int | None]]) -> Table:
+    most = max((p99 or 0 for _, _, p99 in stages), default=0)
+    columns: list[Column[tuple[str, int | None, int | None]]] = [
+        Column("stretch", lambda row: row[0]),
+        Column("median", lambda row: _bar(row[1], most, "serving"), "bar"),
+        Column("99 of 100 within", lambda row: _bar(row[2], most, "under"), "bar"),
     ]
     return table(stages, columns)
 
@@ -195,10 +155,10 @@ def _at(step: int) -> float:
     return math.pow(10, step / PER_TENFOLD) / 1_000_000
 
 
-def _hour_table(hours: ShownRows[Hour], limits: ReportLimits, clusters: int) -> list[Part]:
+def _hour_table(hours: ShownRows[Row], limits: ReportLimits, clusters: int) -> list[Part]:
     shown = hours.first(limits.rows)
     most = max((row.p99_us for row in shown.rows), default=0)
-    columns: list[Column[Hour]] = [
+    columns: list[Column[Row]] = [
         Column("hour (UTC)", lambda row: moment(row.hour_ms)[:16], "time"),
         Column("writes", lambda row: count(row.writes), "number"),
         Column("failed", lambda row: count(row.failed_writes) if row.failed_writes else "", "number grave"),
@@ -214,13 +174,13 @@ def _hour_table(hours: ShownRows[Hour], limits: ReportLimits, clusters: int) -> 
     return [Heading("By hour", shown.words("the slowest", "hours") + objective), table(shown.rows, columns)]
 
 
-def _slowest(row: Hour) -> str:
+def _slowest(row: Row) -> str:
     if row.slowest_follower is None:
         return ""
     return f"node {row.slowest_follower}, p99 {_us(row.slowest_follower_p99_us)} after the leader"
 
 
-def _gap(row: Gap, most: int) -> Bar | str:
+def _gap(row: Row, most: int) -> Bar | str:
     if row.clock_behind_ms:
         return (
             f"not known: the new active controller's clock is at least {duration(row.clock_behind_ms / 1_000)} behind"
@@ -228,12 +188,12 @@ def _gap(row: Gap, most: int) -> Bar | str:
     return bar(row.gap_ms, most, duration(row.gap_ms / 1_000), "under")
 
 
-def _gap_table(gaps: ShownRows[Gap], limits: ReportLimits, clusters: int) -> list[Part]:
+def _gap_table(gaps: ShownRows[Row], limits: ReportLimits, clusters: int) -> list[Part]:
     if not gaps.total:
         return [Note("No election: one epoch from the first record to the last.")]
     shown = gaps.first(limits.rows)
     most = max(row.gap_ms for row in shown.rows)
-    columns: list[Column[Gap]] = [
+    columns: list[Column[Row]] = [
         Column("until (UTC)", lambda row: moment(row.at_ms), "time"),
         Column("epochs", lambda row: f"{row.from_epoch} → {row.to_epoch}", "number"),
         Column("new active controller", lambda row: "" if row.leader_id is None else f"{row.leader_id}"),

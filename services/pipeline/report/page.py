@@ -10,19 +10,20 @@ from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from pyspark.sql import Row
 
 from services.pipeline.report import library
-from services.pipeline.report.audit import Sentence, audit_table
-from services.pipeline.report.churn import BrokerChurn, churn_table
+from services.pipeline.report.audit import audit_table
+from services.pipeline.report.churn import churn_table
 from services.pipeline.report.cluster import Drawn, cluster_parts
-from services.pipeline.report.days import Calendar, Day, calendar, day_table
+from services.pipeline.report.days import Calendar, calendar, day_table
 from services.pipeline.report.findings import Findings, findings_table
 from services.pipeline.report.fleet import Fleet, cluster_table, tiles
 from services.pipeline.report.incident import Incident, cause_parts, story_parts
 from services.pipeline.report.latency import Latency, latency_parts
 from services.pipeline.report.limits import BYTES_MAX, ReportLimits, ShownRows
 from services.pipeline.report.parts import Heading, Note, Part, Section, clean
-from services.pipeline.report.placement import Share, placement_tables
+from services.pipeline.report.placement import placement_tables
 from services.pipeline.report.plan import plan_parts
 from services.pipeline.report.times import moment
 from services.pipeline.report.trust import Trust, trust_lines
@@ -41,12 +42,12 @@ class Answers:
     findings: Findings | None
     incident: Incident | None
     drawn: Sequence[Drawn]
-    days: ShownRows[Day]
+    days: ShownRows[Row]
     calendar: Calendar
-    churn: ShownRows[BrokerChurn]
-    placement: dict[str, ShownRows[Share]] | None
+    churn: ShownRows[Row]
+    placement: dict[str, ShownRows[Row]] | None
     latency: Latency | None
-    audit: ShownRows[Sentence]
+    audit: ShownRows[Row]
 
 
 def page(answers: Answers, limits: ReportLimits) -> str:

@@ -7,10 +7,9 @@ not under-replicated, which is how the counts of partitions are made, too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as fn
 
 from services.pipeline.report.intervals import latest, ms, stretches, worst
@@ -18,31 +17,9 @@ from services.pipeline.report.lanes import LaneSegment, TimelineLane, leader_loo
 from services.pipeline.report.limits import TEXT_MAX
 from services.pipeline.silver.partitions import KEY
 
-__all__ = ["PartitionState", "chosen", "partition_lanes", "read_partitions"]
+__all__ = ["chosen", "partition_lanes", "read_partitions"]
 
 _STATES = ("leader", "isr_count", "wanted_count", "offline", "under_min_isr")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionState:
-    """An interval in which a partition had one leader and one ISR size; times in ms since 1970."""
-
-    cluster_id: str
-    place: int
-    """Rank within the cluster; 1 is the worst partition."""
-    of: int
-    """Number of ranked partitions in the cluster."""
-    partition: str
-    leader: int
-    isr_count: int
-    wanted_count: int
-    """Number of replicas, without those that are being added."""
-    offline: bool
-    under_min_isr: bool
-    begin_ms: int
-    end_ms: int
-    total: int
-    """Number of intervals of this partition, shown or not."""
 
 
 def chosen(availability: DataFrame, most: int) -> DataFrame:
@@ -55,26 +32,28 @@ def chosen(availability: DataFrame, most: int) -> DataFrame:
     return places.select("cluster_id", *KEY, "place", fn.col("total").alias("of"))
 
 
-def read_partitions(spans: DataFrame, places: DataFrame, most: int) -> list[PartitionState]:
-    """Collects the latest intervals of the `chosen` partitions, ordered by rank and time."""
+def read_partitions(spans: DataFrame, places: DataFrame, most: int) -> list[Row]:
+    """Collects the latest intervals of the `chosen` partitions, ordered by rank and time.
+
+    In each the partition had one leader and one ISR size. `place` is its rank within the cluster, 1 the worst, `of` the
+    number of ranked partitions, `total` that of the partition's intervals, shown or not. `wanted_count` is the number
+    of replicas, without those that are being added.
+    """
     key = ("cluster_id", "place", "of", "partition")
     name = fn.concat_ws("-", fn.substring("topic", 1, TEXT_MAX), fn.col("partition_id").cast("string"))
     rows = spans.join(fn.broadcast(places), ["cluster_id", *KEY]).withColumn("partition", name)
     shown = latest(stretches(rows, key, _STATES), key, most)
     columns = (*key, *_STATES, ms("begin").alias("begin_ms"), ms("end").alias("end_ms"), "total")
     ordered = shown.select(*columns, "stretch").orderBy("cluster_id", "place", "stretch")
-    return [
-        PartitionState(**{name: value for name, value in row.asDict().items() if name != "stretch"})
-        for row in ordered.collect()
-    ]
+    return ordered.collect()
 
 
-def partition_lanes(states: Sequence[PartitionState]) -> list[TimelineLane]:
+def partition_lanes(states: Sequence[Row]) -> list[TimelineLane]:
     """Builds a lane for each partition of one cluster, the worst first."""
     return [_lane(list(of)) for _, of in groupby(states, key=lambda state: state.place)]
 
 
-def _lane(states: Sequence[PartitionState]) -> TimelineLane:
+def _lane(states: Sequence[Row]) -> TimelineLane:
     first = states[0]
     return TimelineLane(
         label=first.partition,
@@ -83,7 +62,7 @@ def _lane(states: Sequence[PartitionState]) -> TimelineLane:
     )
 
 
-def _segment(state: PartitionState) -> LaneSegment:
+def _segment(state: Row) -> LaneSegment:
     low = ", under min ISR" if state.under_min_isr else ""
     isr = f"ISR {state.isr_count} of {state.wanted_count}{low}"
     share = min(state.isr_count / max(state.wanted_count, 1), 1.0)

@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as fn
 
 from services.pipeline.report.cells import Column, bar, count, table
 from services.pipeline.report.limits import TEXT_MAX, ReportLimits, ShownRows
 from services.pipeline.report.parts import Heading, Note, Part, Words, code
 
-__all__ = ["Share", "placement_tables", "read_placement"]
+__all__ = ["placement_tables", "read_placement"]
 
 SCOPES: Final = ("broker", "rack", "topic")
 _COLUMNS: Final = ("cluster_id", "scope", "replicas", "leaders", "fair_replicas", "fair_leaders", "rack_violations")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """The replicas and leaders of a broker, rack or topic, from `gold/placement_skew`; fair shares may be null."""
-
-    cluster_id: str
-    scope: str
-    subject: str
-    rack: str | None
-    state: str | None
-    replicas: int
-    leaders: int
-    fair_replicas: float | None
-    fair_leaders: float | None
-    rack_violations: int | None
-    of: int
-    """Number of subjects (brokers, racks or topics) in this scope."""
-
-
-def read_placement(skew: DataFrame | None, most: int) -> dict[str, ShownRows[Share]] | None:
+def read_placement(skew: DataFrame | None, most: int) -> dict[str, ShownRows[Row]] | None:
     """Collects the brokers and racks farthest from their fair share, and the topics with most rack violations.
 
     Returns them by scope; None if `gold/placement_skew` does not exist.
@@ -53,12 +34,11 @@ def read_placement(skew: DataFrame | None, most: int) -> dict[str, ShownRows[Sha
         total = of_scope.count()
         rows = of_scope.orderBy(*order, "cluster_id", "subject").limit(most)
         short = [fn.substring(name, 1, TEXT_MAX).alias(name) for name in ("subject", "rack", "state")]
-        selected = rows.select(*_COLUMNS, *short, fn.lit(total).alias("of"))
-        found[scope] = ShownRows([Share(**row.asDict()) for row in selected.collect()], total)
+        found[scope] = ShownRows(rows.select(*_COLUMNS, *short).collect(), total)
     return found
 
 
-def placement_tables(shares: dict[str, ShownRows[Share]] | None, limits: ReportLimits, clusters: int) -> list[Part]:
+def placement_tables(shares: dict[str, ShownRows[Row]] | None, limits: ReportLimits, clusters: int) -> list[Part]:
     """Builds a table of placement for each scope (broker, rack, topic) that has rows."""
     if shares is None:
         return [Note("There is no gold/placement_skew: run gold.")]
@@ -77,9 +57,9 @@ def placement_tables(shares: dict[str, ShownRows[Share]] | None, limits: ReportL
     return parts
 
 
-def _columns(scope: str, shown: ShownRows[Share], clusters: int) -> list[Column[Share]]:
-    replicas, leaders = (max(getattr(row, name) for row in shown.rows) for name in ("replicas", "leaders"))
-    columns: list[Column[Share]] = [Column(scope, lambda row: code(row.subject))]
+def _columns(scope: str, shown: ShownRows[Row], clusters: int) -> list[Column[Row]]:
+    replicas, leaders = (max(row[name] for row in shown.rows) for name in ("replicas", "leaders"))
+    columns: list[Column[Row]] = [Column(scope, lambda row: code(row.subject))]
     if clusters > 1:
         columns.append(Column("cluster", lambda row: code(row.cluster_id), "time"))
     if scope == "broker":
@@ -96,7 +76,7 @@ def _columns(scope: str, shown: ShownRows[Share], clusters: int) -> list[Column[
     return columns
 
 
-def _state(row: Share) -> Words | None:
+def _state(row: Row) -> Words | None:
     return Words(row.state, "" if row.state == "active" else "low") if row.state else None
 
 

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
+from pyspark.sql import Row
+
 from services.pipeline.report.cells import Column, table
-from services.pipeline.report.findings import DoctorFinding, Findings
+from services.pipeline.report.findings import Findings
 from services.pipeline.report.incident import Incident
 from services.pipeline.report.limits import ReportLimits, ShownRows
 from services.pipeline.report.parts import Heading, Part, Words, code
@@ -120,7 +122,7 @@ def _unread(incident: Incident, findings: Findings) -> str:
     """Names the kinds of which not all were read, and so are not in the steps; empty if there are none."""
     causes, read = incident.causes, Counter(row.code for row in findings.rows)
     kinds = [("causes", len(causes.rows), causes.total)]
-    kinds += [(each.code, read[each.code], each.count) for each in findings.counts if each.code not in BY_CAUSE]
+    kinds += [(each.code, read[each.code], each["count"]) for each in findings.counts if each.code not in BY_CAUSE]
     return ", ".join(f"{count:,} of {total:,} {name}" for name, count, total in kinds if count < total)
 
 
@@ -128,8 +130,8 @@ def _place(kind: str) -> int:
     return _PLACES.get(kind, len(_PLACES))
 
 
-def _of_findings(rows: Sequence[DoctorFinding]) -> Iterator[Step]:
-    def of(row: DoctorFinding) -> tuple[int, str, str, str]:
+def _of_findings(rows: Sequence[Row]) -> Iterator[Step]:
+    def of(row: Row) -> tuple[int, str, str, str]:
         return _place(row.code), row.code, row.cluster_id, row.advice
 
     for (_, kind, cluster_id, advice), same in groupby(sorted(rows, key=of), key=of):

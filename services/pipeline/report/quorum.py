@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as fn
 
 from quorate.records import LeaderChangeMessage
@@ -15,54 +14,33 @@ from services.pipeline.gold.silence import silences
 from services.pipeline.report.intervals import latest, ms
 from services.pipeline.report.lanes import LaneSegment, TimelineLane, leader_look
 
-__all__ = ["Epoch", "Silence", "quorum_lane", "read_epochs", "read_silences"]
+__all__ = ["quorum_lane", "read_epochs", "read_silences"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Epoch:
-    """An epoch: its active controller, and when its first and its last record were written, in ms since 1970."""
+def read_epochs(events: DataFrame, most: int) -> list[Row]:
+    """Collects the latest epochs of each cluster in order, with its active controller, the `leader`.
 
-    cluster_id: str
-    epoch: int
-    leader: int
-    begin_ms: int
-    last_ms: int
-    total: int
-    """Number of epochs of this cluster, shown or not."""
-
-
-def read_epochs(events: DataFrame, most: int) -> list[Epoch]:
-    """Collects the latest epochs of each cluster in order."""
+    `begin_ms` and `last_ms` are the times of its first and its last record; `total` is the number of the cluster's
+    epochs, shown or not.
+    """
     payload = fn.from_json("payload", struct_type(LeaderChangeMessage))
     led = events.where("type = 'LEADER_CHANGE'").withColumn("leader", payload["leaderId"])
     last = events.where("not is_base").groupBy("cluster_id", "epoch").agg(fn.max("timestamp").alias("last"))
     rows = latest(led, ["cluster_id"], most, by="offset").join(last, ["cluster_id", "epoch"])
-    rows = rows.select("cluster_id", "epoch", "leader", ms("timestamp"), ms("last"), "total", "offset")
-    return [
-        Epoch(cluster_id=row[0], epoch=row[1], leader=row[2], begin_ms=row[3], last_ms=row[4], total=row[5])
-        for row in rows.orderBy("cluster_id", "offset").collect()
-    ]
+    times = (ms("timestamp").alias("begin_ms"), ms("last").alias("last_ms"))
+    return rows.orderBy("cluster_id", "offset").select("cluster_id", "epoch", "leader", *times, "total").collect()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Silence:
-    """A period in which no controller wrote; times in ms since 1970."""
-
-    cluster_id: str
-    begin_ms: int
-    end_ms: int
-
-
-def read_silences(events: DataFrame, most: int) -> list[Silence]:
+def read_silences(events: DataFrame, most: int) -> list[Row]:
     """Collects the latest periods of each cluster in which no controller wrote, in order."""
     found = silences(events).select(
-        "cluster_id", ms("before.timestamp").alias("begin"), ms("after.timestamp").alias("end")
+        "cluster_id", ms("before.timestamp").alias("begin_ms"), ms("after.timestamp").alias("end_ms")
     )
-    rows = latest(found, ["cluster_id"], most).orderBy("cluster_id", "begin").collect()
-    return [Silence(cluster_id=row["cluster_id"], begin_ms=row["begin"], end_ms=row["end"]) for row in rows]
+    rows = latest(found, ["cluster_id"], most, by="begin_ms").orderBy("cluster_id", "begin_ms")
+    return rows.select("cluster_id", "begin_ms", "end_ms").collect()
 
 
-def quorum_lane(epochs: Sequence[Epoch], silent: Sequence[Silence], end_ms: int) -> TimelineLane:
+def quorum_lane(epochs: Sequence[Row], silent: Sequence[Row], end_ms: int) -> TimelineLane:
     """Builds the lane of one cluster's epochs, of which there is at least one.
 
     An epoch that begins with the log's last record has no duration; it is drawn with the minimum visible width. One
@@ -93,10 +71,10 @@ def quorum_lane(epochs: Sequence[Epoch], silent: Sequence[Silence], end_ms: int)
     )
 
 
-def _between(epochs: Sequence[Epoch], silent: Sequence[Silence]) -> list[Silence]:
+def _between(epochs: Sequence[Row], silent: Sequence[Row]) -> list[Row]:
     """Returns the times from an epoch's last record to the next epoch's first, without those that `silent` has."""
     gaps = [
-        Silence(cluster_id=one.cluster_id, begin_ms=one.last_ms, end_ms=following.begin_ms)
+        Row(cluster_id=one.cluster_id, begin_ms=one.last_ms, end_ms=following.begin_ms)
         for one, following in pairwise(epochs)
         if one.last_ms < following.begin_ms
     ]
