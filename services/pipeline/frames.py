@@ -1,4 +1,4 @@
-"""Derives Spark types from the record schemas, and parses JSON payloads and numbers with them."""
+"""Derives Spark types from the record schemas, and parses JSON payloads with them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,7 @@ from kraft import Message
 from quorate.wire.json_names import json_name, type_name
 from quorate.wire.schema import Field, FieldType, Layout, layout_of
 
-__all__ = ["instant", "parsed", "struct_type"]
-
-_YEAR_1_MS: Final = -62_135_596_800_000
-_YEAR_10000_MS: Final = 253_402_300_800_000
-"""Timestamps of the years 1 to 9999 are those that Spark, Arrow and Python have in common."""
+__all__ = ["parsed", "struct_type"]
 
 _TYPES: Final[dict[FieldType, DataType]] = {
     FieldType.BOOL: BooleanType(),
@@ -64,11 +60,6 @@ def parsed(events: DataFrame, *records: type[Message], only: Sequence[str] = ())
     wanted = StructType([every[name] for name in only]) if only else every
     payload: Column = fn.from_json("payload", wanted)
     return events.where(fn.col("type").isin(named)).withColumn("r", payload)
-
-
-def instant(at_ms: Column) -> Column:
-    """Returns ms since 1970 as a timestamp; null outside of the years 1 to 9999, where Spark's own function fails."""
-    return fn.when((at_ms >= _YEAR_1_MS) & (at_ms < _YEAR_10000_MS), fn.timestamp_millis(at_ms))
 
 
 def _struct(layout: Layout) -> StructType:

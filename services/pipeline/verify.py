@@ -2,7 +2,6 @@
 
 The log's records and each checkpoint's records go through the same window functions that make silver, separately; the
 two states are then joined by cluster, kind and key. Each difference is a row, so an empty result proves the replay.
-`image_hash` computes the same hash as `quorate.metadata.canonical` for the same offset.
 """
 
 from __future__ import annotations
@@ -12,15 +11,13 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from quorate.metadata.canonical import canonical
-from quorate.nouns import Offset
 from services.pipeline.bronze import RECORDS, SNAPSHOTS, Known, known, settled, whole_snapshots
 from services.pipeline.silver.events import reach, snapshot_events
-from services.pipeline.silver.image import HISTORIES, SILVER, histories, image_history, state_of
+from services.pipeline.silver.image import HISTORIES, SILVER, histories, image_history
 from services.pipeline.silver.validity import as_of
 from services.pipeline.tables import Tables
 
-__all__ = ["Replays", "checkpoints", "differences", "image_hash", "verify_replay"]
+__all__ = ["Replays", "checkpoints", "differences", "verify_replay"]
 
 VERIFY: Final = "verify"
 COMPARED: Final = "compared"
@@ -78,11 +75,6 @@ def differences(replayed: DataFrame, said: DataFrame, found: DataFrame) -> DataF
     log = as_of(replayed.join(wanted, "cluster_id"), fn.col("snapshot_offset"))
     both = _side(log, "replayed").join(_side(checkpoint, "checkpoint"), list(_KEY), "full_outer")
     return both.where(~fn.col("replayed").eqNullSafe(fn.col("checkpoint")))
-
-
-def image_hash(image: DataFrame, offset: Offset) -> str:
-    """Computes the canonical hash of one cluster's state at `offset`; collects that state on the driver."""
-    return canonical(state_of(as_of(image, fn.lit(offset)).collect(), offset))
 
 
 def _side(rows: DataFrame, name: str) -> DataFrame:

@@ -16,6 +16,7 @@ from quorate.records import AbortTransactionRecord, BeginTransactionRecord, EndT
 from tests.metadata.histories import STEPS, abort, begin, end, unknown, write, zk_migration_state
 from tests.pipeline.in_memory import InMemory
 from tests.pipeline.logs import batches, node, segment
+from tests.pipeline.walks import state_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +71,7 @@ def unseen(records: list[Message]) -> set[int]:
 
 def test_every_state_of_every_log_is_the_replayed_one(spark: SparkSession, tmp_path: Path) -> None:
     from services.pipeline import bronze
-    from services.pipeline.silver.image import build, image_history, state_of
+    from services.pipeline.silver.image import build, image_history
 
     written = logs()
     for cluster, records in written.items():

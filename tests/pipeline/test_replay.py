@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from quorate.cli.offline import load
-from quorate.metadata.canonical import canonical
 from tests.cli.directories import run
 from tests.pipeline.conftest import FIXTURES
+from tests.pipeline.walks import state_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -66,8 +66,6 @@ def at(image: list[Row], offset: int) -> list[Row]:
 
 
 def test_the_state_as_of_every_offset_is_the_replayed_one(image: list[Row]) -> None:
-    from services.pipeline.silver.image import state_of
-
     compared = 0
     for offset in range(1, LOG_END + 1):
         loaded = load(NODE, as_of=offset)
@@ -77,16 +75,6 @@ def test_the_state_as_of_every_offset_is_the_replayed_one(image: list[Row]) -> N
 
         assert list(loaded.state.all_records(33)) == list(state_of(at(image, offset), offset).all_records(33)), offset
     assert compared > LOG_END - 10
-
-
-def test_the_hash_is_the_controllers_own(lake: ParquetTables) -> None:
-    from services.pipeline.silver.image import HISTORIES, image_history
-    from services.pipeline.verify import image_hash
-
-    found = {name: lake.read(f"silver/{name}") for name in HISTORIES}
-    history = image_history({name: table for name, table in found.items() if table is not None})
-
-    assert canonical(load(NODE, as_of=LOG_END).state) == image_hash(history, LOG_END)
 
 
 def test_voters_are_those_of_the_log(image: list[Row]) -> None:

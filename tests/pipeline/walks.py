@@ -226,3 +226,15 @@ def days_of(rows: list[Row]) -> dict[Place, tuple[float, float, float, int, int]
 def agree(expected: Mapping[Place, Day], found: Mapping[Place, tuple[float, float, float, int, int]]) -> None:
     """Every partition's days, and no others; to the millisecond."""
     assert {place: pytest.approx(day.seconds(), abs=SECONDS) for place, day in expected.items()} == found
+
+
+def state_of(rows: Iterable[Row], offset: int) -> ClusterState:
+    """The state that the rows of an image are at this offset; what the quorum keeps in control records is in none."""
+    from services.pipeline.silver.image import PLACES, record_of
+
+    places = {kind: place for place, kind in enumerate(PLACES)}
+    kept = [row for row in rows if row["kind"] not in ("voters", "kraft_version")]
+    kept.sort(key=lambda row: (places.get(row["kind"], len(places)), row["valid_from_offset"]))
+    state = ClusterState()
+    state.load((record_of(row["kind"], row["type"], row["value"], row["raw"]) for row in kept), offset)
+    return state

@@ -8,15 +8,13 @@ raw          the bytes of an unknown record
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from kraft import Message
-from quorate.metadata.state import ClusterState
-from quorate.nouns import Offset
 from quorate.pipeline.json_text import from_document
 from quorate.records import (
     RECORDS,
@@ -42,7 +40,6 @@ __all__ = [
     "DEPOSED",
     "HISTORIES",
     "PLACES",
-    "QUORUM_KINDS",
     "SILVER",
     "UNKNOWN_KIND",
     "build",
@@ -51,7 +48,6 @@ __all__ = [
     "image_rows",
     "other_rows",
     "record_of",
-    "state_of",
 ]
 
 SILVER: Final = "silver"
@@ -59,8 +55,6 @@ EVENTS: Final = "events"
 DEPOSED: Final = "deposed"
 """Records that are known to be uncommitted: a leader appended them, and later leaders never had them."""
 HISTORIES: Final = ("topic_history", "partition_history", "config_history", "broker_history", "kept_history")
-QUORUM_KINDS: Final = ("voters", "kraft_version")
-"""Kinds of state that the quorum stores in control records; the controllers' state does not contain them."""
 PLACES: Final = ("feature", "zk_migration_state", "broker", "controller", "topic", "partition")
 """Kinds of state whose records are loaded first, in this order; all others follow."""
 _BY_TYPE: Final = {type_name(record): record for record in RECORDS.values()}
@@ -159,23 +153,6 @@ def other_rows(tables: Mapping[str, DataFrame], more: Sequence[str] = ()) -> Dat
     brokers = _rows(tables["broker_history"], "broker", RegisterBrokerRecord, ("broker_id",), more)
     kept = tables["kept_history"].withColumn("value", fn.col("payload")).select(*_COLUMNS, *more)
     return kept.unionByName(topics).unionByName(configs).unionByName(brokers)
-
-
-def state_of(rows: Iterable[Row], offset: Offset) -> ClusterState:
-    """Builds the ClusterState from the rows of an image at `offset`.
-
-    Raises ReplayFault for rows that are not a state.
-    """
-    state = ClusterState()
-    state.load(_records(rows), offset)
-    return state
-
-
-def _records(rows: Iterable[Row]) -> Iterator[Message]:
-    places = {kind: place for place, kind in enumerate(PLACES)}
-    kept = [row for row in rows if row["kind"] not in QUORUM_KINDS]
-    for row in sorted(kept, key=lambda row: (places.get(row["kind"], len(places)), row["valid_from_offset"])):
-        yield record_of(row["kind"], row["type"], row["value"], row["raw"])
 
 
 def record_of(kind: str, type_: str, value: str, raw: bytes | None) -> Message:

@@ -18,7 +18,7 @@ from services.pipeline.silver.partition_arrays import SCHEMA, histories
 from services.pipeline.silver.stated import CLEAR, KEY, OF_PARTITIONS, OF_TOPICS, ROWS
 from services.pipeline.tables import Computed
 
-__all__ = ["KEY", "before", "partition_history"]
+__all__ = ["KEY", "partition_history"]
 
 TASK_ROWS: Final = 1 << 18
 """About how many records a task holds in memory; its worker then takes some 400 MB."""
@@ -45,11 +45,6 @@ def partition_history(events: DataFrame, rest: DataFrame, *, task_rows: int = TA
     ]
     every = reduce(DataFrame.unionByName, (each.select(*ROWS, "task") for each in rows))
     return Computed(every.repartitionById(tasks, "task").drop("task"), _histories, SCHEMA)
-
-
-def before(name: str) -> Column:
-    """Returns the value of a column of CHANGED before the state; null for the first state."""
-    return fn.when(~fn.col("is_first"), fn.coalesce(f"was_{name}", name))
 
 
 def _histories(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from kraft import Uuid
-from quorate.nouns import LOST_DIRECTORY, RESERVED_DIRECTORY_IDS, Offset, uuid_text
+from quorate.nouns import Offset
 from services.pipeline.silver.validity import as_of
 
 __all__ = [
@@ -21,7 +20,6 @@ __all__ = [
     "MIN_ISR_DEFAULT",
     "UNCLEAN",
     "Present",
-    "is_online",
     "present",
     "replicas_of",
 ]
@@ -63,8 +61,7 @@ def present(silver: Mapping[str, DataFrame], at_offset: Offset | None = None) ->
 def replicas_of(now: Present) -> DataFrame:
     """Returns one row for each replica of each partition, with the columns of its broker if that is registered.
 
-    `place` counts from 0. `directory` is null if it is not known. `is_there` is true if the replica may lead as far as
-    its broker and its directory are concerned (KIP-631, KIP-858).
+    `place` counts from 0.
     """
     spread = now.partitions.select(
         "cluster_id",
@@ -74,25 +71,11 @@ def replicas_of(now: Present) -> DataFrame:
         "since_offset",
         "since_time",
         fn.posexplode("replicas").alias("place", "broker_id"),
-        "directories",
         (fn.col("broker_id") == fn.col("leader")).alias("is_leader"),
         fn.array_contains("isr", fn.col("broker_id")).alias("in_isr"),
-        fn.array_contains("elr", fn.col("broker_id")).alias("in_elr"),
     )
-    spread = spread.withColumn("directory", fn.try_element_at("directories", fn.col("place") + 1)).drop("directories")
-    known = now.brokers.select("cluster_id", "broker_id", "rack", "fenced", "in_controlled_shutdown", "log_dirs")
-    joined = spread.join(fn.broadcast(known), ["cluster_id", "broker_id"], "left")
-    there = ~fn.col("fenced") & ~fn.col("in_controlled_shutdown") & is_online("directory", "log_dirs")
-    return joined.withColumn("is_there", fn.coalesce(there, fn.lit(False)))
-
-
-def is_online(directory: str, log_dirs: str) -> Column:
-    """Returns whether a replica in this directory can be used; an unknown directory counts as usable. KIP-858."""
-    reserved = [uuid_text(Uuid(number.to_bytes(16))) for number in range(RESERVED_DIRECTORY_IDS)]
-    reserved.remove(uuid_text(LOST_DIRECTORY))
-    known = fn.coalesce(fn.col(directory), fn.lit(reserved[0]))
-    unnamed = known.isin(reserved) | ((fn.size(log_dirs) == 0) & (known != uuid_text(LOST_DIRECTORY)))
-    return unnamed | fn.array_contains(log_dirs, known)
+    known = now.brokers.select("cluster_id", "broker_id", "rack")
+    return spread.join(fn.broadcast(known), ["cluster_id", "broker_id"], "left")
 
 
 def _now(history: DataFrame, at_offset: Offset | None) -> DataFrame:
