@@ -79,6 +79,12 @@ class Groups:
         above = self.numbers() * len(values)
         return values[np.maximum.accumulate(ranks + above) - above]
 
+    def since(self, holds: Array) -> Array:
+        """Returns for each key, in their order, the index of the row from which on it `holds` to the key's end."""
+        last = np.flatnonzero(self.last)
+        failed = self.latest(~holds)[last]
+        return np.where(holds[last], np.where(failed == NONE, self._starts[last], failed + 1), NONE)
+
     def cumulated(self, numbers: Array) -> Array:
         """Returns for each row the sum of the numbers up to it."""
         sums = np.cumsum(numbers, dtype=np.int64)

@@ -519,29 +519,18 @@ def ends_of_moments(story: Story) -> dict[int, Standing]:
     return {ms: list(each)[-1] for ms, each in groupby(walked, key=lambda standing: standing.ms)}
 
 
-def test_a_few_states_of_each_partition_say_as_much_to_the_doctor_and_the_story_as_all(
-    silver: Mapping[str, DataFrame],
-) -> None:
-    from pyspark.sql import functions as fn
-
+def test_the_spans_that_turn_say_as_much_to_the_story_as_all(silver: Mapping[str, DataFrame]) -> None:
     from services.pipeline.gold.availability import ends_of, partition_spans
-    from services.pipeline.gold.doctor import fleet_doctor
-    from services.pipeline.gold.past import Past, past_of, with_conditions
+    from services.pipeline.gold.past import turning_spans
     from services.pipeline.gold.spans import settings
     from services.pipeline.gold.states import States
     from services.pipeline.gold.story import story
 
     history, configs, ends = silver["partition_history"], silver["config_history"], ends_of(silver["events"])
-    every = partition_spans(history, configs, ends).withColumn("is_last_of_kind", fn.lit(True))
-    few = past_of(States(history), settings(configs, ends)).spans.localCheckpoint()
-    found = fleet_doctor(silver, past=Past(with_conditions(States(history)), every)).collect()
+    few = turning_spans(States(history), settings(configs, ends)).localCheckpoint()
 
-    assert few.where("is_last_of_kind").count() < every.count()
-    assert found
-    assert sorted(found, key=repr) == sorted(fleet_doctor(silver).collect(), key=repr)
-    assert sorted(story(silver).collect(), key=repr) == sorted(
-        story(silver, spans=few.where("turns")).collect(), key=repr
-    )
+    assert few.count() < partition_spans(history, configs, ends).count()
+    assert sorted(story(silver).collect(), key=repr) == sorted(story(silver, spans=few).collect(), key=repr)
 
 
 def test_of_a_span_that_a_wrong_clock_made_long_only_its_ends_are_counted() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -83,8 +84,10 @@ def test_sentences_of_files_are_those_of_shuffled_rows_and_others_stand_beside_t
 
 
 def test_spans_of_files_are_those_of_shuffled_rows(spark: SparkSession, both: tuple[States, States]) -> None:
-    from services.pipeline.gold.past import past_of
-    from services.pipeline.gold.spans import settings
+    from pyspark.sql import functions as fn
+
+    from services.pipeline.gold.past import partitions_told, turning_spans
+    from services.pipeline.gold.spans import COLUMNS, SCHEMA, settings, spans_of
 
     name = next(iter(LOGS))
     config = (name, 2, "payments", "min.insync.replicas", "2", 40, NOON.replace(tzinfo=None), None, None)
@@ -93,7 +96,37 @@ def test_spans_of_files_are_those_of_shuffled_rows(spark: SparkSession, both: tu
     configs = spark.createDataFrame([config], f"{key}, {columns}")
     last = [(each, NOON.replace(tzinfo=None, year=2027)) for each in LOGS]
     given = settings(configs, spark.createDataFrame(last, "cluster_id string, log_end_time timestamp"))
-    found, shuffled = (sorted(past_of(each, given).spans.collect(), key=repr) for each in both)
 
-    assert found == shuffled
-    assert any(row["by_config"] for row in found)
+    def every(states: States) -> DataFrame:
+        return states.computed(COLUMNS, lambda rows, groups: spans_of(rows, groups, given)[0], SCHEMA).frame()
+
+    def told(states: States) -> DataFrame:
+        """A topic has a row from each file with partitions of it; the first of them counts."""
+        rows = partitions_told(states, given)
+        return rows.groupBy("cluster_id", "kind", "type", "value").agg(fn.min(fn.struct("at_offset", "at_ms")))
+
+    for of in (every, lambda states: turning_spans(states, given), told):
+        found, shuffled = (sorted(of(each).collect(), key=repr) for each in both)
+
+        assert found == shuffled != []
+    assert any(row["by_config"] for row in every(both[0]).collect())
+
+
+def test_since_when_something_has_held_is_found_as_by_a_walk() -> None:
+    pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
+    import numpy as np
+
+    from services.pipeline.groups import NONE, Groups
+
+    chance = Random(5)
+    for _ in range(200):
+        keys = sorted(chance.choices(range(5), k=chance.randrange(1, 20)))
+        holds = [chance.random() < 0.7 for _ in keys]
+        expected = []
+        for key in dict.fromkeys(keys):
+            since = NONE
+            for at in (at for at, each in enumerate(keys) if each == key):
+                since = (at if since == NONE else since) if holds[at] else NONE
+            expected.append(since)
+
+        assert expected == Groups(np.array(keys)).since(np.array(holds)).tolist()

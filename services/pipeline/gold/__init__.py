@@ -7,14 +7,14 @@ commit_slo     commit latencies, the slowest follower, and the gaps between lead
 skew           replicas and leaders against a fair share, and partitions that share a rack
 doctor         findings that an operator should look at, with advice; doctor_rules, doctor_quorum
 clusters       a cluster's state in a Python worker, for cores without I/O
-examined       the rules of `quorate.doctor`, in Python workers; told: what the past tells them; doctor_partitions,
-               doctor_nodes, doctor_since
+examined       the rules of `quorate.doctor`, in Python workers; told: what the past tells them, which `past` finds of
+               partitions and `pasts` of all else
 causes         the doctor's findings about partitions, grouped by the brokers that are missing
 conditions     when a partition is offline, under its min ISR, under-replicated
 story          the main events of each cluster, in order, and how many partitions were unhealthy after each;
                story_partitions, story_nodes
 what_if        the loss of brokers or racks, simulated, in lines
-began          since when a condition has held; silence finds periods without an active controller
+silence        periods without an active controller
 clocks         where the times of a log go back, because another controller's clock is behind
 states         brings the states of each partition together in a Python worker; spans, past and partition_sentences are
                computed there over arrays
@@ -37,7 +37,7 @@ from services.pipeline.gold.churn import isr_churn
 from services.pipeline.gold.commit_slo import commit_slo
 from services.pipeline.gold.doctor import examination, fleet_doctor
 from services.pipeline.gold.of_silver import noted, of_silver
-from services.pipeline.gold.past import Past, past_of
+from services.pipeline.gold.past import turning_spans
 from services.pipeline.gold.skew import placement_skew
 from services.pipeline.gold.spans import settings
 from services.pipeline.gold.states import States
@@ -89,16 +89,15 @@ def _built(tables: Tables, silver: Mapping[str, DataFrame], min_isr: int) -> dic
         ends = now.at.select("cluster_id", fn.col("as_of_time").alias("log_end_time"))
         given = settings(silver["config_history"], ends, min_isr=min_isr)
         with (
-            kept(*past_of(states, given)) as of_past,
-            kept(examination(silver, None, limits, now=now, past=Past(*of_past))) as (examined,),
+            kept(turning_spans(states, given)) as (spans,),
+            kept(examination(silver, limits, now=now, files=states.files)) as (examined,),
         ):
-            past = Past(*of_past)
             made: dict[str, Callable[[], Rows]] = {
                 "audit_timeline": lambda: audit_timeline(silver, files=states.files),
                 "availability": lambda: availability(silver, files=states.files, given=given),
                 "isr_churn": lambda: isr_churn(silver, files=states.files),
                 "commit_slo": lambda: commit_slo(silver),
-                "story": lambda: story(silver, limits=limits, spans=past.spans.where("turns")),
+                "story": lambda: story(silver, limits=limits, spans=spans),
                 "placement_skew": lambda: placement_skew(silver, now=now),
                 "fleet_doctor": lambda: fleet_doctor(silver, now=now, found=examined),
                 "causes": lambda: causes(silver, found=examined),

@@ -11,8 +11,8 @@ from typing import Final
 from pyspark.sql import DataFrame
 
 from quorate.doctor import Limits
-from services.pipeline.gold.doctor_nodes import brokers_told
 from services.pipeline.gold.examined import examined
+from services.pipeline.gold.told import histories_told
 from services.pipeline.silver.present import Present, present
 
 __all__ = ["COLUMNS", "causes"]
@@ -33,5 +33,5 @@ def causes(
     """
     if found is None:
         now = now or present(silver)
-        found = examined(now, brokers_told(now, silver["broker_history"]), limits or Limits())
+        found = examined(now, list(histories_told(now, silver)), limits or Limits())
     return found.where("partitions is not null").select(*COLUMNS)

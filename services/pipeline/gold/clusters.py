@@ -18,15 +18,35 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from kraft import Message, Uuid
-from quorate.doctor import BrokerPast, Moment, PartitionPast, Past, Unclean
+from quorate.doctor import Condition, Moment, PartitionPast, Past, Unclean
+from quorate.metadata.configs import BROKER, TOPIC
 from quorate.metadata.faults import ReplayFault
+from quorate.metadata.features import KRAFT_VERSION
 from quorate.metadata.partitions import RECOVERED
 from quorate.metadata.state import ClusterState
-from quorate.nouns import NodeId, parse_uuid
+from quorate.nouns import NodeId, parse_uuid, uuid_text
 from quorate.pipeline.json_text import from_document
-from quorate.records import PartitionRecord, VotersRecord
+from quorate.records import (
+    AccessControlEntryRecord,
+    ConfigRecord,
+    DelegationTokenRecord,
+    FeatureLevelRecord,
+    PartitionRecord,
+    TopicRecord,
+    VotersRecord,
+)
 from quorate.wire.schema import layout_of
-from services.pipeline.gold.told import AT, BROKER_PAST, ELECTED, PARTITION_PAST, SINCE
+from services.pipeline.gold.pasts import Brokers, Configs, Held, Racks
+from services.pipeline.gold.told import (
+    AT,
+    BROKER_STATE,
+    ELECTED,
+    PARTITION_PAST,
+    PLACED,
+    SINCE,
+    UNCLEAN_CONFIG,
+    VOTER_SET,
+)
 from services.pipeline.groups import codes
 from services.pipeline.silver.image import PLACES, image_rows, record_of
 from services.pipeline.silver.present import Present
@@ -47,7 +67,10 @@ def rows_of_clusters(now: Present, told: Sequence[DataFrame] = ()) -> DataFrame:
         "broker_history": now.brokers,
         "kept_history": now.kept,
     }
-    state = image_rows(tables).select("cluster_id", "kind", "type", "value", "raw")
+    since = (fn.col("since_offset").alias("at_offset"), fn.unix_millis("since_time").alias("at_ms"))
+    state = image_rows(tables, ("since_offset", "since_time")).select(
+        "cluster_id", "kind", "type", "value", "raw", *since
+    )
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), [state, *told])
     ends = now.at.select(
         "cluster_id",
@@ -56,7 +79,8 @@ def rows_of_clusters(now: Present, told: Sequence[DataFrame] = ()) -> DataFrame:
         fn.unix_millis("as_of_time").alias("at_ms"),
     )
     rows = rows.unionByName(ends, allowMissingColumns=True).withColumn("place", _place())
-    return rows.select(*_ROWS).repartition("cluster_id").sortWithinPartitions("cluster_id", "place")
+    ordered = ("cluster_id", "place", "at_offset")
+    return rows.select(*_ROWS).repartition("cluster_id").sortWithinPartitions(*ordered)
 
 
 def clusters(batches: Iterator[pa.RecordBatch]) -> Iterator[Cluster]:
@@ -91,7 +115,7 @@ def _by_cluster(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table]]:
 
 
 class _Row(NamedTuple):
-    """A row of the state, or of what is told of the past, in the columns of _ROWS."""
+    """A row of the state, which has been as it is since `at`, or of what is told of the past, in columns of _ROWS."""
 
     kind: str
     type: str
@@ -99,6 +123,12 @@ class _Row(NamedTuple):
     raw: bytes | None
     at_offset: int | None
     at_ms: int | None
+
+    @property
+    def at(self) -> Moment:
+        """The record by which it is so."""
+        assert self.at_offset is not None, self
+        return Moment(self.at_offset, self.at_ms)
 
 
 class _Partition(msgspec.Struct, rename="camel", gc=False):
@@ -134,13 +164,18 @@ class Cluster:
         self.elected: frozenset[NodeId] = frozenset()
         self._moments: dict[tuple[str, str], Moment] = {}
         self._partitions: dict[tuple[Uuid, int], PartitionPast] = {}
-        self._brokers: dict[NodeId, BrokerPast] = {}
+        self._births: dict[str, Moment] = {}
+        self._brokers, self._configs, self._racks = Brokers(), Configs(), Racks()
+        self._sets = {Condition.EVEN_VOTERS: Held(), Condition.SINGLE_VOTER: Held()}
         self._shared: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._notes: Mapping[str, Callable[[_Row], None]] = {
             AT: self._note_end,
             SINCE: self._note_since,
             PARTITION_PAST: self._note_partition,
-            BROKER_PAST: self._note_broker,
+            BROKER_STATE: self._note_broker,
+            VOTER_SET: self._note_voter_set,
+            UNCLEAN_CONFIG: lambda row: self._configs.take(json.loads(row.value), row.at),
+            PLACED: lambda row: self._racks.place(json.loads(row.value), row.at),
             ELECTED: self._note_elected,
             "voters": self._note_voters,
             "kraft_version": self._note_kraft_version,
@@ -162,7 +197,16 @@ class Cluster:
     @property
     def past(self) -> Past:
         """What its history tells."""
-        return Past(moments=self._moments, partitions=self._partitions, brokers=self._brokers)
+        for condition, subject, at in self._brokers.moments(self.end):
+            self._note(condition, subject, at)
+        for topic, at in self._configs.elects_uncleanly(self._births, self.end):
+            self._note(Condition.ELECTS_UNCLEANLY, f"topic {topic}", at)
+        for topic, at in self._racks.crowded(self.end):
+            self._note(Condition.CROWDED, f"topic {topic}", at)
+        for condition, held in self._sets.items():
+            if held.since is not None:
+                self._note(condition, "quorum", held.since)
+        return Past(moments=self._moments, partitions=self._partitions, brokers=self._brokers.pasts(self.end))
 
     def _records(self, rows: pa.Table) -> Iterator[Message]:
         """Yields the records of the state, and notes all else."""
@@ -172,7 +216,10 @@ class Cluster:
             elif (note := self._notes.get(row.kind)) is not None:
                 note(row)
             else:
-                yield record_of(row.kind, row.type, row.value, row.raw)
+                record = record_of(row.kind, row.type, row.value, row.raw)
+                if row.at_offset is not None:
+                    self._note_there(record, row.at)
+                yield record
 
     def _partition(self, text: str) -> PartitionRecord:
         """Returns a partition's record; equal tuples are shared, as most partitions have their replicas in common."""
@@ -204,13 +251,32 @@ class Cluster:
             last,
         )
 
+    def _note(self, condition: str, subject: str, at: Moment) -> None:
+        """Notes since when a condition has held of a subject, or of the first of several that make it hold."""
+        known = self._moments.get((condition, subject))
+        if known is None or (at.offset, at.time_ms or 0) < (known.offset, known.time_ms or 0):
+            self._moments[condition, subject] = at
+
+    def _note_there(self, record: Message, at: Moment) -> None:
+        """Notes since when something has been as it is."""
+        match record:
+            case TopicRecord():
+                self._births[record.name] = at
+            case FeatureLevelRecord():
+                self._note(Condition.LEVEL, f"feature {record.name}", at)
+            case ConfigRecord() if record.resource_type in (TOPIC, BROKER) and record.resource_name:
+                kind = "topic" if record.resource_type == TOPIC else "broker"
+                self._note(Condition.THERE, f"{kind} {record.resource_name}", at)
+            case AccessControlEntryRecord():
+                self._note(Condition.THERE, f"acl {uuid_text(record.id)}", at)
+            case DelegationTokenRecord():
+                self._note(Condition.THERE, f"delegation token {record.token_id}", at)
+
     def _note_end(self, row: _Row) -> None:
-        assert row.at_offset is not None, row
-        self.end = Moment(row.at_offset, row.at_ms)
+        self.end = row.at
 
     def _note_since(self, row: _Row) -> None:
-        assert row.at_offset is not None, row
-        self._moments[row.type, row.value] = Moment(row.at_offset, row.at_ms)
+        self._note(row.type, row.value, row.at)
 
     def _note_partition(self, row: _Row) -> None:
         found = json.loads(row.value)
@@ -228,18 +294,26 @@ class Cluster:
         )
 
     def _note_broker(self, row: _Row) -> None:
-        found = json.loads(row.value)
-        gone = Moment(found["gone_offset"], found.get("gone_ms")) if "gone_offset" in found else None
-        self._brokers[found["broker_id"]] = BrokerPast(
-            fencings=found.get("fencings", 0), gone=gone, words=found.get("words", "")
-        )
+        state = json.loads(row.value)
+        self._brokers.take(state, row.at)
+        self._racks.take(state, row.at)
+
+    def _note_voter_set(self, row: _Row) -> None:
+        # Every active controller writes the set again, so its number of voters counts. KIP-853.
+        count = len(json.loads(row.value)["voters"])
+        self._sets[Condition.EVEN_VOTERS].note(count % 2 == 0, row.at)
+        self._sets[Condition.SINGLE_VOTER].note(count == 1, row.at)
 
     def _note_voters(self, row: _Row) -> None:
+        if row.at_offset is not None:
+            self._note(Condition.THERE, "quorum", row.at)
         voters = from_document(VotersRecord, _OF_VOTERS, json.loads(row.value))
         assert isinstance(voters, VotersRecord), voters
         self.voters = voters
 
     def _note_kraft_version(self, row: _Row) -> None:
+        if row.at_offset is not None:
+            self._note(Condition.LEVEL, f"feature {KRAFT_VERSION}", row.at)
         self.kraft_version = json.loads(row.value)["kRaftVersion"]
 
     def _note_elected(self, row: _Row) -> None:

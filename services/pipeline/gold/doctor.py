@@ -5,12 +5,12 @@ controllers are not in the log and are not considered. The rules are those of `q
 records of a log are Spark's (`doctor_quorum`).
 
 examined            the core, in Python workers
-told                what the past tells it: doctor_partitions, doctor_nodes, doctor_since
+told                what the past tells it; past, pasts
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -18,18 +18,17 @@ from pyspark.sql import functions as fn
 
 from quorate.doctor import Limits
 from quorate.nouns import Offset
-from services.pipeline.gold.doctor_nodes import brokers_told, quorum_told, things_told
-from services.pipeline.gold.doctor_partitions import partitions_told, topics_told
 from services.pipeline.gold.doctor_quorum import deposed_findings, silence_findings
 from services.pipeline.gold.doctor_rules import FINDING
-from services.pipeline.gold.doctor_since import config_conditions
 from services.pipeline.gold.examined import examined
-from services.pipeline.gold.past import Past, past_of
+from services.pipeline.gold.past import partitions_told
 from services.pipeline.gold.spans import settings
 from services.pipeline.gold.states import States
+from services.pipeline.gold.told import histories_told
 from services.pipeline.memory import shortened, united
 from services.pipeline.silver.image import DEPOSED
 from services.pipeline.silver.present import Present, present
+from services.pipeline.tables import TableFile
 
 __all__ = ["COLUMNS", "examination", "fleet_doctor"]
 
@@ -48,19 +47,18 @@ def fleet_doctor(
     limits: Limits | None = None,
     *,
     now: Present | None = None,
-    past: Past | None = None,
     found: DataFrame | None = None,
 ) -> DataFrame:
     """Returns all findings about all clusters, now or as of an offset, with columns COLUMNS.
 
     `severity` is error (something does not work), warn (it will not work after the next failure or upgrade) or info;
     `code` is the kind of finding, `subject` the thing that it is about. `since_offset` and `since_time` are null if no
-    record has them. `limits` are the thresholds; `now` is the result of `present`, `past` that of `past_of`, and
-    `found` that of `examination`, if the caller has them already.
+    record has them. `limits` are the thresholds; `now` is the result of `present`, and `found` that of `examination`,
+    if the caller has them already.
     """
     now = now or present(silver, at_offset)
     if found is None:
-        found = examination(silver, at_offset, limits or Limits(), now=now, past=past)
+        found = examination(silver, limits or Limits(), now=now, at_offset=at_offset)
     earlier = _earlier(silver, at_offset)
     rows = [
         found.where("partitions is null").select(*FINDING),
@@ -71,21 +69,23 @@ def fleet_doctor(
 
 
 def examination(
-    silver: Mapping[str, DataFrame], at_offset: Offset | None, limits: Limits, *, now: Present, past: Past | None
+    silver: Mapping[str, DataFrame],
+    limits: Limits,
+    *,
+    now: Present,
+    at_offset: Offset | None = None,
+    files: Sequence[TableFile] | None = None,
 ) -> DataFrame:
-    """Returns what the core finds in all clusters, with all that the past tells of them: findings and causes."""
+    """Returns what the core finds in all clusters, with all that the past tells of them: findings and causes.
+
+    `files` are those of the partition histories, if workers may read them.
+    """
     earlier = _earlier(silver, at_offset)
-    if past is None:
-        ends = now.at.select("cluster_id", fn.col("as_of_time").alias("log_end_time"))
-        given = settings(earlier["config_history"], ends, min_isr=limits.min_isr)
-        past = past_of(States(earlier["partition_history"]), given)
-    since = shortened(config_conditions(now, past.spans))
+    ends = now.at.select("cluster_id", fn.col("as_of_time").alias("log_end_time"))
+    given = settings(earlier["config_history"], ends, min_isr=limits.min_isr, below=at_offset)
     told = [
-        *partitions_told(now, past, since),
-        topics_told(now, earlier, since),
-        *brokers_told(now, earlier["broker_history"]),
-        *quorum_told(now, earlier["kept_history"], earlier["events"]),
-        *things_told(now),
+        partitions_told(States(earlier["partition_history"], files), given, at_offset=at_offset),
+        *histories_told(now, earlier),
     ]
     return examined(now, [shortened(each) for each in told], limits)
 

@@ -9,9 +9,8 @@ from pyspark.sql import functions as fn
 
 from quorate.doctor import Severity
 
-__all__ = ["FINDING", "days_between", "findings", "listed", "moment", "text"]
+__all__ = ["FINDING", "findings", "listed", "text"]
 
-DAY_MS: Final = 86_400_000
 FINDING: Final = ("cluster_id", "severity", "code", "subject", "sentence", "advice", "since_offset", "since_time")
 
 
@@ -44,13 +43,3 @@ def listed(ids: str | Column) -> Column:
     items = fn.col(ids) if isinstance(ids, str) else ids
     joined = fn.array_join(fn.transform(items, lambda each: each.cast("string")), ",")
     return fn.when(fn.coalesce(fn.size(items), fn.lit(0)) == 0, "none").otherwise(joined)
-
-
-def moment(time: Column) -> Column:
-    """Formats a timestamp with milliseconds: two records of one second are told apart."""
-    return fn.date_format(time, "yyyy-MM-dd HH:mm:ss.SSS")
-
-
-def days_between(begin: str, end: str) -> Column:
-    """Computes the days between two timestamp columns, with fractions."""
-    return (fn.unix_millis(fn.col(end)) - fn.unix_millis(fn.col(begin))) / DAY_MS

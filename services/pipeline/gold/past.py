@@ -1,19 +1,22 @@
-"""What the doctor and the story need of the partitions' past: a few states and spans of each partition.
+"""What gold needs of the partitions' past: what the doctor is told of each, and the spans that the story tells of.
 
-Since when a condition has held depends on two states: the last one in which it did not hold, and the next. So of all
-states with the same conditions only the last is kept, with the one after it. This bounds the rows of a partition by the
-number of conditions, whatever the length of its history; a test compares the findings with those from all rows.
+Both are computed over arrays, by the workers that have the states of a partition together. What the doctor is told are
+rows that stand beside a cluster's state (`told`).
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from quorate.doctor import Condition
+from quorate.nouns import Offset
 from services.pipeline.gold.conditions import (
     CONDITIONS,
     is_moving,
@@ -22,94 +25,137 @@ from services.pipeline.gold.conditions import (
     is_under_replicated,
     wanted_counts,
 )
-from services.pipeline.gold.spans import COLUMNS, SpanSettings, spans_of
+from services.pipeline.gold.spans import COLUMNS, SpanSettings, led_uncleanly, spans_of
 from services.pipeline.gold.spans import SCHEMA as SPANS
 from services.pipeline.gold.states import States
-from services.pipeline.groups import Array, Groups, different_lists, has_value, lengths
-from services.pipeline.silver.partition_arrays import SCHEMA
+from services.pipeline.gold.told import PARTITION_PAST, SINCE
+from services.pipeline.gold.told import SCHEMA as TOLD
+from services.pipeline.groups import NONE, Array, Groups, different_lists, has_value, lengths
 
-__all__ = ["Past", "past_of", "with_conditions"]
+__all__ = ["partitions_told", "turning_spans"]
 
-_SHOWN: Final = (
-    "cluster_id",
-    "topic_id",
-    "partition_id",
-    "leader",
-    "was_isr",
-    "valid_from_offset",
-    "valid_to_offset",
-    "valid_from_time",
-    "valid_to_time",
-)
-_READ: Final = (*_SHOWN, "replicas", "isr", "adding_replicas", "removing_replicas", "elr", "leader_recovery_state")
-_HELD: Final = ("offline", "short", "has_elr", "recovering", "moving", "led_by_another", "isr_changed")
 _EVENTS: Final = ("is_removed", "unclean", "moves", "moved", "cancelled", "withdrawn")
 """What the story tells of a span besides the conditions that begin or end with it."""
-_PAST_STATES: Final = pa.schema(
-    [*(SCHEMA.field(name) for name in _SHOWN), *(pa.field(name, pa.bool_()) for name in _HELD)]
-)
-_PAST_SPANS: Final = pa.schema([*SPANS, pa.field("turns", pa.bool_()), pa.field("is_last_of_kind", pa.bool_())])
 
 
-class Past(NamedTuple):
-    """The earlier states of partitions that tell since when a condition has held, and what was before; and their spans.
+def turning_spans(states: States, given: SpanSettings) -> DataFrame:
+    """Returns the spans that the story needs: a condition begins or ends, the partition does, or an event is told."""
+    return states.computed(COLUMNS, lambda rows, groups: _turning(*spans_of(rows, groups, given)), SPANS).frame()
 
-    The states have a column for each condition that the doctor asks about (`with_conditions`).
 
-    Two columns of the spans say what each is for. `turns` marks those that the story needs: a condition begins or ends,
-    the partition does, or an event of it is told. `is_last_of_kind` marks those by which it is known since when one has
-    held that depends on min.insync.replicas.
+def partitions_told(states: States, given: SpanSettings, *, at_offset: Offset | None = None) -> DataFrame:
+    """Tells of the partitions that are there, and of their topics, now or as of an offset: since when conditions have
+    held, and of those that are ill, or were led uncleanly, what was before.
+
+    The states are those that began below the offset.
     """
-
-    states: DataFrame
-    spans: DataFrame
+    return states.computed(COLUMNS, lambda rows, groups: _told(rows, groups, given, at_offset), TOLD).frame()
 
 
-def past_of(states: States, given: SpanSettings) -> Past:
-    """Returns what is needed of the past of these states."""
-    spans = states.computed(COLUMNS, lambda rows, groups: _kept_spans(*spans_of(rows, groups, given)), _PAST_SPANS)
-    return Past(states.computed(_READ, _kept_states, _PAST_STATES).frame(), spans.frame())
+def _turning(spans: pa.Table, groups: Groups) -> pa.Table:
+    offline, under, short = (spans[name].to_numpy() for name in CONDITIONS)
+    state = offline + 2 * under + 4 * short
+    turns = np.logical_or.reduce([spans[name].to_numpy() for name in _EVENTS])
+    turns |= state != np.where(groups.first, 0, np.roll(state, 1))
+    return spans.filter(pa.array(turns))
 
 
-def with_conditions(states: States) -> DataFrame:
-    """Returns all states with what holds in each: it is `offline`, or `short` (under-replicated), `recovering` from an
-    unclean election or `moving`; it has an ELR, is led by another than its preferred leader, or has another ISR than
-    the state before.
-    """
-    return states.computed(_READ, lambda rows, _: _with_conditions(rows), _PAST_STATES).frame()
-
-
-def _last_of_each(groups: Groups, *kinds: Array) -> Array:
-    """Returns whether to keep each row: of each kind in each group the last one and the next; the group's first one.
-
-    A kind is what rows have in common whose `kinds`, arrays of small numbers or flags, are equal.
-    """
-    kind = groups.numbers()
-    for each in kinds:
-        kind = kind * (int(each.max(initial=0)) + 1) + each
-    kept = groups.first.copy()
-    _, behind = np.unique(kind[::-1], return_index=True)
-    last = len(kind) - 1 - behind
-    kept[last] = True
-    kept[last[~groups.last[last]] + 1] = True
-    return kept
-
-
-def _kept_states(states: pa.Table, groups: Groups) -> pa.Table:
-    found = _with_conditions(states)
-    return found.filter(pa.array(_last_of_each(groups, *(found[name].to_numpy() for name in _HELD))))
-
-
-def _with_conditions(states: pa.Table) -> pa.Table:
+def _told(states: pa.Table, groups: Groups, given: SpanSettings, at_offset: Offset | None) -> pa.Table:
+    last = np.flatnonzero(groups.last)
+    ends = states["valid_to_offset"].combine_chunks().take(pa.array(last))
+    is_there = ~has_value(ends)
+    if at_offset is not None:
+        is_there |= pc.fill_null(pc.greater_equal(ends, at_offset), True).to_numpy(False)
     held = _conditions(states)
-    shown = states.select(_SHOWN)
-    for name in _HELD:
-        shown = shown.append_column(name, pa.array(held[name]))
-    return shown.cast(_PAST_STATES)
+    spans, of_spans = spans_of(states, groups, given)
+    under, replicas, min_isr = (spans[name].to_numpy() for name in ("under_min_isr", "replica_count", "min_isr"))
+    topics = pc.fill_null(states["topic"].combine_chunks().take(pa.array(last)), "none")
+    numbers = states["partition_id"].combine_chunks().take(pa.array(last)).cast(pa.string())
+    named = pc.binary_join_element_wise("partition ", topics, "-", numbers, "")
+    of_topic = pc.binary_join_element_wise("topic ", topics, "")
+
+    def since(of: Groups, holds: Array, condition: Condition, subjects: pa.Array, rows: pa.Table) -> pa.Table:
+        at = np.where(is_there, of.since(holds), NONE)
+        some = pa.array(np.flatnonzero(at != NONE))
+        offset, time = ("valid_from_offset", "valid_from_time") if rows is states else ("offset", "begin")
+        found = rows.select(["cluster_id", offset, time]).take(pa.array(at[at != NONE]))
+        ms = np.floor_divide(found[time].cast(pa.int64()).to_numpy(), 1000)
+        values = [SINCE, condition.value, subjects.take(some), found[offset], pa.array(ms)]
+        return _rows(found["cluster_id"], *values)
+
+    parts = [since(groups, held[name], condition, named, states) for condition, name in _OF_STATES.items()]
+    parts.append(since(of_spans, under, Condition.UNDER_MIN_ISR, named, spans))
+    of_topics = {
+        Condition.ONE_REPLICA: replicas == 1,
+        Condition.MIN_ISR_ABOVE: min_isr > replicas,
+        Condition.MIN_ISR_EQUALS: (min_isr == replicas) & (replicas > 1),
+    }
+    firsts = pa.concat_tables(since(of_spans, holds, each, of_topic, spans) for each, holds in of_topics.items())
+    # Of a topic's partitions the first counts; there may be a million.
+    key = ["cluster_id", "kind", "type", "value"]
+    order = [("at_offset", "ascending"), ("at_ms", "ascending")]
+    grouped = firsts.sort_by(order).group_by(key, use_threads=False)
+    first = grouped.aggregate([("at_offset", "first"), ("at_ms", "first")])
+    parts.append(first.rename_columns([*key, "at_offset", "at_ms"]).select(TOLD.names).cast(TOLD))
+    return pa.concat_tables([*parts, _documents(states, groups, held, is_there)])
+
+
+_OF_STATES: Final = {
+    Condition.NO_LEADER: "offline",
+    Condition.UNDER_REPLICATED: "short",
+    Condition.ELR: "has_elr",
+    Condition.RECOVERING: "recovering",
+    Condition.MOVING: "moving",
+    Condition.LED_BY_ANOTHER: "led_by_another",
+}
+
+
+def _documents(states: pa.Table, groups: Groups, held: Mapping[str, Array], is_there: Array) -> pa.Table:
+    """Returns what was before of partitions that are ill, or that were led by an unclean election."""
+    last = np.flatnonzero(groups.last)
+    unclean = led_uncleanly(states)
+    counts = groups.cumulated(unclean)[last]
+    isr, replicas = (lengths(states[name].combine_chunks())[last] for name in ("isr", "replicas"))
+    # Of a partition that has a leader and all replicas in the ISR, nothing is said of those before.
+    told = np.flatnonzero(is_there & (held["offline"][last] | (isr < replicas) | (counts > 0)))
+    at = last[told]
+    led, changed, elected = (groups.latest(each)[at] for each in (~held["offline"], held["isr_changed"], unclean))
+
+    def of(name: str, rows: Array) -> Iterator[Any]:
+        values = states[name].combine_chunks().take(pa.array(rows, mask=rows == NONE))
+        is_time = pa.types.is_timestamp(values.type)
+        return iter(pc.divide(values.cast(pa.int64()), 1000).to_pylist() if is_time else values.to_pylist())
+
+    columns = {
+        "topic_id": of("topic_id", at),
+        "partition_id": of("partition_id", at),
+        "last_leader": of("leader", led),
+        "isr_changed_ms": of("valid_from_time", changed),
+        "isr_was": of("was_isr", changed),
+    }
+    of_unclean = [of(name, elected) for name in ("leader", "valid_from_offset", "valid_from_time")]
+    made = []
+    shown = zip(*columns.values(), strict=True)
+    for row, count, *elected_at in zip(shown, counts[told].tolist(), *of_unclean, strict=True):
+        found = dict(zip(columns, row, strict=True))
+        if count:
+            found["unclean"] = {**dict(zip(("leader", "offset", "ms"), elected_at, strict=True)), "count": count}
+        made.append(json.dumps({name: value for name, value in found.items() if value is not None}))
+    clusters = states["cluster_id"].take(pa.array(at))
+    return _rows(clusters, PARTITION_PAST, None, pa.array(made, pa.string()), None, None)
+
+
+def _rows(clusters: pa.ChunkedArray, *values: Any) -> pa.Table:
+    """Returns rows of what is told; a value that is no array is that of all."""
+    columns = [
+        each if isinstance(each, pa.Array | pa.ChunkedArray) else pa.repeat(pa.scalar(each, field.type), len(clusters))
+        for each, field in zip((clusters, *values), TOLD, strict=True)
+    ]
+    return pa.table(columns, schema=TOLD)
 
 
 def _conditions(states: pa.Table) -> dict[str, Array]:
-    """Returns whether each of _HELD holds in each state."""
+    """Returns of each state whether the partition is offline, short (under-replicated) and so on."""
     leader = states["leader"].to_numpy()
     replicas, isr, was_isr, adding, removing, elr = (
         states[name].combine_chunks()
@@ -146,14 +192,3 @@ def _sorted(lists: pa.Array) -> pa.Array:
     order = np.lexsort((values, np.repeat(np.arange(len(sizes)), sizes)))
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[order]), type=lists.type)
-
-
-def _kept_spans(spans: pa.Table, groups: Groups) -> pa.Table:
-    offline, under, short = (spans[name].to_numpy() for name in CONDITIONS)
-    state = offline + 2 * under + 4 * short
-    turns = np.logical_or.reduce([spans[name].to_numpy() for name in _EVENTS])
-    turns |= state != np.where(groups.first, 0, np.roll(state, 1))
-    replicas, min_isr = spans["replica_count"].to_numpy(), spans["min_isr"].to_numpy()
-    is_last = _last_of_each(groups, under, replicas == 1, np.sign(min_isr - replicas) + 1)
-    with_marks = spans.append_column("turns", pa.array(turns)).append_column("is_last_of_kind", pa.array(is_last))
-    return with_marks.filter(pa.array(turns | is_last)).cast(_PAST_SPANS)

@@ -1,53 +1,82 @@
-"""What the histories tell the doctor's core of the past, as rows that stand beside a cluster's state (`examined`).
+"""What the histories tell the doctor's core of the past, as rows that stand beside a cluster's state (`clusters`).
 
-The columns are `kind`, `type`, `value`, `at_offset` and `at_ms` beside `cluster_id`. A row of kind SINCE says since
-when a condition, `type`, of a subject, `value`, has held; the others have a JSON object.
+A row of kind SINCE says since when a condition, `type`, of a subject, `value`, has held. The others have a JSON object,
+of a history that `pasts` follows, in the order of `at_offset`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from quorate.doctor import Condition
+from services.pipeline.gold.skew import crowded
+from services.pipeline.silver.partitions import KEY
+from services.pipeline.silver.present import UNCLEAN, Present
 
-__all__ = ["AT", "BROKER_PAST", "ELECTED", "PARTITION_PAST", "SINCE", "documents", "moments", "since_row"]
+__all__ = [
+    "AT",
+    "BROKER_STATE",
+    "ELECTED",
+    "PARTITION_PAST",
+    "PLACED",
+    "SCHEMA",
+    "SINCE",
+    "UNCLEAN_CONFIG",
+    "VOTER_SET",
+    "histories_told",
+]
 
 AT: Final = "at"
 """The end of the state."""
 SINCE: Final = "since"
 PARTITION_PAST: Final = "partition past"
-BROKER_PAST: Final = "broker past"
+BROKER_STATE: Final = "broker state"
+VOTER_SET: Final = "voter set"
+UNCLEAN_CONFIG: Final = "unclean config"
+PLACED: Final = "placed"
+"""The replicas of a partition that is on too few racks now."""
 ELECTED: Final = "elected"
 """The last LeaderChange, with the voters of that election."""
+SCHEMA: Final = pa.schema(
+    {
+        **dict.fromkeys(("cluster_id", "kind", "type", "value"), pa.string()),
+        **dict.fromkeys(("at_offset", "at_ms"), pa.int64()),
+    }
+)
 
 
-def moments(rows: DataFrame, subject: Column, since: Mapping[Condition, str]) -> DataFrame:
-    """Tells since when conditions of the rows' subjects have held: columns of structs of `offset` and `time`."""
-    found = (
-        fn.when(fn.col(f"{name}.offset").isNotNull(), _moment(condition, fn.col(f"{name}.offset"), f"{name}.time"))
-        for condition, name in since.items()
-    )
-    told = fn.inline(fn.array_compact(fn.array(*found)))
-    return rows.select("cluster_id", fn.lit(SINCE).alias("kind"), subject.alias("value"), told)
+def histories_told(now: Present, history: Mapping[str, DataFrame]) -> Iterator[DataFrame]:
+    """Yields what is told of brokers, voters, configs and racks, and who voted in the last election."""
+    ends = ("valid_to_offset", "valid_to_ms", "end_type")
+    of_broker = ("broker_id", "fenced", "in_controlled_shutdown", "rack", "log_dirs", "cordoned_log_dirs", *ends)
+    yield _documents(history["broker_history"], BROKER_STATE, *of_broker)
+    kept = history["kept_history"].where("kind = 'voters'")
+    yield _told(kept, VOTER_SET, fn.col("payload"))
+    configs = history["config_history"].where(fn.col("name") == UNCLEAN)
+    yield _documents(configs, UNCLEAN_CONFIG, "resource_type", "resource_name", "value", *ends)
+    partitions = history["partition_history"].where("is_first or was_replicas is not null")
+    key = ["cluster_id", *KEY]
+    yield _documents(partitions.join(crowded(now).select(*key), key, "left_semi"), PLACED, "topic", *KEY, "replicas")
+    elected = history["events"].where("type = 'LEADER_CHANGE'").groupBy("cluster_id")
+    last = elected.agg(fn.max_by("payload", "offset").alias("value"))
+    yield last.select("cluster_id", fn.lit(ELECTED).alias("kind"), "value")
 
 
-def since_row(rows: DataFrame, subject: Column, condition: Condition = Condition.THERE) -> DataFrame:
-    """Tells since when a condition of the rows' subjects has held, by `since_offset` and `since_time`."""
-    told = _moment(condition, fn.col("since_offset"), "since_time")
-    rows = rows.where("since_offset is not null").select("cluster_id", subject.alias("value"), told.alias("told"))
-    return rows.select("cluster_id", fn.lit(SINCE).alias("kind"), "value", "told.*")
+def _documents(rows: DataFrame, kind: str, *columns: str) -> DataFrame:
+    """Tells rows of a history as JSON objects; times are in ms since 1970, and fields that are null are left out."""
+    made = rows.withColumn("valid_to_ms", fn.unix_millis("valid_to_time")) if "valid_to_ms" in columns else rows
+    return _told(made, kind, fn.to_json(fn.struct(*columns)))
 
 
-def documents(rows: DataFrame, kind: str, value: Column) -> DataFrame:
-    """Tells JSON objects of one kind; fields that are null are left out."""
-    return rows.select("cluster_id", fn.lit(kind).alias("kind"), value.alias("value"))
-
-
-def _moment(condition: Condition, offset: Column, time: str) -> Column:
-    return fn.struct(
-        fn.lit(condition.value).alias("type"), offset.alias("at_offset"), fn.unix_millis(time).alias("at_ms")
+def _told(rows: DataFrame, kind: str, value: Column) -> DataFrame:
+    return rows.select(
+        "cluster_id",
+        fn.lit(kind).alias("kind"),
+        value.alias("value"),
+        fn.col("valid_from_offset").alias("at_offset"),
+        fn.unix_millis("valid_from_time").alias("at_ms"),
     )
