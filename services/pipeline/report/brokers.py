@@ -50,7 +50,7 @@ def broker_lanes(states: Sequence[Row]) -> list[TimelineLane]:
 def fencings(states: Sequence[Row]) -> list[TimelineMark]:
     """Returns a mark for each moment at which a broker that was not fenced became fenced."""
     return [
-        TimelineMark(ms=now.begin_ms, look="fencing", title=f"broker {now.broker_id} is fenced")
+        TimelineMark(now.begin_ms, "fencing", f"broker {now.broker_id} is fenced")
         for was, now in pairwise(states)
         if was.broker_id == now.broker_id and was.state != "fenced" and now.state == "fenced"
     ]
@@ -59,19 +59,13 @@ def fencings(states: Sequence[Row]) -> list[TimelineMark]:
 def _lane(states: Sequence[Row]) -> TimelineLane:
     first = states[0]
     rack = f" · rack {first.rack}" if first.rack else ""
-    return TimelineLane(
-        label=f"broker {first.broker_id}{rack}",
-        first_shown_ms=first.begin_ms if len(states) < first.total else None,
-        segments=[
-            LaneSegment(
-                begin_ms=each.begin_ms,
-                end_ms=each.end_ms,
-                look=each.state,
-                title=f"broker {each.broker_id} {'is fenced' if each.state == 'fenced' else _WORDS[each.state]}",
-                words=_WORDS[each.state],
-                share={"serving": 1.0, "leaving": 0.7, "fenced": 0.35}[each.state],
-                grave=each.begin_ms == each.end_ms,
-            )
-            for each in states
-        ],
-    )
+    begin_ms = first.begin_ms if len(states) < first.total else None
+    return TimelineLane(f"broker {first.broker_id}{rack}", list(map(_segment, states)), begin_ms)
+
+
+def _segment(each: Row) -> LaneSegment:
+    words = _WORDS[each.state]
+    title = f"broker {each.broker_id} {'is fenced' if each.state == 'fenced' else words}"
+    share = {"serving": 1.0, "leaving": 0.7, "fenced": 0.35}[each.state]
+    is_short = each.begin_ms == each.end_ms
+    return LaneSegment(each.begin_ms, each.end_ms, each.state, title, words, share, grave=is_short)

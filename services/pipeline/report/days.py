@@ -99,9 +99,7 @@ def calendar(days: Calendar, limits: ReportLimits) -> list[Part]:
     if len(dates) < 2:
         return []
     made = [
-        TimelineLane(
-            label=cluster_id, segments=[_box(cluster_id, date, shares[date]) for date in dates if date in shares]
-        )
+        TimelineLane(cluster_id, [_box(cluster_id, date, shares[date]) for date in dates if date in shares])
         for cluster_id, shares in rows
     ]
     period = (_midnight_ms(dates[0]), _midnight_ms(dates[-1]) + _DAY_MS)
@@ -112,12 +110,7 @@ def calendar(days: Calendar, limits: ReportLimits) -> list[Part]:
 def _box(cluster_id: str, date: str, share: float) -> LaneSegment:
     look, _ = _LOOKS[0 if not share else 1 if share < 0.0001 else 2 if share < 0.01 else 3]
     begin_ms = _midnight_ms(date)
-    return LaneSegment(
-        begin_ms=begin_ms,
-        end_ms=begin_ms + _DAY_MS,
-        look=look,
-        title=f"{cluster_id}, {date}: {100 * share:.4f} % offline",
-    )
+    return LaneSegment(begin_ms, begin_ms + _DAY_MS, look, f"{cluster_id}, {date}: {100 * share:.4f} % offline")
 
 
 def _midnight_ms(date: str) -> int:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from services.pipeline.report.parts import Plot, clean
 from services.pipeline.report.times import clock, duration, moment
@@ -15,8 +14,7 @@ _Datum: TypeAlias = dict[str, object]
 FOOT_SHARE: Final = 0.17
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaneSegment:
+class LaneSegment(NamedTuple):
     """A segment of a lane: `look` is its colour's name, `share` is its height as a share of the lane's.
 
     A `grave` segment is drawn on top and is visible however short it is; `foot` is the look of a line at its bottom.
@@ -32,8 +30,7 @@ class LaneSegment:
     grave: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimelineLane:
+class TimelineLane(NamedTuple):
     """A lane with its latest segments.
 
     If earlier ones are left out, `first_shown_ms` is where the first drawn one begins (ms since 1970), else None.
@@ -44,8 +41,7 @@ class TimelineLane:
     first_shown_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimelineMark:
+class TimelineMark(NamedTuple):
     """A moment that is marked by a line through all lanes."""
 
     ms: int

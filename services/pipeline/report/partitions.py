@@ -55,33 +55,16 @@ def partition_lanes(states: Sequence[Row]) -> list[TimelineLane]:
 
 def _lane(states: Sequence[Row]) -> TimelineLane:
     first = states[0]
-    return TimelineLane(
-        label=first.partition,
-        segments=[_segment(each) for each in states],
-        first_shown_ms=first.begin_ms if len(states) < first.total else None,
-    )
+    begin_ms = first.begin_ms if len(states) < first.total else None
+    return TimelineLane(first.partition, list(map(_segment, states)), begin_ms)
 
 
 def _segment(state: Row) -> LaneSegment:
     low = ", under min ISR" if state.under_min_isr else ""
     isr = f"ISR {state.isr_count} of {state.wanted_count}{low}"
     share = min(state.isr_count / max(state.wanted_count, 1), 1.0)
+    times = state.begin_ms, state.end_ms
     if state.offline:
-        return LaneSegment(
-            begin_ms=state.begin_ms,
-            end_ms=state.end_ms,
-            look="offline",
-            title=f"{state.partition}: offline; {isr}",
-            words="offline",
-            share=share,
-            grave=True,
-        )
-    return LaneSegment(
-        begin_ms=state.begin_ms,
-        end_ms=state.end_ms,
-        look=leader_look(state.leader),
-        title=f"{state.partition}: leader {state.leader}; {isr}",
-        words=f"{state.leader}",
-        share=share,
-        foot="under" if state.under_min_isr else None,
-    )
+        return LaneSegment(*times, "offline", f"{state.partition}: offline; {isr}", "offline", share, grave=True)
+    title, foot = f"{state.partition}: leader {state.leader}; {isr}", "under" if state.under_min_isr else None
+    return LaneSegment(*times, leader_look(state.leader), title, f"{state.leader}", share, foot)

@@ -48,27 +48,23 @@ def quorum_lane(epochs: Sequence[Row], silent: Sequence[Row], end_ms: int) -> Ti
     """
     begins = [*(each.begin_ms for each in epochs[1:]), end_ms]
     ends = [max(each.last_ms, end) for each, end in zip(epochs, begins, strict=True)]
-    return TimelineLane(
-        label="active controller",
-        first_shown_ms=epochs[0].begin_ms if len(epochs) < epochs[0].total else None,
-        segments=[
-            LaneSegment(
-                begin_ms=each.begin_ms,
-                end_ms=end,
-                look=leader_look(each.leader),
-                title=f"controller {each.leader} is active in epoch {each.epoch}",
-                words=f"{each.leader} · epoch {each.epoch}",
-                grave=each is epochs[-1] and end == each.begin_ms,
-            )
-            for each, end in zip(epochs, ends, strict=True)
-        ]
-        + [
-            LaneSegment(
-                begin_ms=each.begin_ms, end_ms=each.end_ms, look="silent", title="no controller wrote", grave=True
-            )
-            for each in [*silent, *_between(epochs, silent)]
-        ],
-    )
+    segments = [
+        LaneSegment(
+            each.begin_ms,
+            end,
+            leader_look(each.leader),
+            f"controller {each.leader} is active in epoch {each.epoch}",
+            f"{each.leader} · epoch {each.epoch}",
+            grave=each is epochs[-1] and end == each.begin_ms,
+        )
+        for each, end in zip(epochs, ends, strict=True)
+    ]
+    segments += [
+        LaneSegment(each.begin_ms, each.end_ms, "silent", "no controller wrote", grave=True)
+        for each in [*silent, *_between(epochs, silent)]
+    ]
+    begin_ms = epochs[0].begin_ms if len(epochs) < epochs[0].total else None
+    return TimelineLane("active controller", segments, begin_ms)
 
 
 def _between(epochs: Sequence[Row], silent: Sequence[Row]) -> list[Row]:
