@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 from quorate.authorizer import CLUSTER_NAME, AclResource, Requester, StandardAuthorizer, host_address
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, Acls, ResourceType
-from quorate.metadata.state import ClusterState
 from quorate.network.listening import ConnectedClient
 from quorate.nouns import Principal
 from quorate.protocol import Request
@@ -97,15 +96,11 @@ class Caller:
         """Returns whether the caller may do it on one resource of the kind at least (KIP-679)."""
         return self._authorizer is None or self._authorizer.allows_on_any(self._acls(), self._who, operation, kind)
 
-    def allows(self, _state: ClusterState, operation: AclOperation, kind: ResourceType, name: str) -> bool:
-        """As `may`, for the commands of `quorate.controller`."""
-        return self.may(operation, kind, name)
-
-    def sees(self, _state: ClusterState, operation: AclOperation, kind: ResourceType, name: str) -> bool:
-        """The same where a denial refuses nothing: what is asked for all there is."""
+    def sees(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
+        """As `may` where a denial refuses nothing: for each of all there are."""
         return self.may(operation, kind, name, is_audited=False)
 
-    def would_allow(self, _state: ClusterState, operation: AclOperation, kind: ResourceType, name: str) -> bool:
+    def would_allow(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
         """As `may`, but nobody hears of it: it says what the caller might do (KIP-430)."""
         if self._authorizer is None:
             return True

@@ -158,7 +158,7 @@ class Cluster:
         if request.include_cluster_authorized_operations and version <= CLUSTER_OPERATIONS_UNTIL:
             operations = 0
             if caller.may_on_cluster(AclOperation.DESCRIBE):
-                operations = authorized_operations(state, caller.would_allow, ResourceType.CLUSTER, CLUSTER_NAME)
+                operations = authorized_operations(caller.would_allow, ResourceType.CLUSTER, CLUSTER_NAME)
         if request.topics is None or (version == 0 and not request.topics):
             described = _all(state, reached, caller)
         else:
@@ -197,7 +197,7 @@ def _refused(asked: Sequence[_Asked]) -> Steps[MetadataResponse]:
 def _all(state: ClusterState, reached: _Reached, caller: Caller) -> Steps[list[_Topic]]:
     topics, done = [], Items()
     for topic in state.topics:  # in no order, as Kafka's: to sort 100,000 names takes 0.1 s at once
-        if caller.sees(state, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
+        if caller.sees(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
             topics.append((yield from _topic(topic, reached, done)))
         yield from done.many(PER_NAME)
     return topics
@@ -240,7 +240,7 @@ def _with_operations(state: ClusterState, caller: Caller, topic: _Topic) -> _Top
     """Returns a topic with what the caller may do with it (KIP-430); one without operations stays as it is."""
     if topic.error_code:
         return topic
-    operations = authorized_operations(state, caller.would_allow, ResourceType.TOPIC, topic.name or "")
+    operations = authorized_operations(caller.would_allow, ResourceType.TOPIC, topic.name or "")
     return replace(topic, topic_authorized_operations=operations)
 
 

@@ -109,7 +109,7 @@ class Reads:
             case DescribeClusterRequest():
                 return self._brokers(asked, caller)
             case DescribeTopicPartitionsRequest():
-                allows = caller.allows if asked.topics else caller.sees
+                allows = caller.may if asked.topics else caller.sees
                 return describe_topic_partitions(asked, allows=allows, would_allow=caller.would_allow)
         raise AssertionError(type(asked))
 
@@ -122,7 +122,7 @@ class Reads:
             asked,
             cluster_id=self._replica.cluster_id or "",
             controller_id=self._broker_id,
-            allows=caller.allows,
+            allows=caller.may,
             would_allow=caller.would_allow,
         )
 

@@ -8,6 +8,7 @@ and a refusal is sent at once. Every decision goes to the `audit` log.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -242,10 +243,8 @@ class Authorizing:
         is_audited = not call.api.lists_all(call.asked)
         call = msgspec.structs.replace(
             call,
-            allows=lambda _, operation, kind, name: rights(operation, kind, name, is_audited=is_audited),
-            would_allow=lambda _, operation, kind, name: (
-                self._ruling(caller, operation, AclResource(kind, name)).allowed
-            ),
+            allows=partial(rights, is_audited=is_audited),
+            would_allow=lambda operation, kind, name: self._ruling(caller, operation, AclResource(kind, name)).allowed,
         )
         screen = call.api.screen
         return call, None if screen is None else screen(rights, call.asked, self._engine.state)

@@ -59,7 +59,7 @@ def may(grants: Collection[str] | None) -> Allows:
     if grants is None:
         return allows_all
 
-    def allows(_: ClusterState, operation: AclOperation, kind: ResourceType, name: str) -> bool:
+    def allows(operation: AclOperation, kind: ResourceType, name: str) -> bool:
         return f"{operation.name} {kind.name} {name}" in grants
 
     return allows

@@ -14,7 +14,6 @@ from quorate.controller.engine.decision import Command
 from quorate.errors import ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.acls import AclOperation, ResourceType
-from quorate.metadata.state import ClusterState
 from quorate.nouns import EndpointType
 from tests.controller.clusters import CLUSTER_ID, Cluster, uuid
 from tests.controller.tables.table import Row, Table
@@ -72,13 +71,13 @@ def command(
 ) -> Command[Any]:
     """`may` is what the caller may do to the cluster; everything if it is not given."""
 
-    def would_allow(_: ClusterState, operation: AclOperation, resource: ResourceType, name: str) -> bool:
+    def would_allow(operation: AclOperation, resource: ResourceType, name: str) -> bool:
         assert (ResourceType.CLUSTER, "kafka-cluster") == (resource, name)
         return may is None or operation in may
 
-    def allows(state: ClusterState, operation: AclOperation, resource: ResourceType, name: str) -> bool:
+    def allows(operation: AclOperation, resource: ResourceType, name: str) -> bool:
         assert AclOperation.DESCRIBE == operation
-        return would_allow(state, operation, resource, name)
+        return would_allow(operation, resource, name)
 
     return describe_cluster(
         request,

@@ -13,7 +13,6 @@ from quorate.errors import ErrorCode
 from quorate.liveness import ControlState
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.metadata.partitions import NO_LEADER
-from quorate.metadata.state import ClusterState
 from quorate.nouns import LOST_DIRECTORY
 from quorate.records import PartitionChangeRecord
 from tests.controller.clusters import Cluster, directory, uuid
@@ -161,15 +160,15 @@ def command(
     Without them it may do everything.
     """
 
-    def would_allow(_: ClusterState, operation: AclOperation, resource: ResourceType, name: str) -> bool:
+    def would_allow(operation: AclOperation, resource: ResourceType, name: str) -> bool:
         assert ResourceType.TOPIC == resource
         if may_see is not None:
             return operation is AclOperation.DESCRIBE and name in may_see
         return may is None or operation in may
 
-    def allows(state: ClusterState, operation: AclOperation, resource: ResourceType, name: str) -> bool:
+    def allows(operation: AclOperation, resource: ResourceType, name: str) -> bool:
         assert AclOperation.DESCRIBE == operation
-        return would_allow(state, operation, resource, name)
+        return would_allow(operation, resource, name)
 
     return describe_topic_partitions(
         request, partitions_per_page=cluster.settings.partitions_per_page, allows=allows, would_allow=would_allow

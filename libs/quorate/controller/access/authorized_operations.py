@@ -7,7 +7,6 @@ from typing import Final
 
 from quorate.controller.access.rights import Allows
 from quorate.metadata.acls import AclOperation, ResourceType
-from quorate.metadata.state import ClusterState
 
 __all__ = ["authorized_operations"]
 
@@ -40,9 +39,9 @@ for _operations in _OPERATIONS.values():
     assert max(_operations) < 31, f"bits of a positive int32: {_operations}"
 
 
-def authorized_operations(state: ClusterState, would_allow: Allows, kind: ResourceType, name: str) -> int:
+def authorized_operations(would_allow: Allows, kind: ResourceType, name: str) -> int:
     """Returns the bit field of the operations that the caller may do to the resource with this name.
 
     Without an authorizer these are all operations of the resource type.
     """
-    return sum(1 << operation for operation in _OPERATIONS[kind] if would_allow(state, operation, kind, name))
+    return sum(1 << operation for operation in _OPERATIONS[kind] if would_allow(operation, kind, name))

@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from quorate.metadata.acls import AclOperation, ResourceType
-from quorate.metadata.state import ClusterState
 
 __all__ = ["Allows", "allows_all"]
 
-Allows: TypeAlias = Callable[[ClusterState, AclOperation, ResourceType, str], bool]
-"""Asks the authorizer whether the caller may do an operation on a resource: (state, operation, type, name) to bool."""
+Allows: TypeAlias = Callable[[AclOperation, ResourceType, str], bool]
+"""Asks the authorizer whether the caller may do an operation on a resource: (operation, type, name) to bool."""
 
 
-def allows_all(_state: ClusterState, _operation: AclOperation, _type: ResourceType, _name: str) -> bool:
+def allows_all(_operation: AclOperation, _type: ResourceType, _name: str) -> bool:
     """Allows every operation: the rule of a cluster without an authorizer."""
     return True

@@ -48,7 +48,7 @@ def create_delegation_token(
     def command(state: ClusterState, moment: Moment) -> Decision[CreateDelegationTokenResponse]:
         check_authenticated(principal)
         owner = _owner(request, principal)
-        _check_may_own(state, principal, owner, allows)
+        _check_may_own(principal, owner, allows)
         check_on(settings)
         check_version(state)
         token = _token(request, owner, principal, uuid_text(new_token_id()), moment.now_ms, settings)
@@ -76,9 +76,9 @@ def _owner(request: CreateDelegationTokenRequest, principal: Principal) -> Princ
     return Principal(kind, request.owner_principal_name)
 
 
-def _check_may_own(state: ClusterState, principal: Principal, owner: Principal, allows: Allows) -> None:
+def _check_may_own(principal: Principal, owner: Principal, allows: Allows) -> None:
     """Refuses a caller without CREATE_TOKENS on the owner; a principal may always create tokens for itself."""
-    if owner != principal and not allows(state, AclOperation.CREATE_TOKENS, ResourceType.USER, str(owner)):
+    if owner != principal and not allows(AclOperation.CREATE_TOKENS, ResourceType.USER, str(owner)):
         raise ApiError(
             ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
             f"a delegation token for {owner} requires CREATE_TOKENS on that user; {principal} does not have it",

@@ -54,16 +54,16 @@ def describe_cluster(
             endpoint_type=request.endpoint_type, cluster_id=cluster_id, controller_id=controller_id, brokers=nodes
         )
         if request.include_cluster_authorized_operations:
-            response = replace(response, cluster_authorized_operations=_operations(state, allows, would_allow))
+            response = replace(response, cluster_authorized_operations=_operations(allows, would_allow))
         return Decision(response)
 
     return command
 
 
-def _operations(state: ClusterState, allows: Allows, would_allow: Allows) -> int:
-    if not allows(state, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+def _operations(allows: Allows, would_allow: Allows) -> int:
+    if not allows(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
-    return authorized_operations(state, would_allow, ResourceType.CLUSTER, CLUSTER_NAME)
+    return authorized_operations(would_allow, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _brokers(state: ClusterState, *, with_fenced: bool) -> Iterator[_Node]:

@@ -49,7 +49,7 @@ def describe_delegation_token(
         for token in state.delegation_tokens:
             if request.owners is not None and owners.isdisjoint(_of(token)):
                 continue
-            if _may_see(state, token, principal, allows):
+            if _may_see(token, principal, allows):
                 tokens.append(_described(token, settings))
             checked_count += 1
             if checked_count % CHECKS_PER_STEP == 0:
@@ -59,12 +59,12 @@ def describe_delegation_token(
     return command
 
 
-def _may_see(state: ClusterState, token: DelegationTokenRecord, principal: Principal, allows: Allows) -> bool:
+def _may_see(token: DelegationTokenRecord, principal: Principal, allows: Allows) -> bool:
     """Returns whether the caller is owner, requester or renewer, or may describe the token or its owner's tokens."""
     return (
         str(principal) in _of(token)
-        or allows(state, AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
-        or allows(state, AclOperation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
+        or allows(AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
+        or allows(AclOperation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
     )
 
 

@@ -60,14 +60,14 @@ def describe_topic_partitions(
         if not request.topics:
             names = yield from in_order(topic.name for topic in state.topics if topic.name >= start[0])
         room = max(1, min(partitions_per_page, request.response_partition_limit))
-        sees = partial(allows, state, AclOperation.DESCRIBE, ResourceType.TOPIC)
+        sees = partial(allows, AclOperation.DESCRIBE, ResourceType.TOPIC)
         # If all topics are described, only those of one page are authorized; named topics are authorized once each.
         refused: set[str] = set()
         for some in slices(named, NAMES_PER_STEP):
             refused |= {name for name in some if not sees(name)}
             yield
         shows = (lambda name: name not in refused) if request.topics else sees
-        may = partial(authorized_operations, state, would_allow, ResourceType.TOPIC)
+        may = partial(authorized_operations, would_allow, ResourceType.TOPIC)
         topics, following = yield from _page(state, names, shows, start, room, may)
         is_ahead = following is None or (following.topic_name, following.partition_index) > start
         assert is_ahead, f"a page ends where it begins: {following}"

@@ -22,7 +22,6 @@ from quorate.authorizer import (
 from quorate.controller.access.rights import Allows, allows_all
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
-from quorate.metadata.state import ClusterState
 from quorate.nouns import Principal
 from quorate.runtime.access import audit
 from quorate.runtime.access.process_rights import OBSERVER, PROCESS_RULES, ProcessRights, process_rights_of
@@ -136,7 +135,7 @@ class EntryGuard:
         is_reader = self._processes is not None and self._processes.may_call(who.principal, f"{OBSERVER}/{request}")
         decisions = audit.Decisions(request, who)
 
-        def may(_: ClusterState, operation: AclOperation, kind: ResourceType, name: str) -> bool:
+        def may(operation: AclOperation, kind: ResourceType, name: str) -> bool:
             if is_reader and operation is AclOperation.DESCRIBE:
                 return True
             resource = AclResource(kind, name)
