@@ -20,6 +20,7 @@ from quorate.controller.engine.decision import Command
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.protocol import Request
+from quorate.runtime.access.token_requests import check_token_request
 from services.broker.callers import Caller
 
 __all__ = ["ABOUT_ACCESS", "access_command"]
@@ -52,8 +53,6 @@ def access_command(request: Request, caller: Caller, tokens: TokenSettings) -> C
             caller.check(AclOperation.DESCRIBE, ResourceType.CLUSTER)
             return describe_user_scram_credentials(asked)
         case DescribeDelegationTokenRequest() as asked:
-            if request.is_token:
-                why = "DescribeDelegationToken is not allowed to a caller that has logged in with a delegation token"
-                raise ApiError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, why)
+            check_token_request(request.api.name, is_token=request.is_token)
             return describe_delegation_token(asked, principal=request.principal, settings=tokens, allows=caller.sees)
     raise AssertionError(type(request.message))

@@ -58,8 +58,6 @@ class Api:
     """Whether an envelope may ask for it in pages, all of the state at one offset."""
     needs_authorizer: bool = False
     """Whether it gets SECURITY_DISABLED where no authorizer is configured: the ACL APIs do."""
-    is_about_tokens: bool = False
-    """Whether it is refused to who has logged in with a delegation token: Kafka's `allowTokenRequests`."""
     alters: Callable[[Any], bool] = _for_no_request
     """Whether a request (Kafka's struct) asks for what takes ALTER on the cluster, whatever `right` is."""
     lists_all: Callable[[Any], bool] = _for_no_request

@@ -33,6 +33,7 @@ from quorate.runtime.access import audit, passing_on
 from quorate.runtime.access.claims import CLAIMS, check_claim
 from quorate.runtime.access.passing_on import CLIENT_ID, CLIENT_IS_TOKEN, FORWARDER_PRINCIPAL, GATEWAY_PRINCIPAL, HOP
 from quorate.runtime.access.process_rights import CONTROLLER, PROCESS_RULES, ProcessRights
+from quorate.runtime.access.token_requests import check_token_request
 from quorate.runtime.calls.call_login import login_of_call
 from quorate.runtime.connections.peers import host_of
 from quorate.runtime.event_loop.turns import in_turns
@@ -163,11 +164,12 @@ class Authorizing:
         """Checks the API's right on the cluster. Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) without it.
 
         The ACL APIs raise ApiError(SECURITY_DISABLED) where no authorizer is configured, and those about delegation
-        tokens DELEGATION_TOKEN_REQUEST_NOT_ALLOWED to who has logged in with one (Kafka's `allowTokenRequests`).
+        tokens as `check_token_request`.
         """
-        if caller.is_token and api.is_about_tokens:
-            why = f"{api.name} is not allowed to a caller that has logged in with a delegation token"
-            raise self._of_now(ApiError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, why))
+        try:
+            check_token_request(api.name, is_token=caller.is_token)
+        except ApiError as refusal:
+            raise self._of_now(refusal) from None
         if api.right is not None and not self._is_allowed(caller, api.right, api.name):
             raise self._of_now(_refusal(_requester(caller), api.right, api.name))
         if api.needs_authorizer and self._authorizer is None:

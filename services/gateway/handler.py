@@ -31,6 +31,7 @@ from quorate.runtime.access.passing_on import (
     client_id_text,
     principal_text,
 )
+from quorate.runtime.access.token_requests import check_token_request
 from quorate.runtime.clients.client import call
 from quorate.runtime.event_loop.turns import in_turns, protobuf_of, struct_of
 from quorate.runtime.logging.logs import logger
@@ -62,10 +63,6 @@ FETCH_MARGIN_MS: Final = 5_000
 """The same for `max_wait_ms`."""
 DEADLINE_MS_MAX: Final = 120_000
 ASK_MS: Final = 5_000
-
-ABOUT_TOKENS: Final = frozenset(
-    {"CreateDelegationToken", "DescribeDelegationToken", "ExpireDelegationToken", "RenewDelegationToken"}
-)
 
 Metadata = Sequence[tuple[str, str]]
 
@@ -130,7 +127,7 @@ class Gateway:
         newest = await in_turns(as_newest(message, header.request_api_version))
         try:
             caller = _metadata(client_id=header.client_id, principal=request.principal, hosts=(client.host,))
-            _check_token_request(request.api, is_token=request.is_token)
+            check_token_request(request.api.name, is_token=request.is_token)
             await self._check_right(request, caller)
             self._check_node(request, newest, client)
             response = await self._read_here(request, newest, client.listener)
@@ -181,7 +178,7 @@ class Gateway:
             )
             newest = await in_turns(as_newest(inside.message, version))
             try:
-                _check_token_request(inside.api, is_token=inside.is_token)
+                check_token_request(inside.api.name, is_token=inside.is_token)
                 response = await self._asked(inside.api, newest, version, caller, client.listener)
                 _check_leads(response)
             except ApiError as refusal:
@@ -284,13 +281,6 @@ async def _refused(
     ERRORS.add(1, {"kraft.api": api.name, "kraft.error": refusal.code.name})
     log.debug("refused", api=api.name, code=refusal.code.name, reason=refusal.message)
     return await in_turns(refused(message, refusal, version, principal))
-
-
-def _check_token_request(api: ApiMessageType, *, is_token: bool) -> None:
-    """Raises ApiError if who has logged in with a delegation token asks for tokens. Kafka's `allowTokenRequests`."""
-    if is_token and api.name in ABOUT_TOKENS:
-        code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-        raise ApiError(code, f"{api.name} is not allowed to a caller that has logged in with a delegation token")
 
 
 def _check_endpoint_type(request: DescribeClusterRequest, version: int) -> None:

@@ -277,8 +277,8 @@ BROKER_BUGS: Final = (
         number="B38",
         what="who has logged in with a delegation token is told the others, with their HMACs",
         file="services/broker/access_reads.py",
-        right="            if request.is_token:",
-        wrong="            if False:",
+        right="            check_token_request(request.api.name, is_token=request.is_token)\n",
+        wrong="",
         test=f"{ACCESS}::test_of_tokens_ones_own_are_told_and_none_to_who_has_logged_in_with_one",
     ),
     Planted(

@@ -68,7 +68,6 @@ ACCESS: Final = (
             name="CreateDelegationToken",
             request=CreateDelegationTokenRequest,
             right=None,
-            is_about_tokens=True,
         ),
         _create_delegation_token,
     ),
@@ -98,7 +97,6 @@ ACCESS: Final = (
             request=DescribeDelegationTokenRequest,
             right=None,
             is_read=True,
-            is_about_tokens=True,
         ),
         read(
             lambda apis, call: describe_delegation_token(
@@ -120,7 +118,6 @@ ACCESS: Final = (
             name="ExpireDelegationToken",
             request=ExpireDelegationTokenRequest,
             right=None,
-            is_about_tokens=True,
         ),
         written(
             lambda apis, call: expire_delegation_token(
@@ -133,7 +130,6 @@ ACCESS: Final = (
             name="RenewDelegationToken",
             request=RenewDelegationTokenRequest,
             right=None,
-            is_about_tokens=True,
         ),
         written(
             lambda apis, call: renew_delegation_token(

@@ -10,10 +10,10 @@ import pytest
 from kraft.service.controller_pb2 import DESCRIPTOR
 from quorate.controller.engine.engine import QueueLimit
 from quorate.metadata.acls import AclOperation
+from quorate.runtime.access.token_requests import ABOUT_TOKENS
 from services.controller import handlers
 from services.controller.api import Api
 from services.controller.handlers import ALL, APIS, HANDLERS
-from services.gateway.handler import ABOUT_TOKENS
 
 METHODS: Final[list[Any]] = list(DESCRIPTOR.services_by_name["Controller"].methods)
 RIGHTS: Final = {
@@ -96,7 +96,7 @@ def test_each_api_needs_a_right_or_screens_its_items_or_is_free() -> None:
     assert SCREENED == names(lambda api: api.screen is not None)
     assert FREE == names(lambda api: api.right is None and api.screen is None)
     assert {"CreateAcls", "DeleteAcls", "DescribeAcls"} == names(lambda api: api.needs_authorizer)
-    assert ABOUT_TOKENS == names(lambda api: api.is_about_tokens)
+    assert ABOUT_TOKENS == names(lambda api: "DelegationToken" in api.name)
 
 
 def test_who_answers_what() -> None:

@@ -6,4 +6,5 @@ entry_guard     who may call a service that replays the log: by its ACL entries,
 audit           the authorizer's log, with the fields of Kafka's
 claims          which node a request speaks for, and the refusal of a sender that is another one
 passing_on      metadata of requests that one program passes on to another in the first caller's name (KIP-590)
+token_requests  requests about delegation tokens, and the refusal of a caller that has logged in with one (KIP-48)
 """
