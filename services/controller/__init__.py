@@ -19,4 +19,14 @@ registration, periodic_tasks                what the controller does unasked
 metrics, performance, tracing               what it tells of itself
 failing                                     failpoints for tests
 config, settings                            the settings, by Kafka's names, and what is built from them
+
+A write goes `driver.write` (decided, applied, queued), `quorum_link` (appended, with the others of its message),
+`driver.commit` (the high watermark has passed it, and its caller is answered); `driver.apply` replays what another
+controller wrote. The order on which all rest:
+
+* Writes are decided one after the other; between two steps of a long one only reads are.
+* One message of appends is under way at a time, and the next one has all that was decided until its commit.
+* An answer leaves after the commit of all that it has seen; one without records also needs the quorum node's word that
+  it still leads (ReadIndex, Raft thesis 6.4).
+* Events of the quorum node are handled one by one, in their order.
 """

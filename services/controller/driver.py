@@ -234,7 +234,7 @@ class ControllerDriver:
     def appended(self, end_offset: Offset) -> None:
         """Handles an append that succeeded: the quorum node's log has everything below `end_offset`."""
         if self.is_active:
-            self.engine.took(end_offset)
+            self.engine.note_appended(end_offset)
             self._carry_out()  # the high watermark may have passed it already
 
     def refused(self, error: ErrorCode, wanted: Offset) -> None:
@@ -258,7 +258,7 @@ class ControllerDriver:
                 if not is_activated:
                     self._activated = self.engine.next_offset
                 return True
-            case Consequence.REFUSE if is_activated and self.engine.refuse(ApiError(error, FOR_NOW[error])):
+            case Consequence.REFUSE if is_activated and self.engine.refuse_unappended(ApiError(error, FOR_NOW[error])):
                 log.warning("nothing can be written", reason=FOR_NOW[error])
                 return True
         return False
@@ -266,7 +266,7 @@ class ControllerDriver:
     def _decides_again(self, wanted: Offset) -> bool:
         """Runs the commands again whose append was refused, from offset `wanted`; False if that is impossible."""
         try:
-            return self.engine.wanted(wanted)
+            return self.engine.decide_again(wanted)
         except Fault as fault:
             self._failed(fault)
             return False

@@ -80,7 +80,7 @@ def commit(engine: Engine, written: Written) -> list[float]:
         return seconds
     for append in written.appends:
         begun = time.process_time()
-        engine.took(append.base_offset + len(append.values))
+        engine.note_appended(append.base_offset + len(append.values))
         engine.commit(append.base_offset + len(append.values))
         answers = engine.ready().answers
         seconds.append(time.process_time() - begun)

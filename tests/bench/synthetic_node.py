@@ -114,7 +114,7 @@ class Node:
         )
         self._append(control_batch_of(elected, timestamp_ms=self.now_ms))
         self._engine.claim(epoch, elected.end_offset)
-        self._engine.took(elected.end_offset)
+        self._engine.note_appended(elected.end_offset)
         self._engine.commit(elected.end_offset)
 
     def write(self, command: Command[T], *, is_traced: bool = True) -> T:
@@ -129,7 +129,7 @@ class Node:
                 )
             )
         end = self.next_offset
-        self._engine.took(end)
+        self._engine.note_appended(end)
         self._engine.commit(end)
         (answer,) = (*ready.answers, *self._engine.ready().answers)
         if answer.error is not None:

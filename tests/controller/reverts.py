@@ -8,9 +8,9 @@ from quorate.errors import ApiError, ErrorCode
 
 def control_record(engine: Engine) -> None:
     """A control record takes the offset of the next batch."""
-    assert engine.wanted(engine.appended + 1)
+    assert engine.decide_again(engine.appended + 1)
 
 
 def no_room(engine: Engine) -> None:
     """The quorum has no room for what is to be appended."""
-    assert engine.refuse(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no room"))
+    assert engine.refuse_unappended(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no room"))

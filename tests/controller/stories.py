@@ -154,7 +154,7 @@ class Story:
             self.batches.append(Batch(append.base_offset, tuple(map(decode_record, append.values))))
             for value in append.values:
                 self.digest.update(value)
-            self.engine.took(append.base_offset + len(append.values))
+            self.engine.note_appended(append.base_offset + len(append.values))
         if is_committed:
             self.engine.commit(self.engine.next_offset)
         self.answers += [*ready.answers, *self.engine.ready().answers]

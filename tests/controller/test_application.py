@@ -69,7 +69,7 @@ def told(engine: Engine) -> list[object]:
     ready = engine.ready()
     if ready.appends:
         end_offset = ready.appends[-1].base_offset + len(ready.appends[-1].values)
-        engine.took(end_offset)
+        engine.note_appended(end_offset)
         engine.commit(end_offset)
     return [
         answer.error.code if answer.error else answer.response for answer in (*ready.answers, *engine.ready().answers)

@@ -124,7 +124,7 @@ def written(made: Cluster, command: Command[Any]) -> EngineReady:
     engine.claim(1, made.next_offset)
     engine.write("asked", command, now_ms=0)
     begun = engine.ready()
-    engine.took(engine.next_offset)
+    engine.note_appended(engine.next_offset)
     engine.commit(engine.next_offset)
     return EngineReady(appends=begun.appends, answers=begun.answers + engine.ready().answers)
 

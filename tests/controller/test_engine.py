@@ -70,7 +70,7 @@ class Quorum:
         for append in ready.appends:
             assert (append.epoch, append.base_offset) == (EPOCH, len(self.records))
             self.records += [decode_record(value) for value in append.values]
-            self.engine.took(len(self.records))
+            self.engine.note_appended(len(self.records))
 
     def commit(self, offset: int) -> None:
         self.engine.commit(offset)
@@ -181,7 +181,7 @@ def test_a_control_record_in_between_has_the_rest_decided_again() -> None:
     quorum.write("seen", get("b"))
     quorum.engine.ready()  # what was handed on comes back: offset 3 went to a voter change
     quorum.records.append(FeatureLevelRecord("stands for a control record", 0))
-    quorum.engine.wanted(4)
+    quorum.engine.decide_again(4)
     quorum.append()
     quorum.commit(5)
 
@@ -194,7 +194,7 @@ def test_decided_again_it_can_still_go_back() -> None:
     before = canonical(quorum.engine.state)
     quorum.write("again", put("a", "1"))
     quorum.engine.ready()
-    quorum.engine.wanted(3)
+    quorum.engine.decide_again(3)
     quorum.engine.renounce()
 
     assert canonical(quorum.engine.state) == before
@@ -241,14 +241,14 @@ def test_a_commit_may_be_heard_of_before_the_append() -> None:
 
     assert quorum.told() == []
 
-    quorum.engine.took(3)
+    quorum.engine.note_appended(3)
     quorum.answers += quorum.engine.ready().answers
 
     assert quorum.told() == [("one", "a=1 at 2")]
 
     quorum.write("two", put("b", "2"))
     quorum.engine.ready()
-    quorum.engine.wanted(4)
+    quorum.engine.decide_again(4)
 
     assert quorum.engine.state.configs.get(TOPIC, "t", "a") == "1"
 
@@ -262,8 +262,8 @@ def test_the_quorum_may_commit_more_than_was_written_here() -> None:
 
     quorum.write("one", put("a", "1"))
     quorum.engine.ready()
-    quorum.engine.wanted(3)
-    quorum.engine.took(4)
+    quorum.engine.decide_again(3)
+    quorum.engine.note_appended(4)
 
     assert quorum.told() == []
 
@@ -305,7 +305,7 @@ def test_what_the_quorum_has_no_room_for_never_was_and_the_controller_stays_acti
     quorum.write("read", get("a"))
     assert len(quorum.engine.ready().appends) == 1
 
-    assert quorum.engine.refuse(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "full"))
+    assert quorum.engine.refuse_unappended(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "full"))
     quorum.write("three", put("b", "3"))
     quorum.append()
     quorum.commit(4)
@@ -363,7 +363,7 @@ def test_nor_is_one_that_came_in_between() -> None:
     quorum = Quorum().begin()
     quorum.write("mine", put("a", "1"))
     quorum.engine.ready()
-    quorum.engine.wanted(3)
+    quorum.engine.decide_again(3)
     quorum.engine.renounce()
 
     assert quorum.engine.next_offset == 2
@@ -397,7 +397,7 @@ def test_an_abort_cannot_be_decided_again() -> None:
     quorum = _left_open()
     quorum.engine.ready()
 
-    assert not quorum.engine.wanted(5)
+    assert not quorum.engine.decide_again(5)
     quorum.engine.renounce()
     assert quorum.engine.next_offset == 0
     assert [answer.error.code for answer in quorum.engine.ready().answers if answer.error] == [ErrorCode.NOT_CONTROLLER]

@@ -116,7 +116,7 @@ def test_who_waits_to_be_decided_for_again_is_answered_when_that_fails() -> None
     engine.write("third", put(GOOD), now_ms=0)
 
     with pytest.raises(Fault):
-        engine.wanted(3)
+        engine.decide_again(3)
     engine.renounce()
 
     answers = engine.ready().answers

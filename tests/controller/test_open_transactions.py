@@ -59,7 +59,7 @@ class Log:
         for append in appends:
             assert append.base_offset == len(self.records), append
             self.records += map(decode_record, append.values)
-            engine.took(len(self.records))
+            engine.note_appended(len(self.records))
 
 
 def replayed(*records: Message) -> ClusterState:

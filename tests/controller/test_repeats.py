@@ -55,7 +55,7 @@ def said(answers: tuple[Answer, ...]) -> list[tuple[object, object]]:
 
 def committed(engine: Engine) -> list[tuple[object, object]]:
     """The quorum takes and commits everything."""
-    engine.took(engine.next_offset)
+    engine.note_appended(engine.next_offset)
     engine.commit(engine.next_offset)
     return said(engine.ready().answers)
 
@@ -113,7 +113,7 @@ def test_what_the_quorum_did_not_take_is_done_when_it_is_sent_again() -> None:
     engine = active()
     engine.write("refused", put("1"), now_ms=0, request_id=ID)
     engine.ready()
-    engine.refuse(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no room"))
+    engine.refuse_unappended(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no room"))
     engine.write("again", put("2"), now_ms=0, request_id=ID)
 
     assert [("refused", ErrorCode.KAFKA_STORAGE_ERROR), ("again", "2")] == committed(engine)
@@ -124,7 +124,7 @@ def test_decided_again_it_is_still_one_write() -> None:
     engine.write("first", put("1"), now_ms=0, request_id=ID)
     engine.write("again", put("2"), now_ms=0, request_id=ID)
     engine.ready()
-    engine.wanted(engine.appended + 1)
+    engine.decide_again(engine.appended + 1)
     (append,) = engine.ready().appends
 
     assert 1 == len(append.values)

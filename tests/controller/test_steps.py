@@ -78,7 +78,7 @@ def begun(engine: Engine, command: Command[str], token: str = "slow") -> Steps[i
 
 def responses(engine: Engine) -> list[object]:
     """What is answered once all is committed."""
-    engine.took(engine.next_offset)
+    engine.note_appended(engine.next_offset)
     engine.commit(engine.next_offset)
     return [answer.error.code if answer.error else answer.response for answer in engine.ready().answers]
 

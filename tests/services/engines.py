@@ -43,7 +43,7 @@ def write(engine: Engine, *records: Message) -> None:
 def commit(engine: Engine, offset: int | None = None) -> None:
     """A majority has all below `offset`."""
     end = engine.next_offset if offset is None else offset
-    engine.took(end)
+    engine.note_appended(end)
     engine.commit(end)
 
 

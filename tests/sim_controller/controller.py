@@ -333,7 +333,7 @@ class Controller:
             return
         if error is ErrorCode.NONE:
             if self.is_active:
-                self.engine.took(end_offset)
+                self.engine.note_appended(end_offset)
                 self._carry_out()
             return
         self._drop()
@@ -354,11 +354,11 @@ class Controller:
         """Can it stay active after this refusal?"""
         is_activated = self.engine.appended >= self._activated
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            can_go_on = self.engine.wanted(wanted)
+            can_go_on = self.engine.decide_again(wanted)
             if not is_activated:
                 self._activated = self.engine.next_offset
             return can_go_on
-        if error not in FOR_NOW or not is_activated or not self.engine.refuse(ApiError(error, "for now")):
+        if error not in FOR_NOW or not is_activated or not self.engine.refuse_unappended(ApiError(error, "for now")):
             return False
         self.watched.after_refuse()
         return True

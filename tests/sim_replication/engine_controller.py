@@ -244,7 +244,7 @@ class EngineController:
             engine.claim(epoch, engine.next_offset)
             return None
         end = engine.next_offset
-        engine.took(end)
+        engine.note_appended(end)
         engine.commit(end)
         (answer,) = engine.ready().answers
         self._note_election(before, unclean, joining)

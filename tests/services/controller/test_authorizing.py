@@ -402,7 +402,7 @@ async def test_a_retry_is_answered_as_at_first_whatever_rights_have_changed_sinc
 
     def written(command: Command[Any], request_id: RequestId | None = None) -> Any:
         engine.write(None, command, now_ms=0, request_id=request_id)
-        engine.took(engine.next_offset)
+        engine.note_appended(engine.next_offset)
         engine.commit(engine.next_offset)
         return engine.ready().answers[0].response
 

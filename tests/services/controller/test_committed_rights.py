@@ -72,7 +72,7 @@ def test_a_grant_opens_nothing_before_it_is_committed() -> None:
     assert GRANT == engine.state.acls.get(uuid(1))
 
     before = may(engine)
-    engine.took(engine.next_offset)  # on the leader's disk alone
+    engine.note_appended(engine.next_offset)  # on the leader's disk alone
     taken = may(engine)
     engine.commit(engine.next_offset)
 

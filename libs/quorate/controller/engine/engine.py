@@ -1,8 +1,9 @@
 """The controller engine: a replicated state machine that runs commands, hands their records to the quorum, and answers.
 
-It does no I/O and reads no clock. Its driver reports events by method calls (`claim`, `write`, `took`, `commit`,
-`renounce`) and collects the resulting work from `ready`. Three offsets, all exclusive ends: `committed` (answers up to
-here may be sent), `appended` (the quorum has the records below), `next_offset` (the records below are applied here).
+It does no I/O and reads no clock. Its driver reports events by method calls (`claim`, `write`, `note_appended`,
+`commit`, `renounce`) and collects the resulting work from `ready`. Three offsets, all exclusive ends: `committed`
+(answers up to here may be sent), `appended` (the quorum has the records below), `next_offset` (the records below are
+applied here).
 
 As in Kafka, a write is applied to the speculative state before it is appended: a record that cannot be applied must not
 be replicated. Each batch begins with a timeline snapshot, to which the state is reverted if the batch fails; `failures`
@@ -191,12 +192,12 @@ class Engine:
         if len(self._pending) + waiting >= lane:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{lane.value} requests wait already, the limit; try again")
 
-    def took(self, end_offset: Offset) -> None:
+    def note_appended(self, end_offset: Offset) -> None:
         """Notes that the quorum has appended all records below `end_offset`."""
         self.appended = max(self.appended, end_offset)
         self._settle()
 
-    def wanted(self, offset: Offset) -> bool:
+    def decide_again(self, offset: Offset) -> bool:
         """Reruns the commands that are not appended, from `offset`: a control record took the offset of a batch.
 
         Returns False if the state cannot be reverted that far; this controller must then renounce. Raises Fault, as
@@ -219,7 +220,7 @@ class Engine:
                 raise
         return True
 
-    def refuse(self, error: ApiError) -> bool:
+    def refuse_unappended(self, error: ApiError) -> bool:
         """Drops the commands that are not appended and answers them with `error`: the quorum refused an append.
 
         Returns False if the state cannot be reverted that far; this controller must then renounce.
