@@ -1,4 +1,4 @@
-"""What is printed of a difference between the replayed log and a checkpoint: never what may be a secret."""
+"""The text of a difference between the replayed log and a checkpoint, without what may be a secret."""
 
 from __future__ import annotations
 

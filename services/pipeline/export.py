@@ -31,7 +31,7 @@ _RESULT: Final = "file string, rows bigint, damaged bigint"
 
 
 class Exported(NamedTuple):
-    """What was written: the number of files, of rows, and of rows among them that report damage."""
+    """The counts of an export: of files, of rows, and of rows among them that report damage."""
 
     files: int
     rows: int

@@ -114,7 +114,7 @@ def silver(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> in
     if tables.read(bronze.RECORDS) is None:
         raise LookupError(f"{asked.to} holds no {bronze.RECORDS}: run ingest before")
     counting = Reporting(tables, _written(Steps()))
-    # What a failed run has left of a cluster must not stay beside what is sound.
+    # Rows that a failed run has left of a cluster must not stay beside what is sound.
     ends, failing = apart(counting, bronze.RECORDS, _histories, again=lambda: progress.note(spark, tables, {}))
     if not counting.table_count:
         say("silver: nothing new")
@@ -155,7 +155,7 @@ def make_report(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> i
 def run_all(spark: SparkSession, tables: Lake, asked: argparse.Namespace) -> int:
     """The job `run`: reads what there is, and runs silver, gold, verify and report in order; returns the highest code.
 
-    A log without a checkpoint is not an error. Damage that was found ends no job: what is sound is told.
+    A log without a checkpoint is not an error. Damage that was found ends no job: what is sound is shown.
     """
     reads = [*(["ingest"] if asked.source or asked.spans else []), *([] if asked.source else ["stream"])]
     asked.once, asked.every = True, None

@@ -38,7 +38,7 @@ LOCKED: Final[Mapping[str, Locked]] = {
     "what-if": Locked((), ("silver",)),
     "compact": Locked(("compact",)),
 }
-"""What each job locks; `run` locks what each of its jobs does, in turn."""
+"""The locks of each job; `run` locks what each of its jobs does, in turn."""
 
 
 class Occupied(OSError):

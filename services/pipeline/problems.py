@@ -21,11 +21,11 @@ __all__ = ["OF_ROWS", "OF_SPARK", "no_space", "words_of"]
 OF_SPARK: Final = (PySparkException, Py4JJavaError)
 """Spark's errors; of the JVM's PySpark translates those with an error condition, and raises the others as they are."""
 OF_ROWS: Final = (*OF_SPARK, ArithmeticError, ValueError, pa.ArrowException)
-"""What rows that a job cannot compute with make it fail by: in Spark, in a Python worker, or in the driver."""
+"""Errors of a job on rows that it cannot compute with: in Spark, in a Python worker, or in the driver."""
 _PYTHON_ERROR: Final = re.compile(r"(quorate|services)(\.\w+)+: |[\w.]*(Error|Exception|Invalid): ")
 """How the last line of a Python traceback begins. Errors of our own have any name; the builtin ones no module."""
 _CALLING: Final = re.compile(r"\AAn error occurred while calling .*\n: (java|org)(\.\w+)+: ")
-"""What Py4J puts before the message of an error of the JVM."""
+"""The text that Py4J puts before the message of an error of the JVM."""
 _NO_SPACE: Final = tuple(map(os.strerror, NO_SPACE))
 _OF_THE_JVM: Final = ("org.", "java.", "scala.", "Caused by")
 

@@ -69,7 +69,7 @@ SMALL: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
-    # What it spares in reading is nothing here. It fails for unions of checkpoints, too: Spark 4.3.0 keeps conditions
+    # It spares nothing in reading here. It fails for unions of checkpoints, too: Spark 4.3.0 keeps conditions
     # about columns that a checkpoint does not have.
     "spark.sql.constraintPropagation.enabled": "false",
     # The C2 compiler pays off only after minutes, and a parallel garbage collector has nothing to share here. C1 alone

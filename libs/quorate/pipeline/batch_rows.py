@@ -63,7 +63,7 @@ class Run:
 
 
 class Value(NamedTuple):
-    """What the value of one record is decoded to: the columns that are not those of its batch."""
+    """The decoded value of one record: the columns that are not those of its batch."""
 
     key: int
     type: str

@@ -194,7 +194,7 @@ class _Rows:
         return None if writer is None else writer.payloads(self._content, self._starts[rows], self._ends[rows])
 
     def _one_by_one(self, rows: Array, names: list[_Name], name_of: Array, texts: _Texts) -> None:
-        """Decodes the records that do not fit, in their order, so that with failfast the first damage is told."""
+        """Decodes the records that do not fit, in their order, so that with failfast the first damage is raised."""
         known = {name: number for number, name in enumerate(names)}
         values = []
         for row in rows:

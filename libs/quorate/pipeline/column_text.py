@@ -1,7 +1,7 @@
 """Writes the payloads of many records of one type and version at once, field by field, as Arrow arrays.
 
 The texts are those of `json_text`, and are made once for each distinct value in a field: topic ids, lists of replicas
-and whole groups of tags repeat. What does not fit gets no text, and the caller decodes it alone.
+and whole groups of tags repeat. A record that does not fit gets no text, and the caller decodes it alone.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class LogReplica(NamedTuple):
 
 
 class Commitment(NamedTuple):
-    """What is known to be committed: for each epoch, ascending, the offsets of its committed records.
+    """The records known to be committed: for each epoch, ascending, their offsets.
 
     `problem` says why the files cannot be of one cluster; then nothing is known. None if they can.
 

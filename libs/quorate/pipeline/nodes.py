@@ -1,4 +1,4 @@
-"""What a reader of a running quorum asks of its nodes, whichever protocol they speak."""
+"""The requests of a reader to the nodes of a running quorum, whichever protocol they speak."""
 
 from __future__ import annotations
 

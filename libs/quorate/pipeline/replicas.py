@@ -38,7 +38,7 @@ _UNREADABLE: Final = frozenset({ReplicaKey(-1)})
 
 
 class _Election(NamedTuple):
-    """What a quorum-state says: the epoch, and static voters, if it has any (kraft.version 0)."""
+    """The content of a quorum-state: the epoch, and static voters, if it has any (kraft.version 0)."""
 
     epoch: Epoch | None = None
     voters: frozenset[ReplicaKey] = frozenset()

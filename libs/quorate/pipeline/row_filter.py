@@ -13,7 +13,7 @@ class RowFilter(NamedTuple):
     """Selects rows by offset, timestamp (ms since 1970) and type name; ends are exclusive, `types` None selects all.
 
     Damage is always reported. Data batches entirely outside the ranges are not decoded. `kinds` and `cluster_ids`
-    select whole files, None all; whoever lists the files asks `is_of`. Without `decoded` only the head of a record is
+    select whole files, None all; a caller that lists files asks `is_of`. Without `decoded` only the head of a record is
     read: its payload, trace id and raw bytes are None, and damage within its own bytes is not found, unless `failfast`
     asks for it.
     """

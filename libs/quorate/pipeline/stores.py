@@ -23,7 +23,7 @@ __all__ = ["ArrowStore", "Entry", "HdfsStore", "S3Access", "Store", "store_of"]
 _S3: Final = ("s3", "s3a", "s3n")
 _HDFS: Final = "hdfs"
 _LIBHDFS: Final = "ARROW_LIBHDFS_DIR"
-"""Where PyArrow looks for libhdfs.so. Whoever sets it wants libhdfs, also where hdfs-native is installed."""
+"""Where PyArrow looks for libhdfs.so. If it is set, libhdfs is used, also where hdfs-native is installed."""
 _LINE_END: Final = re.compile(r"\n|\\n")
 """The end of a line in an error of hdfs-native, which may be escaped; a stack trace of the NameNode follows."""
 
@@ -42,7 +42,7 @@ class S3Access:
 
 
 class Entry(NamedTuple):
-    """What a store has at a path; `size` is in bytes, `modified_ms` in ms since 1970, 0 if the store does not tell."""
+    """A file or directory; `size` is in bytes, `modified_ms` in ms since 1970, 0 if the store does not tell."""
 
     path: str
     is_file: bool

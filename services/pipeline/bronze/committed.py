@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 Known = Mapping[str, Commitment]
-"""What is known to be committed, by cluster id."""
+"""The records known to be committed, by cluster id."""
 KNOWN: Final = "bronze/committed"
 _NOTHING: Final = Commitment()
 _KEY: Final = ("cluster_id", "epoch")

@@ -78,7 +78,7 @@ def _of_bytes(column: pa.Array, seeds: Array) -> Array:
         hashes[:long] = _stripes(data, lengths[:long], seeds[:long])
     hashes += lengths.astype(np.uint64)
 
-    # What is behind the stripes: up to three words, half a word, and up to three bytes.
+    # The rest behind the stripes: up to three words, half a word, and up to three bytes.
     at, left = lengths - lengths % _STRIPE, lengths % _STRIPE
     for _ in range(_STRIPE // 8 - 1):
         rows = np.flatnonzero(left >= 8)

@@ -86,7 +86,7 @@ class LineFile(NamedTuple):
 def read_spans(spark: SparkSession, stores: Iterable[Store], files: Iterable[LineFile]) -> DataFrame:
     """Reads the spans with their cluster ids; attributes and resource as maps.
 
-    What cannot be read becomes a row with `_corrupt`: a range of a store, a line, a file that is gone.
+    A range of a store, a line or a file that cannot be read becomes a row with `_corrupt`.
     """
     found = _loaded(spark, stores, files, parsed=True)
     maps = {name: fn.from_json(name, "map<string, string>") for name in ("attributes", "resource")}

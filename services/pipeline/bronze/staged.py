@@ -63,7 +63,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """What tasks have written.
+    """The output of tasks.
 
     `committed` has the first and the last offset (exclusive) that are known to be committed, by cluster and epoch.
     `read` has the files of which all records were read.

@@ -47,7 +47,7 @@ def ingest_stream(
     ends when it has read everything that is there now. `on_batch` is called after each micro-batch with its number and
     the counts of new rows. Only one job at a time may use `checkpoint_dir` and write to these tables.
     """
-    # What was removed before it was read is a row in quarantine, as any other gap; the other clusters go on.
+    # A range that was removed before it was read is a row in quarantine, as any other gap; the other clusters go on.
     # Bronze keeps what a deposed leader wrote and what replaced it; `committed` tells them apart, so it is no damage.
     given = {"failOnDataLoss": "false", "reportTruncation": "false", **(options or {})}
     reader = spark.readStream.format(NAME).options(**given)

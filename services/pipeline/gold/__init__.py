@@ -7,7 +7,7 @@ commit_slo     commit latencies, the slowest follower, and the gaps between lead
 skew           replicas and leaders against a fair share, and partitions that share a rack
 doctor         findings that an operator should look at, with advice; doctor_rules, doctor_quorum
 clusters       a cluster's state in a Python worker, for cores without I/O
-examined       the rules of `quorate.doctor`, in Python workers; told: what the past tells them, which `past` finds of
+examined       the rules of `quorate.doctor`, in Python workers; `told`: the past that they need, which `past` finds of
                partitions and `pasts` of all else
 causes         the doctor's findings about partitions, grouped by the brokers that are missing
 conditions     when a partition is offline, under its min ISR, under-replicated

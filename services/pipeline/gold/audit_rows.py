@@ -1,4 +1,4 @@
-"""What was before a row of a history, and which rows nothing follows."""
+"""The row before a row of a history, and the rows that nothing follows."""
 
 from __future__ import annotations
 

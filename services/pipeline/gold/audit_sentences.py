@@ -49,7 +49,7 @@ def changes(silver: Mapping[str, DataFrame]) -> DataFrame:
     """Returns a row for each record that sets or removes something: its kind, and what `was` and is `now`, as JSON."""
     rows = other_rows(silver, SPAN).where(~fn.col("kind").isin(*QUIET))
     began = _change(with_before(rows, _KEY, ("value",)), "valid_from_offset", "valid_from_time", "trace_id")
-    # What is removed with its topic has no row of its own.
+    # A thing that is removed with its topic has no row of its own.
     gone = not_followed(rows, _KEY).where("valid_to_offset is not null and (kind <> 'config' or end_type <=> type)")
     gone = gone.withColumns({"was_value": fn.col("value"), "value": fn.lit(None).cast("string")})
     leaders = (

@@ -115,7 +115,7 @@ def _by_cluster(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table]]:
 
 
 class _Row(NamedTuple):
-    """A row of the state, which has been as it is since `at`, or of what is told of the past, in columns of _ROWS."""
+    """A row of the state, which has been as it is since `at`, or one of the past (`told`), in columns of _ROWS."""
 
     kind: str
     type: str
@@ -196,7 +196,7 @@ class Cluster:
 
     @property
     def past(self) -> Past:
-        """What its history tells."""
+        """The past that its history shows."""
         for condition, subject, at in self._brokers.moments(self.end):
             self._note(condition, subject, at)
         for topic, at in self._configs.elects_uncleanly(self._births, self.end):

@@ -4,8 +4,8 @@ Findings use only the log and its timestamps: "now" is a cluster's last record. 
 controllers are not in the log and are not considered. The rules are those of `quorate.doctor`; two that read all
 records of a log are Spark's (`doctor_quorum`).
 
-examined            the core, in Python workers
-told                what the past tells it; past, pasts
+`examined`          the core, in Python workers
+`told`              the past for the core; `past`, `pasts`
 """
 
 from __future__ import annotations

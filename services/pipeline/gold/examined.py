@@ -1,4 +1,4 @@
-"""What the doctor's core says of each cluster: `quorate.doctor` in Python workers, on the state that a cluster has.
+"""The findings of the doctor's core about each cluster: `quorate.doctor` in Python workers, on its state.
 
 The rules, sentences and advice are those of the command and of the observer.
 """
@@ -36,7 +36,7 @@ _Said: TypeAlias = tuple[int | None, Severity, str, str | None, str, str, Moment
 
 
 def examined(now: Present, told: Sequence[DataFrame], limits: Limits) -> DataFrame:
-    """Returns all findings and all causes, told apart by `partitions`: how many a cause has, null for a finding.
+    """Returns all findings and all causes, distinguished by `partitions`: how many a cause has, null for a finding.
 
     `told` are rows of `told`. The other columns are those of `_SCHEMA`, with `since_time` in place of `since_ms`.
     """

@@ -1,4 +1,4 @@
-"""Notes of which silver gold was made, cluster by cluster, so that nothing is told of two states of a log as of one."""
+"""Notes of which silver gold was made, cluster by cluster, so that two states of a log are not shown as one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What gold needs of the partitions' past: what the doctor is told of each, and the spans that the story tells of.
+"""The partitions' past as gold needs it: rows about each for the doctor, and spans for the story.
 
-Both are computed over arrays, by the workers that have the states of a partition together. What the doctor is told are
-rows that stand beside a cluster's state (`told`).
+Both are computed over arrays, by the workers that have the states of a partition together. The doctor's rows stand
+beside a cluster's state (`told`).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from services.pipeline.groups import NONE, Array, Groups, different_lists, has_v
 __all__ = ["partitions_told", "turning_spans"]
 
 _EVENTS: Final = ("is_removed", "unclean", "moves", "moved", "cancelled", "withdrawn")
-"""What the story tells of a span besides the conditions that begin or end with it."""
+"""The story's events of a span besides the conditions that begin or end with it."""
 
 
 def turning_spans(states: States, given: SpanSettings) -> DataFrame:
-    """Returns the spans that the story needs: a condition begins or ends, the partition does, or an event is told."""
+    """Returns the spans that the story needs: a condition begins or ends, the partition does, or there is an event."""
     return states.computed(COLUMNS, lambda rows, groups: _turning(*spans_of(rows, groups, given)), SPANS).frame()
 
 
@@ -146,7 +146,7 @@ def _documents(states: pa.Table, groups: Groups, held: Mapping[str, Array], is_t
 
 
 def _rows(clusters: pa.ChunkedArray, *values: Any) -> pa.Table:
-    """Returns rows of what is told; a value that is no array is that of all."""
+    """Returns rows of `told`; a value that is no array is that of all."""
     columns = [
         each if isinstance(each, pa.Array | pa.ChunkedArray) else pa.repeat(pa.scalar(each, field.type), len(clusters))
         for each, field in zip((clusters, *values), TOLD, strict=True)

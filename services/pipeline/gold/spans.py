@@ -111,11 +111,11 @@ _CHANGES: Final = pa.schema(
 _NOT_SET: Final = 0
 _FOREVER: Final = (1 << 63) - 1
 _STATE, _TOPIC, _LEADER, _DEFAULT = range(4)
-"""What a row of _Merged is: a state, or a change of the config of a topic, of a broker, or of all brokers."""
+"""The kinds of rows of _Merged: a state, or a change of the config of a topic, of a broker, or of all brokers."""
 
 
 class SpanSettings(NamedTuple):
-    """What spans depend on besides the states: configs, the log's ends, and the min.insync.replicas that is assumed.
+    """The input of spans besides the states: configs, the log's ends, and the min.insync.replicas that is assumed.
 
     `changes` are those of topics, `leaders` those of single brokers, which count where these lead and the topic has
     none, `defaults` those of all brokers' default, each with the new value, or 0 for none.
@@ -322,7 +322,7 @@ class _Merged:
 def _concerned(states: pa.Table, groups: Groups, given: SpanSettings) -> list[pa.Table]:
     """Returns the changes of the topics' configs, of brokers' own and of the default, a row for each partition of each.
 
-    `number` is the partition's. What was set before a partition was created counts, and nothing behind its end.
+    `number` is the partition's. A change before a partition was created counts, and none behind its end.
     """
     first, last = pa.array(np.flatnonzero(groups.first)), pa.array(np.flatnonzero(groups.last))
     there = states.select(["cluster_id", "topic"]).take(first)

@@ -177,7 +177,7 @@ def directory_events(history: DataFrame) -> DataFrame:
 def _with_lost_leadership(rows: DataFrame, partitions: DataFrame) -> DataFrame:
     """Adds `lost_leadership` to states of brokers: when the state began, a partition lost the broker as its leader.
 
-    What the controller decides at once is one batch, of one time; a time may come again, by another clock.
+    Changes that the controller decides at once are one batch, of one time; a time may come again, by another clock.
     """
     key = ["cluster_id", "broker_id", "valid_from_offset"]
     fencings = rows.where("fenced and not was_fenced").select(

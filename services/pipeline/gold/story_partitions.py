@@ -28,7 +28,7 @@ _TOPICS_MAX: Final = 3
 
 
 class _Turn(NamedTuple):
-    """What can happen to partitions: how it looks, and the words about one of them and about several."""
+    """A kind of event of partitions: how it looks, and the words about one of them and about several."""
 
     look: str
     one: str
@@ -55,7 +55,7 @@ _TURNS: Final = {
     "cancelled": _Turn(PLAIN, "has its reassignment cancelled", "have their reassignments cancelled"),
     "removed": _Turn(PLAIN, "that was under min.insync.replicas is removed", "under min.insync.replicas are removed"),
 }
-"""In the order in which the events of one offset are told."""
+"""In the order in which the events of one offset are shown."""
 _FLAGS: Final = ("withdrawn", "moves", "moved", "cancelled")
 """Turns that are columns of a span."""
 
@@ -94,7 +94,7 @@ def turned(spans: DataFrame) -> DataFrame:
 def partition_events(turns: DataFrame) -> DataFrame:
     """Groups what happened to partitions by moment and kind; what a config change did is in `min_isr_events`.
 
-    `place` is the kind's, in the order in which the events of one offset are told.
+    `place` is the kind's, in the order in which the events of one offset are shown.
     """
     moments = (
         turns.where("not by_config")
@@ -126,7 +126,7 @@ def partition_events(turns: DataFrame) -> DataFrame:
 def min_isr_events(configs: DataFrame, topics: DataFrame, turns: DataFrame) -> DataFrame:
     """Tells each change of min.insync.replicas of a topic, or of all brokers' default, and what it does.
 
-    What a topic is created with is no change, and neither is a value that is written again.
+    A value with which a topic is created is no change, and neither is one that is written again.
     """
     key = ("resource_type", "resource_name", "name")
     of_topic = fn.col("resource_type") == TOPIC

@@ -1,4 +1,4 @@
-"""What the histories tell the doctor's core of the past, as rows that stand beside a cluster's state (`clusters`).
+"""The past for the doctor's core, made from the histories, as rows that stand beside a cluster's state (`clusters`).
 
 A row of kind SINCE says since when a condition, `type`, of a subject, `value`, has held. The others have a JSON object,
 of a history that `pasts` follows, in the order of `at_offset`.
@@ -50,7 +50,7 @@ SCHEMA: Final = pa.schema(
 
 
 def histories_told(now: Present, history: Mapping[str, DataFrame]) -> Iterator[DataFrame]:
-    """Yields what is told of brokers, voters, configs and racks, and who voted in the last election."""
+    """Yields the past of brokers, voters, configs and racks, and who voted in the last election."""
     ends = ("valid_to_offset", "valid_to_ms", "end_type")
     of_broker = ("broker_id", "fenced", "in_controlled_shutdown", "rack", "log_dirs", "cordoned_log_dirs", *ends)
     yield _documents(history["broker_history"], BROKER_STATE, *of_broker)

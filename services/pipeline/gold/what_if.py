@@ -27,12 +27,12 @@ from services.pipeline.tables import Computed, Tables
 __all__ = ["Fate", "Loss", "consequences", "fates", "what_if"]
 
 SHOWN_MAX: Final = 50
-"""Most brokers and most partitions that are told of one by one."""
+"""Most brokers and most partitions that are listed one by one."""
 _SCHEMA: Final = pa.schema({"cluster_id": pa.string(), "line": pa.string(), "refusal": pa.string()})
 
 
 class Loss(NamedTuple):
-    """What is lost: these brokers, in this order, then those of these racks by id.
+    """The loss of these brokers, in this order, then of those of these racks by id.
 
     With `prefer`, preferred leaders are elected afterwards, like `kafka-leader-election --election-type preferred`
     (KIP-460). `min_isr` is assumed if no record sets it.

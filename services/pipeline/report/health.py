@@ -75,7 +75,7 @@ def _deltas(spans: DataFrame) -> DataFrame:
     ups = [fn.col(flag).cast("int").alias(flag) for flag in FLAGS]
     downs = [(-fn.col(flag).cast("int")).alias(flag) for flag in FLAGS]
     began = bad.select("cluster_id", fn.col("begin").alias("at"), *ups)
-    # What holds at the log's end does not end there: a change by the last record is drawn, too.
+    # A span that lasts to the log's end does not end there: a change by the last record is drawn, too.
     over = bad.where("not is_last").select("cluster_id", fn.col("end").alias("at"), *downs)
     both = began.unionByName(over)
     return both.groupBy("cluster_id", "at").agg(*(fn.sum(flag).alias(flag) for flag in FLAGS))

@@ -1,4 +1,4 @@
-"""What the page runs: Vega-Lite as vl-convert bundles it, with the report's own script in it, and the policy for both.
+"""The page's script: Vega-Lite as vl-convert bundles it, with the report's own script in it, and the policy for both.
 
 No other script runs, whatever the page contains: the Content-Security-Policy names this one by its hash.
 """
@@ -25,7 +25,7 @@ _HOLDERS: Final = (
 )
 _SNIPPET: Final = Path(__file__).parent / "templates" / "plots.js"
 _ENDING: Final = re.compile(r"<(?=/script|!--)", re.IGNORECASE)
-"""What a parser of HTML would not take for text of a script; in JavaScript it can only be in a string."""
+"""A `<` that a parser of HTML would not take for text of a script; in JavaScript it can only be in a string."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What records state about partitions: a row for each record and each partition that it is about, in order.
+"""Statements of records about partitions: a row for each record and each partition that it is about, in order.
 
 A PartitionRecord states everything, a PartitionChangeRecord only what changes. The removal of a topic is about all
 partitions of the topic that there are; a ClearElrRecord about those of one topic, or about all (KIP-966).

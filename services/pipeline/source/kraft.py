@@ -108,7 +108,7 @@ class KraftSource(DataSource):
 class WithoutPushdown(DataSourceReader):
     """A reader that Spark takes in a session without filter pushdown, where it refuses one that has pushFilters.
 
-    A worker is not told the setting, but Spark 4.1 to 4.3 pushes filters in a worker module of its own.
+    A worker does not get the setting, but Spark 4.1 to 4.3 pushes filters in a worker module of its own.
     """
 
     def __init__(self, reader: DataSourceReader) -> None:

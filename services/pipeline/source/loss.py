@@ -67,7 +67,7 @@ class LostRange(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """What a micro-batch reads of one directory's log, and what the directory still has.
+    """The offsets that a micro-batch reads of one directory's log, and those that the directory still has.
 
     It needs the offsets from `low` to `high` (exclusive). The log was read up to `read_to` before, 0 if it was not, and
     begins at `log_start`; None if the directory is gone or has no segment.

@@ -53,7 +53,7 @@ OPTIONS: Final = (
     "fs.s3a.session.token",
 )
 _OF_TABLES: Final = frozenset(("location", "provider", "owner"))
-"""What Spark's catalog adds to the options of a table (CREATE TABLE … USING kraft)."""
+"""Options that Spark's catalog adds to those of a table (CREATE TABLE … USING kraft)."""
 FOREVER: Final = (1 << 63) - 1
 SETTLE_MS: Final = 600_000
 """How long, in ms, a file must be unchanged until it counts as complete: longer than a copy or a restart takes."""
@@ -62,7 +62,7 @@ RETRY_MS: Final = 60_000
 
 
 _UNITS: Final = {"k": 10, "m": 20, "g": 30, "t": 40}
-"""What a unit of a size stands for, as a power of two. Spark reads them so, with a `b` behind them or without."""
+"""The units of a size, as powers of two. Spark reads them so, with a `b` behind them or without."""
 _SIZE: Final = re.compile(r"([0-9]{1,18})(?:b|([kmgt])b?)?")
 KAFKA: Final = "kafka."
 """The prefix of the properties of a Kafka client, as in Spark's own source for Kafka."""

@@ -27,7 +27,7 @@ _RESULT: Final = "cluster_id string, file string"
 
 
 class Computed(NamedTuple):
-    """What `compute` makes of `rows`, with the columns of `schema`; `cluster_id` is among them."""
+    """The rows that `compute` makes of `rows`, with the columns of `schema`; `cluster_id` is among them."""
 
     rows: DataFrame
     compute: Compute
