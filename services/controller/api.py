@@ -1,4 +1,4 @@
-"""What each Kafka API of the controller is: its request, the ACL operation, quota and deadline. Not who handles it.
+"""The description of each Kafka API of the controller: request, ACL operation, quota, deadline. Not its handler.
 
 They are in the rows of `handlers/`, by subject, each beside its handler; `handlers.APIS` has them all. The gRPC service
 is made from them (`servicer`), and so are the envelopes of Submit and AdminStream (`admin`), the checks of rights

@@ -206,7 +206,7 @@ class ControllerConfig(NodeSettings):
     def registered(self, ports: Sequence[int]) -> tuple[tuple[ListenerAddress, str], ...]:
         """Returns the listeners to register, each with its security protocol; `ports` are those of `listeners`.
 
-        What is advertised and is no listener of this process is its gateway's.
+        An advertised listener that is not of this process is its gateway's.
         """
         own = {each.name: self.security_protocol(each.name) for each in self.listeners}
         known, other = dict(self.kafka_protocols) | own, self.security_protocol(self.controller_listener)

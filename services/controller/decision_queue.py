@@ -40,7 +40,7 @@ class DecisionQueue:
         """Waits until no other write is being decided, and lets none begin until `leave`.
 
         Raises ApiError as `enters`; NOT_CONTROLLER also if this controller has lost its leadership meanwhile, as
-        whoever waits for a commit gets it.
+        each write that waits for a commit does.
         """
         if self.enters(lane):
             return

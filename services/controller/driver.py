@@ -299,7 +299,7 @@ class ControllerDriver:
     # COMMIT
 
     def commit(self, high_watermark: Offset) -> None:
-        """Advances the high watermark, and answers. A standby has loaded all that is committed once it is told this."""
+        """Advances the high watermark, and answers. A standby that has applied all below it is loaded."""
         if self.is_active:
             self.engine.commit(high_watermark)
             self._carry_out()

@@ -204,9 +204,9 @@ class Forwarding:
             raise self._of_call(refusal, context, may_repeat=may_repeat) from None
 
     def _of_call(self, refusal: ApiError, context: Any, *, may_repeat: bool) -> ApiError:
-        """Returns what the caller is told of a call that was handed over: what the active controller said of it.
+        """Returns the caller's error for a call that was handed over: that of the active controller.
 
-        What gRPC says instead is no refusal of this controller's. A server without the method has executed nothing:
+        An error of gRPC itself is no refusal of this controller's. A server without the method has executed nothing:
         until the active controller's new process has registered, the log still names the address of its last one,
         where another server may listen by now. One that went away meanwhile may have done it.
         """
@@ -240,8 +240,8 @@ class Forwarding:
     def _caller(self, context: Any) -> tuple[tuple[str, str], ...]:
         """Returns the metadata that names who has made a call and who passed it on: the receiver checks each hop.
 
-        What a sender claims that passes on nobody's call does not count; it is dropped here, where it would look like
-        what this controller says.
+        Claims of a sender that passes on nobody's call do not count; they are dropped here, where they would look like
+        this controller's.
         """
         metadata = tuple(context.invocation_metadata() or ())
         is_passed_on = passing_on.is_passed_on(metadata)

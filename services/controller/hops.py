@@ -20,7 +20,7 @@ from quorate.tls.node_ids import ANY_NODE, NodeIds
 __all__ = ["NOT_FORWARDABLE", "Hop", "PassingOn", "hops"]
 
 NOT_FORWARDABLE: Final = "NotForwardable"
-"""What the audit log has as the reason of a refusal."""
+"""The reason of a refusal in the audit log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ def hops(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassingOn:
-    """What each may pass on. Which process it is counts if there are rules for that, and else whether it is trusted.
+    """The calls that a hop may pass on. Its process counts if there are rules for that, and else whether it is trusted.
 
     Trusted is a super user, which with rules for node ids is no broker's node; or who is every node by those rules. In
     the clear nobody has a name, and only the address tells a standby from a broker: there CLUSTER_ACTION is enough.

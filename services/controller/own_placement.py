@@ -17,7 +17,7 @@ __all__ = ["placed_here"]
 PER_TURN: Final = 1_000
 """The partitions that are placed between two turns of others: some 2 ms of CPU."""
 TOPIC_AS_PARTITIONS: Final = 10
-"""What a topic costs beside its partitions, as a number of partitions."""
+"""The cost of a topic beside its partitions, as a number of partitions."""
 
 
 async def placed_here(brokers: Sequence[UsableBroker], specs: Sequence[PlacementSpec]) -> PlaceResponse:

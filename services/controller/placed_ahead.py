@@ -76,7 +76,7 @@ class PlacedAhead:
         if kind is None or brokers is not self._brokers:
             return
         if isinstance(placement, ApiError):
-            kind.is_often = False  # its callers are told; the next one asks again
+            kind.is_often = False  # its callers get the error; the next one asks again
         else:
             kind.ready.append(placement)
 

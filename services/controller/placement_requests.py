@@ -34,9 +34,9 @@ Placed: TypeAlias = Sequence[PlaceResponse.Topic | tuple[Replicas, ...]]
 
 
 class _Round:
-    """What several callers ask for together: their specs, their replicas, and who waits for which topics.
+    """A request of several callers together: their specs, their replicas, and who waits for which topics.
 
-    It ends whoever of its callers goes away meanwhile.
+    It is finished even if its callers go away meanwhile.
     """
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ class Placing:
     async def _response(self, brokers: Sequence[UsableBroker], specs: Sequence[PlacementSpec]) -> PlaceResponse:
         """Asks a placer, and the next one if that has not answered in time; else they are placed here.
 
-        What a placer or the way to it has against the request is never the caller's error: a caller asked a controller.
+        An error of a placer, or of the way to it, is never the caller's: a caller asked a controller.
         """
         now_s = self._loop.time
         if now_s() >= self._alone_until_s:

@@ -43,7 +43,7 @@ REQUEST_BYTES_MAX: Final = 8 << 20
 """The size in bytes that a message of several appends does not exceed: half of the quorum node's receive limit. It is
 also that of the largest write, which is sent by itself."""
 VALUE_FRAME_BYTES: Final = 5
-"""What a value takes in a message besides itself, at most: a tag and a length."""
+"""The most bytes that a value takes in a message besides its own: a tag and a length."""
 
 
 class EventsBehind(EOFError):

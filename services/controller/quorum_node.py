@@ -174,10 +174,10 @@ class QuorumNode:
 
 
 def _of_node(failure: ApiError, *, is_read: bool = False) -> ApiError:
-    """Returns what a caller of this controller is told of a failed call to its quorum node.
+    """Returns the error for a caller of this controller after a failed call to its quorum node.
 
-    A node that is gone leaves a controller that is none. What the node has against this controller's certificate or
-    rights is not the caller's error, and neither is what gRPC says in place of an answer.
+    A node that is gone leaves a controller that is none. A refusal of this controller's certificate or rights is not
+    the caller's error, and neither is an error of gRPC in place of an answer.
     """
     if BARE not in failure.metadata and failure.code not in _RIGHTS:
         return failure

@@ -46,7 +46,7 @@ async def read_in_steps(driver: ControllerDriver, command: Command[T]) -> Answer
     """Runs a long read beside the writes of the active controller: on the last committed state when its turn comes.
 
     Linearizable if the leadership was confirmed since the read has come: what anybody was answered before is committed
-    and in that state, and nothing else is. Were it to take its turn among the writes, whoever may list topics could
+    and in that state, and nothing else is. If it took its turn among the writes, a caller that may list topics could
     hold up the fencing of brokers. Raises ApiError: REQUEST_TIMED_OUT if too many wait, NOT_CONTROLLER.
     """
     await driver.long_reads.enter(QueueLimit.ADMIN)

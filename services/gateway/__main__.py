@@ -38,7 +38,7 @@ from services.gateway.readiness import follow
 log = logger(__name__)
 
 OF_QUORUM_NODE: Final = ("sasl.mechanism.controller.protocol",)
-"""What the quorum node beside it reads in the same file, which may be its `controller.quorum.peer.config`."""
+"""Settings that the quorum node beside it reads in the same file, which may be its `controller.quorum.peer.config`."""
 
 
 async def main(life: ServiceLife) -> None:

@@ -1,6 +1,6 @@
 """Answers without a task what most requests ask: Fetches from the end of the log, and heartbeats, many together.
 
-A crowd of brokers asks little else. Whatever is unusual about a request or its caller is left to the handler, which
+A crowd of brokers asks little else. An unusual request, or one of an unusual caller, is left to the handler, which
 answers the same, and refuses what is to be refused.
 """
 

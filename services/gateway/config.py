@@ -28,7 +28,7 @@ from quorate.runtime.settings.setting_types import (
 )
 
 REQUEST_BYTES_MAX: Final = 4 << 20
-"""What the services take in one gRPC message; Kafka takes 100 MiB."""
+"""The largest gRPC message that the services accept; Kafka accepts 100 MiB."""
 INT32_MAX: Final = 2**31 - 1
 
 

@@ -37,7 +37,7 @@ class Endpoints:
         self._by_listener = gateways
         self._gateways = gateways[listener]
         self.metadata: Final = ((LISTENER, listener),)
-        """What a call to the quorum node says of the listener."""
+        """The metadata of a call to the quorum node: the listener."""
 
     def reachable(self, response: M) -> M:
         """Returns the response with addresses that brokers and Kafka clients can reach."""

@@ -28,7 +28,7 @@ __all__ = ["Enclosed", "enclosed", "sealed"]
 
 PRINCIPAL_VERSION_BYTES: Final = 2
 LIMITS: Final = ServerSettings()
-"""What is large, and how many items a request may have: the same as without an envelope."""
+"""The size of a large request, and the most items of one: the same as without an envelope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What a gateway says to ApiVersions: its APIs, and the features as the controller beside it has them. KIP-584."""
+"""A gateway's answer to ApiVersions: its APIs, and the features as the controller beside it has them. KIP-584."""
 
 from __future__ import annotations
 

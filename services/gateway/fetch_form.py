@@ -19,7 +19,7 @@ VERSION_MIN: Final = 12
 PLACE: Final = 0x5EED_F00D_5EED_F00D
 """A high watermark that stands where one is put; no log has so many records."""
 RECORDS: Final = b"\xf5records go here\xf5"
-"""What stands where records are put: fewer than 127 bytes, so that their length is one byte."""
+"""A text that stands where records are put: fewer than 127 bytes, so that its length is one byte."""
 
 
 class FetchForm:

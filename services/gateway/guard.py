@@ -1,4 +1,4 @@
-"""Who may speak to the quorum node and the heartbeat service through a gateway: whoever may act for the cluster.
+"""Lets callers that may act for the cluster speak to the quorum node and the heartbeat service through a gateway.
 
 These two know the gateway alone, and not its clients; Kafka's controllers take CLUSTER_ACTION for the same
 requests. The entries are in the log, so the controller beside the gateway is asked. Super users are let in without it:

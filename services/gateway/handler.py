@@ -93,7 +93,7 @@ class Gateway:
         self._telemetry = telemetry
         self._order = Order()
         self.at_once = AtOnce(readers, KeepAlives(stubs[Backend.HEARTBEAT]), guard, nodes)
-        """What is asked before this: `quorate.network.listening.Take`."""
+        """The `quorate.network.listening.Take` that is asked before this."""
         self.features = ApiVersionsCache(self._ask_features, SERVED, controller=addresses.get(Backend.CONTROLLER, ""))
 
     @property
@@ -162,7 +162,7 @@ class Gateway:
     async def _opened(self, envelope: EnvelopeRequest, request: Request, client: ConnectedClient) -> EnvelopeResponse:
         """Answers the request inside of an envelope; NOT_CONTROLLER is the envelope's own error. KIP-590.
 
-        It is opened for who may pass requests on: others are not told how it was read.
+        It is opened for a sender that may pass requests on: others do not learn how it was read.
         """
         forwarder = request.principal
         try:
@@ -207,7 +207,7 @@ class Gateway:
     async def _read_here(self, request: Request, newest: Message, listener: str) -> Message | None:
         """Answers a Fetch from this gateway's own end of the log; None if the node has to.
 
-        What `at_once` has left is the node's: asked again, the readers would count it as passed on, and answer it.
+        A Fetch that `at_once` has left is the node's: asked again, readers would count it as passed on, and answer it.
         """
         if self._readers is None or not isinstance(newest, FetchRequest) or self.at_once.reads(request):
             return None
@@ -251,7 +251,7 @@ def _check_leads(response: Message) -> None:
 def _gone_or(refusal: ApiError, what: str) -> Exception:
     """Returns the refusal, or Unanswerable if it is none: the service beside this gateway is gone.
 
-    One further on that is gone is told as an error: other requests of the connection go on.
+    If one further on is gone, only this request gets an error: others of the connection go on.
     """
     return Unanswerable(f"{what}: {refusal}") if is_gone(refusal) else refusal
 

@@ -32,7 +32,7 @@ class LogTail:
         self._size = 0
         """The bytes of all batches since then, the dropped ones counted."""
         self._last: tuple[Offset, int, Offset, bytes] = (-1, 0, 0, b"")
-        """What `records` was asked last, the end at that time, and what it said: a crowd of readers asks the same."""
+        """The last arguments of `records`, the end at that time, and the result: a crowd of readers asks the same."""
 
     def add(self, header: BatchHeader, data: bytes) -> None:
         """Adds the batch that follows."""

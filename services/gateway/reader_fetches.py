@@ -1,11 +1,11 @@
 """Answers the Fetches of brokers and observers from the end of the log that this gateway has itself.
 
 A cluster's brokers all ask for the same few batches. The gateway follows the committed log of the quorum node beside it
-by one stream, and answers from it whoever asks for what follows there, in the epoch in which that node leads. The node
-answers the rest, and is told several times a second how far those are whom it does not see: so DescribeQuorum shows it.
-If it does not take that, it sees their Fetches: so who reads of a node that is gone or leads no more is told as before.
+by one stream, and answers from it readers that ask for what follows there, in the epoch in which that node leads. The
+node answers the rest. For DescribeQuorum it gets the offsets of readers that it does not see, several times a second.
+If it does not take those, it sees their Fetches: so readers notice as before that a node is gone or no longer leads.
 
-What is committed is the same at each leader, and is not truncated (Raft's Leader Completeness; KIP-595). A voter's
+Committed records are the same at each leader, and are not truncated (Raft's Leader Completeness; KIP-595). A voter's
 fetches acknowledge records and bring what is not committed yet: they go on to the node. One that is being added is
 known as a voter here once that is committed; until then its fetches for what is not committed wait BEHIND_S at most.
 """
@@ -38,7 +38,7 @@ READERS_MAX: Final = 20_000
 NODE_EVERY_S: Final = 0.5
 """The node sees a reader's fetch that comes so long (s) after one of which it does not know yet."""
 REPORT_EVERY_S: Final = 0.2
-"""How often (s) the node is told how far readers are."""
+"""The time (s) between two reports to the node of how far readers are."""
 REPORTED_MAX: Final = 1_000
 """Readers in one report, which takes the node some milliseconds; further ones are in the next."""
 HELD_MAX_S: Final = 0.5
@@ -49,7 +49,7 @@ NEWS_WAIT_S: Final = 50e-6
 a crowd take a share of the processor, and carry what is committed meanwhile."""
 NEWS_WAIT_MAX_S: Final = 0.1
 BEHIND_S: Final = 0.05
-"""How long (s) a reader waits for this gateway to have what it has, or what it was told; then the node answers it."""
+"""How long (s) a reader waits until the log here reaches its offset and high watermark; then the node answers it."""
 BYTES_MAX: Final = 8 << 20
 """The largest answer, whatever a reader asks for, but for its first batch."""
 BEGIN_AGAIN_S: Final = 1.0
@@ -86,7 +86,7 @@ class _Reader:
     epoch: Epoch
     """The leader epoch in it."""
     high_watermark: Offset
-    """What it was told last, by the node or from here. A Kafka reader ends with an error if it is told less."""
+    """The last that it got, from the node or from here. A Kafka reader ends with an error if it gets a lower one."""
     asked_at_s: float
     offset: Offset = 0
     """The offset of the last fetch that was answered here."""
@@ -213,7 +213,7 @@ class ReaderFetches:
             await self._follow_readers()
 
     async def _tell(self) -> None:
-        """Has the node told how far readers are, some at a time."""
+        """Reports to the node how far readers are, some at a time."""
         while True:
             await asyncio.sleep(REPORT_EVERY_S)
             if self._reader is None:

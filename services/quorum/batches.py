@@ -115,7 +115,7 @@ def voter_set(record: VotersRecord) -> VoterSet:
 def in_order(listeners: Iterable[ListenerEndpoint]) -> tuple[ListenerEndpoint, ...]:
     """Returns a node's listeners in the order of their names: a Kafka leader writes them in no order (a HashMap).
 
-    So a node finds its own entry unchanged, whoever has written the voter set.
+    So a node finds its own entry unchanged, whichever leader has written the voter set.
     """
     return tuple(sorted(listeners, key=lambda each: each.name))
 

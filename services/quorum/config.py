@@ -249,7 +249,7 @@ class QuorumConfig(NodeSettings):
 
     @property
     def listener_protocols(self) -> ListenerProtocols:
-        """What peers speak on each listener, and at which of them this node calls them."""
+        """The protocol of each peer listener, and at which of them this node calls peers."""
         return ListenerProtocols(dict(self.kafka_protocols), self.controller_listener, self.other_listeners)
 
     def problems(self) -> Iterator[str]:

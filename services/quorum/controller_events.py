@@ -70,7 +70,7 @@ class ControllerEvents:
         return found if self._next < high_watermark else [*found, *self._beside(leadership, high_watermark)]
 
     def _beside(self, leadership: Leadership, high_watermark: Offset) -> list[ListenResponse]:
-        """Returns what the controller is told beside the log, once it was sent all below the high watermark of now.
+        """Returns what the controller gets beside the log, once it was sent all below the high watermark of now.
 
         With the last batches: under steady writes there are others to send whenever the stream has room again.
         """

@@ -275,7 +275,7 @@ class Disk:
         return OffsetAndEpoch(epoch=self.log.epochs.epoch_at(offset - 1), offset=offset)
 
     def _remembered(self, directory: Path, stored: StoredElection | None, *, recovers: bool) -> Memory:
-        """Compares the directory with what its node last knew. What is missing of the log is promised, as after damage.
+        """Compares the directory with what its node last knew. A missing part of the log is promised, as after damage.
 
         A sole voter goes on with what it has: nobody else could have the rest.
         """

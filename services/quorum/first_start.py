@@ -57,7 +57,7 @@ class FirstStartConfig(QuorumConfig):
 
 
 class Seen(Enum):
-    """What the other nodes have said about a quorum."""
+    """The other nodes' answers about a quorum."""
 
     SOME = "some"
     """At least one has voted, has followed a leader or has voters in its log."""
@@ -73,7 +73,7 @@ class Question:
     cluster_id: str
     peers: tuple[str, ...]
     silent: dict[str, str] = field(default_factory=dict)
-    """Who has not answered in the last round, and why."""
+    """Nodes that have not answered in the last round, and why."""
 
     async def ask(self, stubs: dict[str, QuorumStub], *, timeout_ms: int) -> Seen:
         """Asks all at once. Raises ConfigError if one of them is of another cluster."""
@@ -100,8 +100,8 @@ class Question:
 def has_seen_a_quorum(found: FindQuorumResponse) -> bool:
     """Whether a node's answer says that there is, or was, a quorum.
 
-    A node that has never reached one is in epoch 0 and has no voters. Whoever has a part of a log has its first batch,
-    and with that the leader's epoch; whoever was added to the voters had caught up before.
+    A node that has never reached one is in epoch 0 and has no voters. One with a part of a log has its first batch, and
+    with that the leader's epoch; one that was added to the voters had caught up before.
     """
     return found.leader_epoch > 0 or found.leader_id >= 0 or len(found.voters) > 0 or found.high_watermark > 0
 

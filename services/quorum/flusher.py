@@ -57,7 +57,7 @@ class Flusher:
 def _error_of(work: Callable[[], None]) -> Exception | None:
     try:
         work()
-    except Exception as error:  # whoever waits for it answers it
+    except Exception as error:  # for `done`, which answers
         return error
     return None
 

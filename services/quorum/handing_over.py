@@ -4,7 +4,7 @@ In a rolling restart the nodes that are still to be restarted are bad successors
 ones that have been restarted are known by when they opened the stream through which they fetch: voters that were there
 at the election open theirs at once, and one that opens it later was away. So with the order of a StatefulSet, which
 begins with the highest ordinal, one hand-over is enough, unless the highest leads: then nobody is restarted yet when it
-stops, and whoever takes over has to stop later. Not in Kafka, whose leader names the voters by their log ends.
+stops, and its successor has to stop later. Not in Kafka, whose leader names the voters by their log ends.
 """
 
 from __future__ import annotations

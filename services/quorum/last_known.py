@@ -17,7 +17,7 @@ from quorate.storage.names import META_PROPERTIES, OWNER, PARTITION_DIRECTORY, P
 
 
 class Memory:
-    """What a node keeps in mind of its directory; nothing where that has no meta.properties.
+    """A node's memory of its directory; nothing where that has no meta.properties.
 
     `doubts` are the signs that the directory is not as the node left it, each a sentence for the log.
     """
@@ -28,7 +28,7 @@ class Memory:
         self.lost: OffsetAndEpoch | None = None
         """Where the log had been flushed to, if that is not there any more."""
         self.election = stored
-        """What quorum-state has, or what the node knew of a later epoch or vote; None before the first epoch."""
+        """The election of quorum-state, or a later epoch or vote that the node knew; None before the first epoch."""
         meta = read_meta_properties(directory)
         owner = None if meta is None else ReplicaKey(meta.node_id, meta.directory_id or ZERO_UUID)
         self._file = None if owner is None else LastKnownFile(directory, owner)

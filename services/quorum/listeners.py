@@ -1,4 +1,4 @@
-"""What a peer's listener speaks: gRPC, as our own nodes do, or Kafka's wire, as Kafka controllers and gateways do.
+"""The protocol of a peer's listener: gRPC for our own nodes, or Kafka's wire for Kafka controllers and gateways.
 
 `kafka.listener.security.protocol.map` has the names of the listeners on which Kafka's wire is spoken, and their
 security protocols. Every other name is of a listener for gRPC, and so is an address without a name.

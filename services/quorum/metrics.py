@@ -34,7 +34,7 @@ ROWS: Final = (
         name="kraft.quorum.leader.id",
         kind="gauge",
         unit="1",
-        help="Who leads, as far as this node knows; -1 if it does not.",
+        help="The leader's id, as far as this node knows; -1 if it does not.",
         kafka=raft("current-leader"),
         read=one(readings.leader),
     ),

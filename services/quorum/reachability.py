@@ -1,7 +1,7 @@
 """Says which peers are not reached, and where their addresses are from; and if this node's own entry leads elsewhere.
 
 Kafka's client says it at every attempt ("Connection to node 2 (host/10.0.0.2:9093) could not be established"); here it
-is one line at each change, and one a minute while it lasts. What is over within seconds is not told: all start at once.
+is one line at each change, and one a minute while it lasts. Failures of seconds are not logged: all start at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OWN: Final = "own entry"
 class Reachability:
     """Tells of one node's peers; `own` is its replica key, and `listeners` are those that it announces.
 
-    A peer is told of once it has not been reached for `after_s`.
+    A peer is logged when it has not been reached for `after_s`.
     """
 
     def __init__(self, own: ReplicaKey, listeners: Sequence[ListenerEndpoint], *, after_s: float = AT_START_S) -> None:

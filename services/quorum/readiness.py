@@ -49,7 +49,7 @@ class Readiness:
         if is_caught_up(self._core, joins=self._joins):
             self._caught_up_at_ms = now_ms
         is_near = self._caught_up_at_ms is not None and now_ms - self._caught_up_at_ms <= self._lag_max_ms
-        has_room = self._room is None or self._room.is_enough()  # looked at, and told of, whatever else there is
+        has_room = self._room is None or self._room.is_enough()  # asked in any case: it writes to the log
         return is_near and has_room
 
     async def run(self, server: Server) -> None:

@@ -127,8 +127,8 @@ class _Node:
 async def _change(nodes: Sequence[_Node], config: ResizeConfig) -> bool:
     """Returns whether the voters are those that they should be; else has them changed. Raises ApiError, NotYet.
 
-    Whoever knows a leader in the latest epoch is believed. While none does, it is enough that nobody has a voter that
-    is to go: a quorum that is lost must not keep a rollback from mending it.
+    A node that knows a leader in the latest epoch is believed. While none does, it is enough that nobody has a voter
+    that is to go: a quorum that is lost must not keep a rollback from mending it.
     """
     await asyncio.gather(*(node.ask() for node in nodes))
     answered = [(node, node.found) for node in nodes if node.found is not None]

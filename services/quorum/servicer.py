@@ -64,7 +64,7 @@ OFFSET_MAX: Final = 2**62
 class PeerServicer(MembershipServicer, NodeLogService):
     """Serves `kraft.service.Quorum`: passes each request to the core as a message, and returns its answer.
 
-    `handing_over` is told when a replica's stream of fetches opens and ends.
+    `handing_over` notes when a replica's stream of fetches opens and ends.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ ALL: Final = (*(row.api for row in ROWS), *QUORUM, *OWN)
 APIS: Final[Mapping[str, Api]] = {api.name: api for api in ALL}
 """All APIs of `kraft.service.Controller` by their names."""
 HANDLERS: Final[Mapping[str, Handler]] = {row.api.name: row.handler for row in ROWS}
-"""Who handles those that a command answers, by the API's name; others the quorum node or the servicer answers."""
+"""The handlers of those that a command answers, by name; others the quorum node or the servicer answers."""
 
 assert len(APIS) == len(ALL), ALL
 assert all(APIS[name].quorum_deadline_ms is None for name in HANDLERS), HANDLERS

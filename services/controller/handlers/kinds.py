@@ -19,7 +19,7 @@ Handler: TypeAlias = Callable[[Apis, Call], Awaitable[Answer]]
 
 
 class Row(NamedTuple):
-    """What an API is, and who handles it, on the active controller."""
+    """An API, and its handler on the active controller."""
 
     api: Api
     handler: Handler

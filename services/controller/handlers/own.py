@@ -39,7 +39,7 @@ AUTHENTICATE: Final = Api(
     is_forwarded=False,
 )
 AUTHORIZE: Final = Api(name="Authorize", request=AuthorizeRequest, right=None, is_forwarded=False)
-"""It says whether others may do something: whoever passes on their request needs the right to."""
+"""It says whether others may do something: a caller that asks for them needs the right to pass on requests."""
 CHANGE_BROKER_STATE: Final = Api(
     name="ChangeBrokerState",
     request=ChangeBrokerStateRequest,

@@ -62,7 +62,7 @@ _SERVED: Final[tuple[Any, ...]] = (
 """The Kafka APIs that a quorum node serves, for ApiVersions."""
 
 
-# What a node serves.
+# Calls to this node.
 
 
 def api_versions_request(request: ApiVersionsRequest, reply_to: object) -> raft.ApiVersionsRequest:
@@ -255,7 +255,7 @@ def _range_of(feature: Any) -> VersionRange:
     return VersionRange(lowest, highest)
 
 
-# What a node asks.
+# Calls of this node.
 
 
 def to_api_versions(request: raft.ApiVersionsRequest) -> ApiVersionsRequest:

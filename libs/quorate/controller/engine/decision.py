@@ -21,7 +21,7 @@ RECORDS_PER_WRITE_MAX = 10_000
 
 
 class Moment(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What a command gets beside the state: the offset of its first record, and the time in ms since 1970.
+    """A command's input beside the state: the offset of its first record, and the time in ms since 1970.
 
     Decisions depend on offsets because a broker epoch is the offset of the broker's registration record (KIP-631).
     """

@@ -238,7 +238,7 @@ class Engine:
     def _run(self, asked: Undecided) -> Steps[int]:
         """Decides a write and applies its batches; both anew if it is reverted meanwhile. Raises ApiError, Fault.
 
-        Only whoever runs the last step may append: before it a write is there in part, and may still be taken back.
+        Only the caller of the last step may append: before it a write is there in part, and may still be taken back.
         """
         epoch, appends = self.epoch, None
         while appends is None:
@@ -282,7 +282,7 @@ class Engine:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "the controller lost its leadership before the write was appended")
 
     def _stamp(self) -> tuple[Epoch | None, Offset, int, Offset | None]:
-        """What changes whenever the state of an active controller does, or the offset of the next record."""
+        """Values that change whenever the state of an active controller does, or the offset of the next record."""
         return self.epoch, self.next_offset, self._revert_count, self._partial
 
     def _prepare(self, asked: Undecided) -> Steps[Prepared]:

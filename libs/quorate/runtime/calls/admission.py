@@ -93,7 +93,7 @@ class Ledger:
         self.room = None if purpose in WITHOUT_ROOM else Room(purpose, limits.large_bytes, limits.large_wait_s)
         """The memory that its large requests take; None where they never wait."""
         self.stream_room = None if self.room is None else Room(purpose, limits.large_bytes, limits.large_wait_s)
-        """The same for the messages of its streams: whoever does not take a stream's answers holds up no other call."""
+        """The same for the messages of its streams: a stream whose answers are not taken holds up no other call."""
 
     def enter(self, peer: str, *, is_stream: bool) -> str:
         """Admits a call of `peer` (gRPC's name of the other end) and returns its IP, for `leave`.

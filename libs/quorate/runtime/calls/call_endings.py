@@ -25,7 +25,7 @@ _STOPPED: Final[Sequence[type[Exception]]] = [
     each for each in grpc.aio.BaseError.__subclasses__() if each.__name__ == "_ServerStoppedError"
 ]
 GONE: Final[tuple[type[Exception], ...]] = (grpc.aio.InternalError, *_STOPPED)
-"""What gRPC raises where the caller has gone, or this server has stopped; it has no public name for the second."""
+"""Errors of gRPC where the caller has gone, or this server has stopped; it has no public name for the second."""
 
 SERVER_FAULTS: Final = frozenset(
     {"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"}

@@ -76,7 +76,7 @@ class UnaryMethod(NamedTuple):
 
 
 class Guard(Protocol):
-    """Who may call (`guard`, `entry_guard`)."""
+    """Decides who may call (`guard`, `entry_guard`)."""
 
     def check(self, method: str, context: Any) -> Recheck | None:
         """Returns if the caller may call the method. Raises ApiError.

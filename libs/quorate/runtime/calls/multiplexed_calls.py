@@ -38,7 +38,7 @@ IDLE_S: Final = 120.0
 KEYS_KEPT: Final = 64
 """How many keys of metadata are known to be keys; there are a dozen, and only a caller that tries others makes more."""
 PAIR_BYTES: Final = 32
-"""What each key of metadata counts beside its bytes, as in HTTP/2 (RFC 9113, 10.5.1)."""
+"""The bytes that each key of metadata counts beside its own, as in HTTP/2 (RFC 9113, 10.5.1)."""
 
 _KEY: Final = re.compile(r"[0-9a-z_.-]+")
 _S: Final = grpc.StatusCode

@@ -158,7 +158,7 @@ class Server:
         assert self._for_probes is None, self._for_probes
         if listener is None:
             return
-        # Its calls are counted apart: whoever fills one port with them does not fill the other.
+        # Its calls are counted apart: a caller that fills one port with them does not fill the other.
         self._for_probes = WrappedServer(self._make_door(), self._limits, PLAIN)
         self._for_probes.register(health_pb2_grpc.add_HealthServicer_to_server, self._health)
         self._for_probes.listen(str(listener.endpoint))
@@ -202,7 +202,7 @@ class Server:
     async def stop(self, *, drain_s: float = 0.0, grace_s: float | None = None, streams_s: float | None = None) -> None:
         """Shuts down gracefully: reports not ready for `drain_s`, then refuses new calls and lets others end.
 
-        What still runs after `grace_s` seconds, by default the `graceful_s` of the server, is cut; and after
+        Calls that still run after `grace_s` seconds, by default the `graceful_s` of the server, are cut; and after
         `streams_s`, if nothing runs but streams, which their callers keep open. Calls that are cut are a warning in the
         log. Probes are answered until then: it is alive.
         """

@@ -164,9 +164,9 @@ def _options(limits: ServerLimits) -> Options:
         ("grpc.max_metadata_size", limits.metadata_bytes_max),
         ("grpc.max_concurrent_streams", limits.streams_per_connection_max),
         # 0: a stream counts until it has ended (RFC 9113, 5.1.2), as at the client. By default gRPC counts calls that
-        # it has not freed yet, too, and refuses streams of a client that keeps the limit. What those calls hold is
-        # bounded while a handler runs by the call limits, and before by PENDING_MAX; a million streams that were reset
-        # at once took the same memory with 0 and 1 (tests/fuzz/storms.py).
+        # it has not freed yet, too, and refuses streams of a client that keeps the limit. Their memory is bounded while
+        # a handler runs by the call limits, and before by PENDING_MAX; a million streams that were reset at once took
+        # the same memory with 0 and 1 (tests/fuzz/storms.py).
         ("grpc.http.overload_protection", 0),
         ("grpc.server.max_pending_requests", PENDING_MAX),
         ("grpc.server.max_pending_requests_hard_limit", PENDING_MAX),
