@@ -10,7 +10,7 @@ import pytest
 
 from tests.tidy.reading import read
 from tests.tidy.test_links import FILES
-from tests.tidy.test_shape import CODE, OURS, ROOT, named
+from tests.tidy.test_shape import CODE, OURS, named
 
 INSTEAD: Final = {
     r"\bit takes\b|\btakes (?:a|an|one or more|at least)\b": "it must be, it must have, it needs",
@@ -35,18 +35,6 @@ INSTEAD_IN_PROSE: Final = {
 """How a sentence must not begin, words that it must not have, and what to write instead."""
 OF_TESTS: Final = re.compile(r"^\W*Whatever\b|\b[Ww]hoever\b|\b[Tt]old\b")
 """The least of it, also for tests, whose docstrings may be half a sentence."""
-AS_THEY_ARE: Final = (
-    "libs/quorate/controller/engine/",
-    "libs/quorate/pipeline/",
-    "libs/quorate/runtime/calls/",
-    "services/controller/",
-    "services/gateway/",
-    "services/pipeline/",
-    "services/quorum/",
-)
-"""Folders whose modules still have such sentences."""
-OF_METRICS: Final = "services/quorum/SETTINGS.md"
-"""A page of such a folder, with the words of its modules."""
 BLOCK: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 HEADING: Final = re.compile(r"^#+ .*$", re.MULTILINE)
 PARTS: Final = re.compile(r"\n\s*\n|\n\s*[*-] |\||(?<=[.!?;:])\s|(?<=\?\*\*)\s")
@@ -100,7 +88,7 @@ def test_a_part_of_a_text_with_values_is_looked_at(tmp_path: Path) -> None:
     assert [(3, ": it takes ")] == list(read(path).texts)
 
 
-@pytest.mark.parametrize("path", [p for p in OURS if not named(p).startswith(AS_THEY_ARE)], ids=named)
+@pytest.mark.parametrize("path", OURS, ids=named)
 def test_a_docstring_or_a_comment_is_understood_at_once(path: Path) -> None:
     assert {} == {sentence: better for text in read(path).prose for sentence, better in hard_sentences(text).items()}
 
@@ -112,7 +100,7 @@ def test_a_docstring_of_a_test_names_its_subject(path: Path) -> None:
     assert [] == [each for each in sentences if OF_TESTS.search(each)]
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if p != ROOT / OF_METRICS], ids=named)
+@pytest.mark.parametrize("path", FILES, ids=named)
 def test_a_page_is_understood_at_once(path: Path) -> None:
     assert {} == hard_sentences(path.read_text())
 
