@@ -104,11 +104,11 @@ def test_spans_of_a_database_are_those_of_a_file(spark: SparkSession, tmp_path: 
 def test_how_to_get_in_is_told_nobody(spark: SparkSession, database: str, capsys: pytest.CaptureFixture[str]) -> None:
     from services.pipeline.bronze.span_database import look
     from services.pipeline.bronze.span_files import find_spans
-    from services.pipeline.bronze.span_source import Store, read_spans
+    from services.pipeline.bronze.span_store import Store, read_stores
 
     keep(database, FIRST)
     (file,) = find_spans(database)
-    frame = read_spans(spark, [Store(file.path, file.cluster_id, file.url)], [])
+    frame = read_stores(spark, [Store(file.path, file.cluster_id, file.url)])
     frame.explain("extended")
     plan = capsys.readouterr().out
     secret = PASSWORD.replace(" ", "%20")
@@ -116,7 +116,7 @@ def test_how_to_get_in_is_told_nobody(spark: SparkSession, database: str, capsys
     assert (1, len(FIRST), len(FIRST)) == look(database)
     assert ("postgres", "postgresql://" + database.rpartition("@")[2]) == (file.cluster_id, file.path)
     assert len(FIRST) == frame.count()
-    assert "spans" in plan
+    assert "span_store" in plan
     assert [] == [each for each in (secret, PASSWORD) if each in plan]
     with pytest.raises(OSError, match="it can not be read, or is no trace store: ") as refused:
         find_spans(database.replace(secret, "another"))

@@ -295,7 +295,7 @@ def test_each_line_of_a_file_is_read_once_however_it_is_cut(
     tmp_path: Path, part_bytes: int, block_bytes: int, ending: bytes
 ) -> None:
     pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
-    from services.pipeline.bronze.span_source import LineFile, SpanSourceReader
+    from services.pipeline.bronze.line_files import LineFile, LineFilesReader
 
     lines = [b"one", b"", "zwölf".encode(), b"x" * 100, b"\xff\xfe", b"last"]
     content = b"\n".join(lines) + ending
@@ -303,11 +303,10 @@ def test_each_line_of_a_file_is_read_once_however_it_is_cut(
     plain.write_bytes(content + b"not there yet when the file was looked at")
     packed.write_bytes(gzip.compress(content))
     for path, size in ((plain, len(content)), (packed, packed.stat().st_size)):
-        file = LineFile(str(path), "c", size, True)
-        reader = SpanSourceReader([], [file], parsed=False, part_bytes=part_bytes, block_bytes=block_bytes)
+        reader = LineFilesReader([LineFile(str(path), "c", size, True)], part_bytes=part_bytes, block_bytes=block_bytes)
         rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
 
-        assert lines == [row["raw"] for row in rows]
+        assert lines == [row["value"] for row in rows]
         assert [False] * 5 + [not ending] == [row["is_open"] for row in rows]
 
 

@@ -6,8 +6,8 @@ files        the same for files: the workers write what they decode (`staged`, `
 extents      finds which files cannot hold the same record, without a shuffle
 stream       appends records as files grow, or from a running quorum
 spans        appends trace spans, each once
-span_files   finds files and databases that hold spans; `span_source` reads them: the observer's trace store
-             (`span_database`: in PostgreSQL), and an OpenTelemetry collector's files (`otlp`)
+span_files   finds files and databases that hold spans; `span_store` and `span_database` read the observer's trace
+             store, `line_files` and `otlp_lines` an OpenTelemetry collector's files
 quarantine   keeps damaged and unreadable input, and which of these claims were withdrawn
 claims       withdraws claims about input that could be read since
 """

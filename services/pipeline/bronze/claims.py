@@ -17,9 +17,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from quorate.pipeline.log_files import CHECKPOINT_KIND, HALF, LOG_KIND
-from services.pipeline.bronze.otlp import LINE_CLAIM
+from services.pipeline.bronze.line_files import LineFile
+from services.pipeline.bronze.otlp_lines import LINE_CLAIM, text_lines
 from services.pipeline.bronze.quarantine import CLAIM, standing, withdraw
-from services.pipeline.bronze.span_source import LineFile, read_lines
 from services.pipeline.memory import kept
 from services.pipeline.tables import Growing
 
@@ -91,7 +91,7 @@ def _over(spark: SparkSession, claims: DataFrame, read: Sequence[str], lines: Se
     of_files = claims.where(~is_of_line & ~is_of_span & fn.col("source").isin(list(read))).select(*CLAIM)
     if not lines:
         return of_files
-    whole = read_lines(spark, lines).select(_directory().alias("place"), fn.col("raw").alias("value"))
+    whole = text_lines(spark, lines).select(_directory().alias("place"), "value")
     of_lines = claims.where(is_of_line).withColumn("place", _directory())
     same = of_lines["place"] == whole["place"]
     goes_on = fn.startswith(whole["value"], of_lines["raw"])

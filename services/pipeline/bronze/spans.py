@@ -9,6 +9,7 @@ Trace id and span id identify a span, so a span that comes again, late, or from 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -16,9 +17,11 @@ from pyspark.sql import functions as fn
 
 from quorate.runtime.event_loop.clock import Clock, SystemClock
 from services.pipeline.bronze.claims import SPAN_CLAIM, claimed, withdraw_read
+from services.pipeline.bronze.line_files import LineFile
+from services.pipeline.bronze.otlp_lines import read_lines
 from services.pipeline.bronze.quarantine import CLAIM, claim
 from services.pipeline.bronze.span_files import SpanFile, find_spans
-from services.pipeline.bronze.span_source import LineFile, Store, read_spans
+from services.pipeline.bronze.span_store import Store, read_stores
 from services.pipeline.memory import kept
 from services.pipeline.source.columns import schema_of
 from services.pipeline.source.options import SETTLE_MS
@@ -51,6 +54,7 @@ _COLUMNS: Final = (
     "date",
 )
 _VERSION: Final = {"cluster_id": "string", "source": "string", "size": "bigint", "modified_ns": "bigint"}
+_TEXTS: Final = "map<string, string>"
 _SOUND: Final = "_corrupt is null"
 _DAMAGED: Final = "_corrupt is not null and not is_open"
 _WAITING: Final = "_corrupt is not null and is_open"
@@ -90,8 +94,7 @@ def ingest_spans(
     lines = [
         LineFile(file.path, file.cluster_id, file.size, file.may_grow(by_ms)) for file in files if not file.is_store
     ]
-    stores = [Store(file.path, file.cluster_id, file.url) for file in files if file.is_store]
-    with kept(_judged(read_spans(spark, stores, lines))) as (judged,):
+    with kept(_judged(_read(spark, files, lines))) as (judged,):
         about = judged.agg(
             fn.count_if(fn.expr(_SOUND)).alias("spans"),
             fn.count_if(fn.expr(_DAMAGED)).alias("damaged"),
@@ -126,6 +129,19 @@ def _note_read(spark: SparkSession, files: list[SpanFile], tables: Growing) -> N
     if new:
         rows = spark.createDataFrame(new, ", ".join(f"{name} {kind}" for name, kind in _VERSION.items()))
         tables.append(SPAN_FILES, rows.coalesce(1), partition_by=("cluster_id",))
+
+
+def _read(spark: SparkSession, files: Sequence[SpanFile], lines: Sequence[LineFile]) -> DataFrame:
+    """Reads all files as one DataFrame: times as text, attributes as maps, `_corrupt` and `raw` if unreadable."""
+    stores = [Store(file.path, file.cluster_id, file.url) for file in files if file.is_store]
+    of_stores = _of_stores(read_stores(spark, stores))
+    return of_stores.unionByName(read_lines(spark, lines)) if lines else of_stores
+
+
+def _of_stores(rows: DataFrame) -> DataFrame:
+    attributes = fn.from_json("attributes", _TEXTS, {"mode": "PERMISSIVE"})
+    nothing = {name: fn.lit(None).cast(kind) for name, kind in (("resource", _TEXTS), ("raw", "binary"))}
+    return rows.withColumns({"attributes": attributes, "is_open": fn.lit(False), **nothing})
 
 
 def _judged(rows: DataFrame) -> DataFrame:
