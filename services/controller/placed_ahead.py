@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from quorate.errors import ApiError
 from quorate.placement import PlacementSpec, Replicas, UsableBroker
@@ -26,57 +26,81 @@ KINDS_MAX: Final = 16
 """The kinds of topics that are kept: those that were asked for last."""
 
 
+_Sizes: TypeAlias = tuple[int, int]
+"""A kind of topics: partition count and replication factor."""
+
+
 class PlacedAhead:
-    """The placements made ahead of one set of brokers, by kind: partition count and replication factor."""
+    """The placements made ahead of one set of brokers, by kind."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         """`now_s` is a monotonic clock, in s."""
         self._now_s = now_s
         self._brokers: Sequence[UsableBroker] = ()
-        self._kinds: OrderedDict[PlacementSpec, _Kind] = OrderedDict()
+        self._kinds: OrderedDict[_Sizes, _Kind] = OrderedDict()
         self.is_low = False
         """Whether half of what was placed ahead of a kind is used up."""
 
-    def take(self, spec: PlacementSpec, brokers: Sequence[UsableBroker]) -> tuple[Replicas, ...] | None:
-        """Takes a placement of this kind on these very brokers; None if there is none. Notes that one was asked for."""
+    def take(
+        self, specs: Sequence[PlacementSpec], brokers: Sequence[UsableBroker]
+    ) -> list[tuple[Replicas, ...] | None]:
+        """Takes a placement for each topic on these very brokers, None where there is none.
+
+        A kind is asked for often if two calls in a row ask for it, however many topics each has.
+        """
         if brokers is not self._brokers:
             self._brokers = brokers
             self._kinds.clear()
             self.is_low = False
-        kind = self._kinds.get(spec)
-        if kind is None:
-            self._begin(spec)
-            return None
-        self._kinds.move_to_end(spec)
-        if kind.ready:
-            placement = kind.ready.popleft()
-            self.is_low = self.is_low or len(kind.ready) * 2 <= AHEAD
-            return placement
         now_s = self._now_s()
-        kind.is_often, kind.asked_s = now_s - kind.asked_s <= AGAIN_S, now_s
-        return None
+        found: list[tuple[Replicas, ...] | None] = []
+        missed: set[_Sizes] = set()
+        for spec in specs:
+            sizes = spec.partition_count, spec.replication_factor
+            kind = self._kinds.get(sizes)
+            if kind is None:
+                missed.add(sizes)
+                self._begin(sizes, now_s)
+                found.append(None)
+                continue
+            self._kinds.move_to_end(sizes)
+            if kind.ready:
+                found.append(kind.ready.popleft())
+                self.is_low = self.is_low or len(kind.ready) * 2 <= AHEAD
+            else:
+                found.append(None)
+                if sizes not in missed:
+                    kind.is_often = now_s - kind.asked_s <= AGAIN_S
+                    missed.add(sizes)
+            kind.asked_s = now_s
+        return found
 
-    def _begin(self, spec: PlacementSpec) -> None:
-        if spec.partition_count * spec.replication_factor <= REPLICAS_MAX:
-            self._kinds[spec] = _Kind(self._now_s())
+    def _begin(self, sizes: _Sizes, now_s: float) -> None:
+        if sizes[0] * sizes[1] <= REPLICAS_MAX:
+            self._kinds[sizes] = _Kind(now_s)
             if len(self._kinds) > KINDS_MAX:
                 self._kinds.popitem(last=False)
 
     def wanted(self) -> list[PlacementSpec]:
         """Returns what is to be placed ahead now: of each kind that is asked for often, as many as it has too few."""
         self.is_low = False
-        missing = {spec: AHEAD - len(kind.ready) for spec, kind in self._kinds.items() if kind.is_often}
-        return [spec for spec, count in missing.items() if count * 2 >= AHEAD for _ in range(count)]
+        missing = {sizes: AHEAD - len(kind.ready) for sizes, kind in self._kinds.items() if kind.is_often}
+        return [
+            PlacementSpec(partition_count=partitions, replication_factor=replicas)
+            for (partitions, replicas), count in missing.items()
+            if count * 2 >= AHEAD
+            for _ in range(count)
+        ]
 
     def add(
         self, spec: PlacementSpec, placement: tuple[Replicas, ...] | ApiError, brokers: Sequence[UsableBroker]
     ) -> None:
         """Adds what was placed on these brokers; what was placed on others than those of now is of no use."""
-        kind = self._kinds.get(spec)
+        kind = self._kinds.get((spec.partition_count, spec.replication_factor))
         if kind is None or brokers is not self._brokers:
             return
         if isinstance(placement, ApiError):
-            kind.is_often = False  # its callers get the error; the next one asks again
+            kind.is_often = False  # its callers get the refusal; the next one asks again
         else:
             kind.ready.append(placement)
 

@@ -117,6 +117,7 @@ class Placing:
     def _begin_round(self) -> _Round:
         begun = self._next = _Round()
         begun.asking = asyncio.ensure_future(self._placed(begun))
+        begun.asking.add_done_callback(lambda _: self._close(begun))  # also one that has failed before it was closed
         begun.asking.add_done_callback(begun.answer)
         return begun
 
@@ -143,8 +144,7 @@ class Placing:
         """Returns what was placed ahead, None for a topic for which nothing was, or whose request is traced."""
         if current_traceparent() is not None:
             return [None] * len(specs)
-        brokers = self._brokers()
-        return [self._ahead.take(spec, brokers) for spec in specs]
+        return self._ahead.take(specs, self._brokers())
 
     async def _ask(self, specs: Sequence[PlacementSpec], placed: list[Any]) -> None:
         """Fills the places of `placed` that are None, and has others placed ahead with them."""

@@ -117,13 +117,13 @@ class QuorumLink:
     others are `coming`, or are expected because the last message was `Shared`; an append that comes alone never waits.
     Kafka always waits for others, until `controller.quorum.append.linger.ms` is over.
 
-    The wait ends when nobody is announced or expected any more, or `group_wait_s` after the last who came, for those
-    that are only expected also as long after him as the last commit took, or after `group_wait_max_s`. While others
-    come the loop is busy with them. A message that left before would not have them answered sooner, and its commit
-    would take the processor from them; and those that it had would have their answers sent by a loop that is still as
-    busy. If nobody comes, those that are announced wait for something else, such as a placer, and the message is not to
-    wait with them. An announced one that is refused does not count as one that came: who only has requests refused, or
-    tried, holds up nobody's commit.
+    The wait for those that are announced ends when none is, `group_wait_s` after the last that came, or after
+    `group_wait_max_s`. While others come the loop is busy with them. A message that left before would not have them
+    answered sooner, and its commit would take the processor from them; and those that it had would have their answers
+    sent by a loop that is still as busy. If nobody comes, those that are announced wait for something else, such as a
+    placer, and the message is not to wait with them. An announced one that is refused does not count as one that came:
+    a caller that only has requests refused, or tried, holds up nobody's commit. The wait for those that are only
+    expected is no longer than the last commit took: they may never come, and so it can double a latency at most.
     """
 
     def __init__(
@@ -298,7 +298,8 @@ class QuorumLink:
 
         To be woken by each that comes would cost more than the messages that are saved.
         """
-        wait_s, ends, came = min(self._group_wait_s, self._last.took_s), self._now_s() + self._group_wait_max_s, -1
+        most_s = min(self._group_wait_max_s, self._last.took_s)
+        wait_s, ends, came = min(self._group_wait_s, most_s), self._now_s() + most_s, -1
         while self._last.others_come(len(self._waiting)) and came != self._came and self._now_s() < ends:
             came = self._came
             self._look.clear()

@@ -87,8 +87,8 @@ WRITE_BUGS: Final = (
         number="F42",
         what="an append waits for others longer than the commit that it would share with them",
         file=LINK,
-        right="min(self._group_wait_s, self._last.took_s)",
-        wrong="self._group_wait_s",
+        right="        most_s = min(self._group_wait_max_s, self._last.took_s)\n",
+        wrong="        most_s = self._group_wait_max_s\n",
         test=f"{LINK_TESTS}::test_nobody_is_waited_for_longer_than_the_last_commit_took",
     ),
     Planted(
@@ -103,8 +103,8 @@ WRITE_BUGS: Final = (
         number="F51",
         what="a placement that was made ahead is given to two topics",
         file="services/controller/placed_ahead.py",
-        right="            placement = kind.ready.popleft()\n",
-        wrong="            placement = kind.ready[0]\n",
+        right="kind.ready.popleft()",
+        wrong="kind.ready[0]",
         test="tests/services/placer/test_placed_ahead.py::test_topics_that_are_alike_are_placed_ahead_many_in_a_message",
     ),
     Planted(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -66,15 +67,15 @@ async def test_what_was_placed_on_the_brokers_before_is_not_kept() -> None:
     """They became others while the placer was at work."""
     brokers = [fourteen()]
     ahead = PlacedAhead(lambda: 0.0)
-    assert ahead.take(ALIKE, brokers[0]) is None
-    assert ahead.take(ALIKE, brokers[0]) is None
+    assert ahead.take([ALIKE], brokers[0]) == [None]
+    assert ahead.take([ALIKE], brokers[0]) == [None]
     assert [ALIKE] * AHEAD == ahead.wanted()
     brokers.append(fourteen(20))
-    assert ahead.take(ALIKE, brokers[1]) is None
+    assert ahead.take([ALIKE], brokers[1]) == [None]
     ahead.add(ALIKE, ((1, 2, 3),), brokers[0])
-    assert ahead.take(ALIKE, brokers[1]) is None
+    assert ahead.take([ALIKE], brokers[1]) == [None]
     ahead.add(ALIKE, ((20, 21, 22),), brokers[1])
-    assert ((20, 21, 22),) == ahead.take(ALIKE, brokers[1])
+    assert [((20, 21, 22),)] == ahead.take([ALIKE], brokers[1])
 
 
 @pytest.mark.parametrize(
@@ -108,12 +109,33 @@ def test_only_topics_that_come_soon_after_one_another_are_placed_ahead() -> None
     now_s, brokers = [0.0], fourteen()
     ahead = PlacedAhead(lambda: now_s[0])
     for now_s[0] in (0.0, 1.1, 2.2):
-        assert ahead.take(ALIKE, brokers) is None
+        assert ahead.take([ALIKE], brokers) == [None]
         assert [] == ahead.wanted()
     for number in range(KINDS_MAX):
-        ahead.take(PlacementSpec(partition_count=1, replication_factor=4 + number), brokers)
+        ahead.take([PlacementSpec(partition_count=1, replication_factor=4 + number)], brokers)
     now_s[0] += 1
-    assert ahead.take(ALIKE, brokers) is None  # forgotten: so many other kinds came since
+    assert ahead.take([ALIKE], brokers) == [None]  # forgotten: so many other kinds came since
     assert [] == ahead.wanted()
-    assert ahead.take(ALIKE, brokers) is None
+    assert ahead.take([ALIKE], brokers) == [None]
     assert [ALIKE] * AHEAD == ahead.wanted()
+
+
+def test_many_topics_of_one_request_are_no_sign_that_others_come() -> None:
+    brokers = fourteen()
+    ahead = PlacedAhead(lambda: 0.0)
+    assert ahead.take([ALIKE] * 3, brokers) == [None] * 3
+    assert [] == ahead.wanted()
+
+    assert ahead.take([replace(ALIKE, start_partition=5)], brokers) == [None]  # of the same kind
+    assert [ALIKE] * AHEAD == ahead.wanted()
+
+
+async def test_a_round_that_fails_takes_nobody_with_it_who_comes_later() -> None:
+    placer, brokers = Counting(), [fourteen()]
+    async with placing_on(placer, brokers) as placing:
+        others = brokers.pop()
+        with pytest.raises(IndexError):
+            await placing.place([("a", ALIKE)])
+        brokers.append(others)
+
+        assert not isinstance((await placing.place([("a", ALIKE)]))["a"], ApiError)
