@@ -280,6 +280,20 @@ def test_a_log_that_ends_before_its_checkpoint_in_a_later_epoch_is_damaged(tmp_p
         DiskLog(tmp_path)
 
 
+def test_a_checkpoint_of_a_later_epoch_that_ends_before_the_log_starts_is_of_another_log(tmp_path: Path) -> None:
+    """Such as a backup of another node, left in the directory."""
+    write_log(tmp_path, epochs=(1, 3, 3), segment_bytes=150)
+    segment_file(partition(tmp_path), 0, LOG).unlink()
+    name_checkpoint(tmp_path, OffsetAndEpoch(offset=3, epoch=2))
+    name_checkpoint(tmp_path, OffsetAndEpoch(offset=1, epoch=9))
+
+    with pytest.raises(Corrupt, match="the checkpoint of epoch 9 ends before offset 3, where the log starts") as damage:
+        DiskLog(tmp_path)
+
+    assert "00000000000000000001-0000000009.checkpoint" in str(damage.value)
+    assert 2 == len(list(partition(tmp_path).glob("*.log")))
+
+
 def test_an_epoch_below_that_of_the_checkpoint_is_damage(tmp_path: Path) -> None:
     write_log(tmp_path, epochs=(1, 1, 1), segment_bytes=150)
     segment_file(partition(tmp_path), 0, LOG).unlink()

@@ -17,7 +17,7 @@ from quorate.storage.durable_mark import DurableMark
 from quorate.storage.epochs_file import EpochsFile
 from quorate.storage.failpoints import reach
 from quorate.storage.files import NO_SPACE, NoSpace, make_directory, room_for, sync_directory
-from quorate.storage.names import PARTITION_DIRECTORY, checkpoint_ids
+from quorate.storage.names import PARTITION_DIRECTORY, checkpoint_file, checkpoint_ids
 from quorate.storage.opening import open_segments
 from quorate.storage.recovery import Note, check_topic
 from quorate.storage.segment import Segment
@@ -299,6 +299,9 @@ class DiskLog:
         """Goes on where the segments end, or the latest checkpoint if that is ahead. Raises Corrupt."""
         latest, floor = max(checkpoints, default=EMPTY), self.start
         if latest > end:
+            if latest.offset < floor:
+                why = f"the checkpoint of epoch {latest.epoch} ends before offset {floor}, where the log starts"
+                raise Corrupt(why, path=checkpoint_file(self.directory, latest), position=0)
             self.restart_at(latest)
         elif end.offset < floor:
             why = f"the log ends at offset {end.offset}, before offset {floor} where its checkpoint ends"

@@ -13,6 +13,7 @@ from typing import Final
 
 from crc32c import crc32c
 
+from quorate.errors import Corrupt
 from quorate.nouns import Offset
 from quorate.storage.failpoints import reach
 from quorate.storage.files import FILE_MODE, naming, write_all
@@ -50,13 +51,18 @@ class DurableMark:
             write_all(self._descriptor, content, 0)
 
     def lower(self, offset: Offset) -> None:
-        """Lowers the mark to `offset` if it is higher, and syncs it, before the log is truncated there."""
+        """Lowers the mark to `offset` if it is higher, and syncs it, before the log is truncated there.
+
+        Raises Corrupt if the file was replaced meanwhile.
+        """
         if self.read() > offset:
             self.write(offset)
             assert self._descriptor is not None
             with naming(self._path):
                 os.fsync(self._descriptor)
-        assert self.read() <= offset, (self._path, offset)  # a start would take the cut for damage
+        if (found := self.read()) > offset:  # a start would take the cut for damage
+            why = f"it says {found}, and was lowered to {offset}: the file is another one than was opened"
+            raise Corrupt(why, path=self._path, position=0)
 
     def close(self) -> None:
         """Syncs the mark and closes its file, at a clean shutdown."""
