@@ -37,7 +37,7 @@ from services.pipeline.silver.events import reach
 from services.pipeline.silver.progress import PROGRESS
 from services.pipeline.source.options import SETTLE_MS
 from services.pipeline.steps import Steps, say
-from services.pipeline.tables import Lake, ParquetTables, Remembered, Reporting, Tables
+from services.pipeline.tables import Lake, Remembered, Reporting, Tables, opened
 
 __all__ = ["JOBS", "run"]
 
@@ -61,7 +61,7 @@ _EVENTS: Final = f"{image.SILVER}/events"
 def run(spark: SparkSession, asked: argparse.Namespace) -> int:
     """Runs the job that the parsed arguments name, and returns its exit code; an error is printed as one line."""
     try:
-        lake = ParquetTables(spark, asked.to)
+        lake = opened(spark, asked.to)
         return _timed(asked.name, spark, Remembered(lake) if is_small(spark) else lake, asked)
     except Exception as problem:  # an exit code of 1 would mean that it ran and found damage
         say(f"{asked.name}: {no_space(problem, _written_to(asked)) or words_of(problem)}")

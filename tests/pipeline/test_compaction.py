@@ -268,3 +268,16 @@ def test_a_column_that_only_some_files_have_is_kept(spark: SparkSession, tables:
         tuple(row) for row in found.where("trace_id is not null").select("offset", "trace_id").collect()
     ]
     assert 9 == found.count()
+
+
+def test_tables_in_delta_are_refused_and_not_read_as_plain_files(spark: SparkSession, tmp_path: Path) -> None:
+    """Of a release that wrote them: Spark would read what Delta has overwritten, too."""
+    from services.pipeline.tables import opened
+
+    (tmp_path / "silver/partitions/_delta_log").mkdir(parents=True)
+    (tmp_path / "silver/partitions/_delta_log/00000000000000000000.json").touch()
+    (tmp_path / "plain/silver/partitions").mkdir(parents=True)
+    opened(spark, f"{tmp_path}/plain")
+
+    with pytest.raises(LookupError, match="are in Delta, and only plain Parquet is read: make them anew elsewhere"):
+        opened(spark, str(tmp_path))

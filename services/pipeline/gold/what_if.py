@@ -44,6 +44,10 @@ class Loss(NamedTuple):
     min_isr: int = MIN_ISR_DEFAULT
 
 
+class UnknownLoss(LookupError):
+    """A broker or a rack that the cluster does not have, or none at all."""
+
+
 class Fate(NamedTuple):
     """A partition before and after the loss, with its min.insync.replicas then, as its leader has it (KIP-226)."""
 
@@ -84,7 +88,7 @@ def what_if(tables: Tables, cluster_id: str | None, loss: Loss, *, at_offset: Of
         for cluster in clusters(batches):
             try:
                 lines, refusal = list(consequences(cluster, loss, name)), None
-            except LookupError as problem:
+            except UnknownLoss as problem:
                 lines, refusal = [""], str(problem)
             count = len(lines)
             yield pa.table([[cluster.id] * count, lines, [refusal] * count], schema=_SCHEMA)
@@ -100,7 +104,7 @@ def what_if(tables: Tables, cluster_id: str | None, loss: Loss, *, at_offset: Of
 def consequences(cluster: Cluster, loss: Loss, name: str) -> Iterator[str]:
     """Yields the lines: counts before and after, each broker's leaderships, and the partitions that go offline.
 
-    Raises LookupError, with the cluster's `name`, for an unknown broker or rack, and if nothing is lost.
+    Raises UnknownLoss, with the cluster's `name`, for an unknown broker or rack, and if nothing is lost.
     """
     state = cluster.state
     lost = _lost(state, loss, name)
@@ -146,15 +150,15 @@ def fates(state: ClusterState, lost: Sequence[NodeId], loss: Loss, *, next_offse
 def _lost(state: ClusterState, loss: Loss, name: str) -> list[NodeId]:
     """Returns the ids of the brokers to lose, in the order of their loss, each once."""
     if not loss.brokers and not loss.racks:
-        raise LookupError("nothing is lost: name brokers or racks")
+        raise UnknownLoss("nothing is lost: name brokers or racks")
     known = {each.id: each.rack for each in state.brokers}
     for broker_id in loss.brokers:
         if broker_id not in known:
-            raise LookupError(f"broker {broker_id} is none of {name}, which has {sorted(known) or 'none'}")
+            raise UnknownLoss(f"broker {broker_id} is none of {name}, which has {sorted(known) or 'none'}")
     for rack in loss.racks:
         if rack not in known.values():
             there = sorted({each for each in known.values() if each is not None})
-            raise LookupError(f"rack {rack!r} is none of {name}, which has {there or 'none'}")
+            raise UnknownLoss(f"rack {rack!r} is none of {name}, which has {there or 'none'}")
     in_racks = sorted(broker_id for broker_id, rack in known.items() if rack in loss.racks)
     return list(dict.fromkeys((*loss.brokers, *in_racks)))
 

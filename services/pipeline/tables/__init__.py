@@ -10,7 +10,7 @@ remembered   a wrapper that caches tables of few rows in memory
 """
 
 from services.pipeline.tables.computed import Compute, Computed, Rows, frame_of
-from services.pipeline.tables.parquet import ParquetTables
+from services.pipeline.tables.parquet import ParquetTables, opened
 from services.pipeline.tables.remembered import Remembered
 from services.pipeline.tables.reporting import Reporting
 from services.pipeline.tables.verbs import (
@@ -42,4 +42,5 @@ __all__ = [
     "Tables",
     "add",
     "frame_of",
+    "opened",
 ]

@@ -21,7 +21,7 @@ from services.pipeline.tables.inbox import Inbox
 from services.pipeline.tables.rounds import rounds_of, without_hidden
 from services.pipeline.tables.verbs import Compacted, TableFile
 
-__all__ = ["ParquetTables"]
+__all__ = ["ParquetTables", "opened"]
 
 INFER: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
 OPEN_FILES: Final = "spark.sql.maxConcurrentOutputFileWriters"
@@ -30,6 +30,21 @@ OPEN_FILES_MAX: Final = 40
 
 LOOKS_MAX: Final = 20
 """How often `read` lists a table again because a compaction changed it meanwhile."""
+
+
+def opened(spark: SparkSession, root: str) -> ParquetTables:
+    """Opens the tables below `root`. Raises LookupError if they are in Delta, as those of an earlier release may be.
+
+    Spark would read all files of such a directory, also those that Delta has overwritten.
+    """
+    logs = f"{root.rstrip('/')}/*/*/_delta_log"
+    try:
+        _ = spark.read.format("binaryFile").load(logs).schema
+    except AnalysisException as problem:
+        if problem.getCondition() == "PATH_NOT_FOUND":
+            return ParquetTables(spark, root)
+        raise
+    raise LookupError(f"the tables in {root} are in Delta, and only plain Parquet is read: make them anew elsewhere")
 
 
 class ParquetTables:

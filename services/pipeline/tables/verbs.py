@@ -1,4 +1,4 @@
-"""The interface between jobs and table formats: read, append, keep, replace and compact."""
+"""The interface between jobs and tables: read, append, keep, replace and compact."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Adopting(Growing, Protocol):
 
 
 class Lake(Tables, Adopting, Protocol):
-    """The tables of one format, whose files can also be compacted."""
+    """Tables whose files can also be compacted."""
 
     def compact(self, name: str, *, before: date) -> Compacted:
         """Rewrites the small files of each closed partition as one; meanwhile readers see each row exactly once.
