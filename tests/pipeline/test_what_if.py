@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from itertools import chain
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from deploy.spark import HOW_TO_GET, is_installed
 from kraft import Message
 from kraft.api.elect_leaders import ElectLeadersRequest
 from quorate.controller.commands.change_broker_state import change_broker_state
@@ -36,7 +40,10 @@ from tests.pipeline.in_memory import InMemory
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(1_800)
+pytestmark = [
+    pytest.mark.timeout(1_800),
+    pytest.mark.skipif(not is_installed(), reason=HOW_TO_GET),
+]
 
 SETTINGS: Final = ControllerSettings()
 BROKERS: Final = range(1, 7)
@@ -289,12 +296,28 @@ def test_an_earlier_state_and_preferred_leaders_are_those_of_the_log(
     tables: InMemory, stories: dict[str, Story]
 ) -> None:
     before = replayed(stories["by-chance-2"], 60)
-    without = sum(not each.partition.has_leader for each in before.topics.all())
+    was = [each.partition for each in before.topics.all()]
+    without = sum(not each.has_leader for each in was)
     after = decided(before, (1, 2), (), prefer=True)
     found = asked(tables, "by-chance-2", brokers=(1, 2), prefer=True, at_offset=60)
 
     assert "cluster by-chance-2 as of offset 60, without broker 1, 2" == found[0]
     assert f"  offline: {without} → {sum(not each.has_leader for each in after.values())}" == found[2]
+    sides = was, [*after.values()]
+    assert {
+        each: [count for led, isrs in map(counted, sides) for count in (led[each], isrs[each])] for each in BROKERS
+    } == {int(broker): [int(led), int(isrs), int(leads), int(is_in)] for broker, led, leads, isrs, is_in in told(found)}
+
+
+def counted(partitions: list[Partition]) -> tuple[Counter[int], Counter[int]]:
+    """How many partitions each broker leads, and of how many it is in the ISR."""
+    return Counter(each.leader for each in partitions), Counter(chain.from_iterable(each.isr for each in partitions))
+
+
+def told(lines: list[str]) -> list[tuple[str, ...]]:
+    """Of each broker its id, and how many it leads and how many ISRs it is in, before and after."""
+    pattern = re.compile(r"  broker (\d+) \(.*\): leads (\d+) → (\d+), in ISRs (\d+) → (\d+)")
+    return [match.groups() for line in lines if (match := pattern.fullmatch(line))]
 
 
 @pytest.mark.parametrize(
