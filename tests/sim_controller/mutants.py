@@ -137,7 +137,7 @@ def _c2(patch: Patch) -> None:
 
 
 def _c3(patch: Patch) -> None:
-    right = Engine.wanted
+    right = Engine.decide_again
 
     def wanted(engine: Engine, offset: Offset) -> bool:
         again = [waiting for waiting in engine._pending if waiting.end_offset > engine.appended]
@@ -149,7 +149,7 @@ def _c3(patch: Patch) -> None:
                 finished(engine._run(each.asked))
         return True
 
-    patch.setattr(Engine, "wanted", wanted)
+    patch.setattr(Engine, "decide_again", wanted)
 
 
 def _c4(patch: Patch) -> None:
