@@ -36,6 +36,7 @@ BENCHES: Final = {
     "metadata-shell": "metadata_shell",
     "beside-kafka": "beside_kafka",
     "versions": "versions",
+    "few-at-once": "few_at_once",
     "beside-etcd": "beside_etcd",
     "profile": "write_profile",
     "instructions": "instructions",
