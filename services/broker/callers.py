@@ -97,7 +97,7 @@ class Caller:
         return self._authorizer is None or self._authorizer.allows_on_any(self._acls(), self._who, operation, kind)
 
     def sees(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
-        """As `may` where a denial refuses nothing: for each of all there are."""
+        """As `may`, for one of many in a list: a denial leaves it out, and is not audited."""
         return self.may(operation, kind, name, is_audited=False)
 
     def would_allow(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:

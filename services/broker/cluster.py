@@ -229,7 +229,7 @@ def _described(state: ClusterState, asked: _Asked, reached: _Reached, caller: Ca
 
 
 def _at(listener: str, broker: Broker) -> Endpoint | None:
-    """Returns where a broker is at the listener of this name; None if it is not there."""
+    """Returns a broker's endpoint at the listener of this name; None if it has none there."""
     for each in broker.end_points:
         if each.name == listener:
             return Endpoint(broker.id, each.host, each.port, broker.rack)

@@ -33,7 +33,7 @@ _METHODS: Final[dict[type[Message], Callable[[ControllerStub], Any]]] = {
 
 
 class Controllers(Protocol):
-    """The active controller, which is looked for."""
+    """A client of the active controller, which it finds among the controllers that it knows."""
 
     async def ask(self, answer: type[M], request: Message, *, deadline_ms: int, retry: Retry = is_retriable) -> M:
         """Returns what the active controller answers.

@@ -110,7 +110,10 @@ class Writer:
         return Payloads(whole, _by_row(np.asarray(codes), found) if found else {})
 
     def _end(self, rest: bytes) -> tuple[str | None, tuple[str | None, bool] | None]:
-        """Returns the end of the payload, and the marks if there are tags that the schema does not know."""
+        """Returns the end of a payload's text, from the tagged fields on, and the marks of tags that the schema lacks.
+
+        (None, None) for bytes that are no tagged fields; no marks if the schema has all of the tags.
+        """
         try:
             known, others = _parted(rest, self._tags)
             end = self._ends.get(known)

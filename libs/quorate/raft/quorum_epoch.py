@@ -92,7 +92,7 @@ def send_begin_quorum_epoch(context: StepContext, role: Leader) -> None:
 
 
 def take_begin_acknowledged(context: StepContext, role: Leader, response: BeginQuorumEpochResponse) -> None:
-    """Records that a voter has accepted this leader. It does not count for check quorum: only fetches do."""
+    """Notes a voter's answer to BeginQuorumEpoch, a refusal among them. Check quorum counts Fetches alone (KIP-595)."""
     request = context.flight.request if context.flight is not None else None
     assert isinstance(request, BeginQuorumEpochRequest), request
     assert request.voter is not None, request

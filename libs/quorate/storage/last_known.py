@@ -1,4 +1,4 @@
-"""A node's last state, in a file outside of its partition directory, and the node that the directory belongs to.
+"""A node's last log end, epoch and vote, in a file beside its partition directory, and a file that names the node.
 
 `__cluster_metadata-0` may be put back from an older copy, taken from another node, or be emptied, and then it is sound
 in itself. So a file beside it has the end that the log was last flushed to, and the last epoch and vote; and a file in

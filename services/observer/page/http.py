@@ -71,7 +71,7 @@ class Http:
         return self._h11.our_state not in (h11.MUST_CLOSE, h11.CLOSED, h11.ERROR)
 
     def receive(self, data: bytes) -> None:
-        """Takes what came; empty bytes are the end of the other side."""
+        """Takes the bytes that were received; none if the peer has closed its side."""
         self._h11.receive_data(data)
 
     def request(self) -> Request | None:
