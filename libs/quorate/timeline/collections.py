@@ -10,7 +10,7 @@ a revert brought back: sort where the order matters.
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
-from typing import Generic, TypeVar, overload
+from typing import Generic, TypeVar
 
 from quorate.nouns import Offset
 from quorate.timeline.registry import ABSENT, UNCHANGED, Absent, Overwritten, SnapshotRegistry
@@ -30,23 +30,17 @@ class TimelineDict(Mapping[K, V]):
     It is equal to any mapping with the same contents, and is not hashable.
     """
 
-    __slots__ = ("__weakref__", "_present", "_registry", "changed_at")
+    __slots__ = ("__weakref__", "_present", "_registry", "changed_at", "get")
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._registry = registry
-        self._present: dict[K, V] = {}
+        self._present: dict[K, V] = {}  # the same one for ever
+        self.get = self._present.get  # type: ignore[method-assign]  # most reads are by it: the dict's own costs no call
         self.changed_at = UNCHANGED
         registry.register(self)
 
     def __getitem__(self, key: K) -> V:
         return self._present[key]
-
-    @overload
-    def get(self, key: K, /) -> V | None: ...
-    @overload
-    def get(self, key: K, default: V | D, /) -> V | D: ...
-    def get(self, key: K, default: V | D | None = None, /) -> V | D | None:
-        return self._present.get(key, default)
 
     def __contains__(self, key: object) -> bool:
         return key in self._present
