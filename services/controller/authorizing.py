@@ -29,9 +29,9 @@ from quorate.controller.engine.steps import Steps
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, ResourceType
 from quorate.nouns import ANONYMOUS, NodeId, Principal
-from quorate.runtime.access import audit, passing_on
+from quorate.runtime.access import audit
 from quorate.runtime.access.claims import CLAIMS, check_claim
-from quorate.runtime.access.passing_on import CLIENT_ID, CLIENT_IS_TOKEN, FORWARDER_PRINCIPAL, GATEWAY_PRINCIPAL, HOP
+from quorate.runtime.access.passing_on import FORWARDER_PRINCIPAL, GATEWAY_PRINCIPAL, HOP, said_in
 from quorate.runtime.access.process_rights import CONTROLLER, PROCESS_RULES, ProcessRights
 from quorate.runtime.access.token_requests import check_token_request
 from quorate.runtime.calls.call_login import login_of_call
@@ -40,7 +40,6 @@ from quorate.runtime.event_loop.turns import in_turns
 from quorate.tls.node_ids import NodeIds
 from services.controller.api import Api
 from services.controller.call import Call
-from services.controller.forwarding import FORWARDED
 from services.controller.hops import NOT_FORWARDABLE, Hop, PassingOn, hops
 from services.controller.pending import LEADER_EPOCH, OFFSET
 
@@ -113,25 +112,20 @@ class Authorizing:
         broker that sent an Envelope to a gateway) has CLUSTER_ACTION, as with Kafka's envelopes (KIP-590), and may pass
         on this API. Raises ApiError: CLUSTER_AUTHORIZATION_FAILED if not, PRINCIPAL_DESERIALIZATION_FAILURE.
         """
-        metadata = tuple(context.invocation_metadata() or ())
-        keys = [key for key, _ in metadata]
-        client_id = passing_on.values(metadata, CLIENT_ID)[0] if CLIENT_ID in keys else ""
-        login = login_of_call()
+        said, login = said_in(context.invocation_metadata()), login_of_call()
         is_token = login is not None and login.is_token
-        here = Caller(self._principal(context), host_address(host_of(context.peer())), client_id, is_token)
-        forwarded = FORWARDED in keys
-        if not (forwarded or passing_on.is_passed_on(metadata)):
+        here = Caller(self._principal(context), host_address(host_of(context.peer())), said.client_id, is_token)
+        if not (said.is_forwarded or said.is_by_gateway):
             return here
-        sender = _requester(here)
-        hosts = list(map(host_address, passing_on.hosts(metadata)))
-        gateway = passing_on.principal(metadata, GATEWAY_PRINCIPAL) if forwarded else ANONYMOUS
-        forwarder = passing_on.principal(metadata, FORWARDER_PRINCIPAL)
-        is_token = forwarded and bool(passing_on.values(metadata, CLIENT_IS_TOKEN))
-        passed = tuple(hops(sender, hosts, forwarder, gateway, is_forwarded=forwarded))
+        hosts = list(map(host_address, said.hosts))
+        gateway = said.principal(GATEWAY_PRINCIPAL) if said.is_forwarded else ANONYMOUS
+        forwarder = said.principal(FORWARDER_PRINCIPAL)
+        passed = tuple(hops(_requester(here), hosts, forwarder, gateway, is_forwarded=said.is_forwarded))
         for hop in passed:
             self._check_hop(hop, api)
-        own = tuple(hop.who for hop in passed if not self._passing_on.is_for_all(hop))
-        return Caller(passing_on.principal(metadata), hosts[0] if hosts else here.host, client_id, is_token, own)
+        own = tuple([hop.who for hop in passed if not self._passing_on.is_for_all(hop)])
+        host, is_token = hosts[0] if hosts else here.host, said.is_forwarded and said.is_token
+        return Caller(said.principal(), host, said.client_id, is_token, own)
 
     def _check_hop(self, hop: Hop, api: str) -> None:
         """Raises ApiError(CLUSTER_AUTHORIZATION_FAILED) unless the hop may pass on requests of others for this API."""

@@ -13,15 +13,16 @@ from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import ANONYMOUS, NOBODY, Epoch, NodeId
 from quorate.records import RegisterControllerRecord
-from quorate.runtime.access import passing_on
 from quorate.runtime.access.passing_on import (
     CLIENT_HOST,
     CLIENT_ID,
     CLIENT_IS_TOKEN,
     CLIENT_PRINCIPAL,
+    FORWARDED,
     FORWARDER_PRINCIPAL,
     GATEWAY_PRINCIPAL,
     principal_text,
+    said_in,
 )
 from quorate.runtime.calls.call_login import caller_of, login_of_call
 from quorate.runtime.clients.client import Channels, call, open_channel
@@ -35,8 +36,6 @@ from services.controller.driver import ControllerDriver
 
 T = TypeVar("T")
 
-FORWARDED: Final = "kraft-forwarded"
-"""Metadata key of a forwarded call: a receiver that is not active refuses it instead of forwarding it again."""
 DEADLINE_MS: Final = 30_000
 """Deadline (ms) of a forwarded call if the caller has set none."""
 HOLD_S: Final = 5.0
@@ -244,7 +243,7 @@ class Forwarding:
         this controller's.
         """
         metadata = tuple(context.invocation_metadata() or ())
-        is_passed_on = passing_on.is_passed_on(metadata)
+        is_passed_on = said_in(metadata).is_by_gateway
         passed = _OF_THE_CALLER if is_passed_on else frozenset({CLIENT_ID})
         sender, login = caller_of(self._transport, context), login_of_call()
         token = ((CLIENT_IS_TOKEN, "true"),) if login is not None and login.is_token else ()
@@ -345,7 +344,7 @@ def _active_listeners(driver: ControllerDriver) -> Sequence[RegisterControllerRe
 
 def is_forwarded(context: Any) -> bool:
     """Whether another controller has forwarded this call."""
-    return FORWARDED in [key for key, _ in context.invocation_metadata() or ()]
+    return said_in(context.invocation_metadata()).is_forwarded
 
 
 async def _either(*waits: Awaitable[Any]) -> None:

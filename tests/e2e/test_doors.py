@@ -36,9 +36,8 @@ from quorate.metadata.acls import AclOperation, AclPermission, PatternType, Reso
 from quorate.network.client import connect
 from quorate.nouns import NodeId
 from quorate.runtime.access.claims import CLAIMS
-from quorate.runtime.access.passing_on import CLIENT_HOST, CLIENT_PRINCIPAL, PASSED_ON
+from quorate.runtime.access.passing_on import CLIENT_HOST, CLIENT_PRINCIPAL, FORWARDED, PASSED_ON
 from quorate.runtime.access.process_rights import CALLS
-from services.controller.forwarding import FORWARDED
 from tests.e2e.calls import DEADLINE_MS, WITHIN_S, call_with_retries, eventually
 from tests.e2e.cluster import PATIENT, VOTERS, Cluster, control_plane, topics_request
 from tests.e2e.doors import (

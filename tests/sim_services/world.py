@@ -12,10 +12,10 @@ import pytest
 from kraft.api.broker_heartbeat_pb2 import BrokerHeartbeatRequest
 from kraft.service.controller_pb2 import ClaimSessionsResponse
 from quorate.controller.configs.settings import ControllerSettings
+from quorate.runtime.access.passing_on import FORWARDED
 from quorate.runtime.clients import client
 from quorate.runtime.requests.statuses import UNTOUCHED, error_from_call
 from services.controller import forwarding
-from services.controller.forwarding import FORWARDED
 from tests.sim_controller.invariants.states import Hashes
 from tests.sim_driver.checker import require
 from tests.sim_driver.context import SERVED

@@ -23,11 +23,10 @@ from quorate.nouns import ANONYMOUS, Principal
 from quorate.records import AccessControlEntryRecord
 from quorate.runtime.access import audit
 from quorate.runtime.access.audit import LOGGER
-from quorate.runtime.access.passing_on import CLIENT_HOST
+from quorate.runtime.access.passing_on import CLIENT_HOST, FORWARDED
 from quorate.runtime.logging.logs import start_logs
 from services.controller.authorizing import Authorizing, Caller
 from services.controller.call import Call
-from services.controller.forwarding import FORWARDED
 from services.controller.handlers import APIS
 from tests.controller.clusters import Assignment, Cluster, Topic, uuid
 

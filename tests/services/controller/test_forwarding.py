@@ -18,10 +18,10 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.state import ClusterState
 from quorate.metadata.versions import LATEST, METADATA_VERSION
 from quorate.records import FeatureLevelRecord, RegisterControllerRecord
-from quorate.runtime.access.passing_on import CLIENT_HOST, CLIENT_PRINCIPAL
+from quorate.runtime.access.passing_on import CLIENT_HOST, CLIENT_PRINCIPAL, FORWARDED
 from quorate.runtime.access.passing_on import PASSED_ON as MARK
 from quorate.runtime.requests.statuses import error_from_call
-from services.controller.forwarding import DEADLINE_MS, FORWARDED
+from services.controller.forwarding import DEADLINE_MS
 from services.controller.outliving import to_the_end
 from tests.services.controllers import NOWHERE, InProcess, controller
 from tests.services.scripted import ScriptedController, controller_at_work, quorum_at_work

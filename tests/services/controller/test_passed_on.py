@@ -21,6 +21,7 @@ from quorate.runtime.access.passing_on import (
     CLIENT_HOST,
     CLIENT_PRINCIPAL,
     FORWARDABLE,
+    FORWARDED,
     FORWARDER_PRINCIPAL,
     GATEWAY_PRINCIPAL,
     HOP,
@@ -31,7 +32,6 @@ from quorate.runtime.access.process_rights import ProcessRights
 from quorate.tls.node_ids import NodeIds
 from services.controller.authorizing import Authorizing, Caller
 from services.controller.call import Call
-from services.controller.forwarding import FORWARDED
 from services.controller.handlers import APIS
 from tests.controller.clusters import Cluster, uuid
 

@@ -13,8 +13,8 @@ from kraft.api.describe_topic_partitions_pb2 import DescribeTopicPartitionsReque
 from kraft.api.unregister_broker_pb2 import UnregisterBrokerRequest
 from quorate.controller.engine.engine import Engine
 from quorate.errors import ErrorCode
+from quorate.runtime.access.passing_on import FORWARDED
 from quorate.runtime.requests.statuses import error_from_call
-from services.controller.forwarding import FORWARDED
 from services.controller.quorum_node import QuorumNode
 from tests.controller.clusters import Cluster
 from tests.services.controllers import InProcess, controller

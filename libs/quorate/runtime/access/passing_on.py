@@ -6,8 +6,9 @@ that it got the request from, so the receiver sees every hop, and can check that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from quorate.errors import ApiError, ErrorCode
@@ -19,23 +20,25 @@ __all__ = [
     "CLIENT_IS_TOKEN",
     "CLIENT_PRINCIPAL",
     "FORWARDABLE",
+    "FORWARDED",
     "FORWARDER_PRINCIPAL",
     "GATEWAY_PRINCIPAL",
     "HOP",
     "LISTENER",
     "LOGIN_REASON",
     "PASSED_ON",
+    "Said",
     "client_id_text",
-    "hosts",
-    "is_passed_on",
     "listener_of",
     "principal",
     "principal_text",
-    "values",
+    "said_in",
 ]
 
 PASSED_ON: Final = "kraft-passed-on"
 """Metadata key of a call that a gateway makes for a client of Kafka's own wire."""
+FORWARDED: Final = "kraft-forwarded"
+"""Metadata key of a call that a controller forwards: one that is not active refuses it, and forwards it no further."""
 CLIENT_HOST: Final = "kraft-client-host"
 """Metadata key, once for each hop: the IP address from which the request came there, the original caller's first."""
 CLIENT_PRINCIPAL: Final = "kraft-client-principal"
@@ -73,21 +76,55 @@ CLIENT_ID_BYTES_MAX: Final = 1_000
 PRINCIPAL_BYTES_MAX: Final = 1_500
 """Most bytes of a client id and of a principal as metadata: a call may have 8 KiB of it, with three principals."""
 
+CALLS_REMEMBERED: Final = 256
+"""The calls of one caller say the same of it: so many callers' sayings are read once."""
+_PRINCIPALS: Final = frozenset({CLIENT_PRINCIPAL, FORWARDER_PRINCIPAL, GATEWAY_PRINCIPAL})
+_SAID: Final = _PRINCIPALS | {CLIENT_HOST, CLIENT_ID, CLIENT_IS_TOKEN, FORWARDED, PASSED_ON}
+
 Metadata = Iterable[tuple[str, str | bytes]]
 
 
-def is_passed_on(metadata: Sequence[tuple[str, str | bytes]]) -> bool:
-    """Returns whether a gateway makes this call for somebody else, and says for whom."""
-    keys = [key for key, _ in metadata]
-    return PASSED_ON in keys and CLIENT_HOST in keys
+class Said(NamedTuple):
+    """The words of a call's metadata about its caller, and about those that passed it on. Nobody has verified them."""
+
+    is_forwarded: bool = False
+    """Whether another controller forwards the call."""
+    is_by_gateway: bool = False
+    """Whether a gateway makes it for somebody else, and says for whom."""
+    client_id: str = ""
+    hosts: tuple[str, ...] = ()
+    """The addresses from which the request came, the original caller's first."""
+    is_token: bool = False
+    principals: tuple[tuple[str, str], ...] = ()
+    """The principals that are named, each by its key; percent-encoded."""
+
+    def principal(self, key: str = CLIENT_PRINCIPAL) -> Principal:
+        """Returns the principal for which the request was passed on, or another one by its key.
+
+        Raises ApiError(PRINCIPAL_DESERIALIZATION_FAILURE) for a malformed one.
+        """
+        return principal(self.principals, key) if self.principals else ANONYMOUS
 
 
-def hosts(metadata: Metadata) -> list[str]:
-    """Returns the addresses that a request came from, the original caller's first; empty if none is named."""
-    return values(metadata, CLIENT_HOST)
+def said_in(metadata: Metadata | None) -> Said:
+    """Returns what a call's metadata says of its caller; passwords and the like are not looked at, and not kept."""
+    return _said(tuple([pair for pair in metadata or () if pair[0] in _SAID]))
 
 
-def values(metadata: Metadata, key: str) -> list[str]:
+@lru_cache(CALLS_REMEMBERED)
+def _said(metadata: tuple[tuple[str, str | bytes], ...]) -> Said:
+    keys = {key for key, _ in metadata}
+    return Said(
+        is_forwarded=FORWARDED in keys,
+        is_by_gateway={PASSED_ON, CLIENT_HOST} <= keys,
+        client_id=next(iter(_values(metadata, CLIENT_ID)), ""),
+        hosts=tuple(_values(metadata, CLIENT_HOST)),
+        is_token=CLIENT_IS_TOKEN in keys,
+        principals=tuple([(key, str(value)) for key, value in metadata if key in _PRINCIPALS]),
+    )
+
+
+def _values(metadata: Metadata, key: str) -> list[str]:
     """Returns the values of a key as text, in their order."""
     return [str(value) for name, value in metadata if name == key]
 
@@ -110,11 +147,11 @@ def principal_text(caller: Principal) -> str:
 
 
 def principal(metadata: Metadata, key: str = CLIENT_PRINCIPAL) -> Principal:
-    """Returns the principal that a request was passed on for, or the forwarder's with `FORWARDER_PRINCIPAL`.
+    """Returns the principal that metadata names by `key`; ANONYMOUS if none is named.
 
     Raises ApiError(PRINCIPAL_DESERIALIZATION_FAILURE) for a malformed one.
     """
-    named = values(metadata, key)
+    named = _values(metadata, key)
     if not named:
         return ANONYMOUS
     text = unquote(named[0])
