@@ -40,8 +40,7 @@ from quorate.wire.protobuf import to_protobuf
 from quorate.wire.schema import layout, struct_class
 from services.controller.api import Api
 from services.controller.apis import Apis
-from services.controller.authorizing import Caller
-from services.controller.call import Call
+from services.controller.call import Call, Caller
 from services.controller.deadlines import timeout_of
 from services.controller.forwarding import Forwarding, is_forwarded
 from services.controller.handlers import APIS, HANDLERS, answer_to
@@ -169,12 +168,8 @@ class AdminDoor:
         call = Call(
             api=api,
             asked=await struct_of(asked),
+            caller=caller,
             timeout_ms=timeout_ms,
-            principal=caller.principal,
-            is_token=caller.is_token,
-            passed_on_by=caller.passed_on_by,
-            host=caller.host,
-            client_id=caller.client_id,
             validate_only=request.validate_only,
             request_id=_request_id(request, chosen, caller),
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -39,7 +39,7 @@ from quorate.runtime.connections.peers import host_of
 from quorate.runtime.event_loop.turns import in_turns
 from quorate.tls.node_ids import NodeIds
 from services.controller.api import Api
-from services.controller.call import Call
+from services.controller.call import Call, Caller
 from services.controller.hops import NOT_FORWARDABLE, Hop, PassingOn, hops
 from services.controller.pending import LEADER_EPOCH, OFFSET
 
@@ -61,19 +61,6 @@ The gateway itself answers an Envelope."""
 
 PASSED_ON: Final = "Envelope"
 """Kafka's request name for a forwarded request, for the audit log. KIP-590."""
-
-
-class Caller(NamedTuple):
-    """The sender of a request: its principal, its IP address, and its client id."""
-
-    principal: Principal
-    host: str
-    client_id: str = ""
-    """The client id that the caller states, unverified."""
-    is_token: bool = False
-    """Whether it has logged in with a delegation token, by a call's metadata."""
-    passed_on_by: tuple[Requester, ...] = ()
-    """Those that passed the request on and speak for their own node alone, as a broker with an Envelope does."""
 
 
 class Authorizing:
@@ -120,7 +107,7 @@ class Authorizing:
         hosts = list(map(host_address, said.hosts))
         gateway = said.principal(GATEWAY_PRINCIPAL) if said.is_forwarded else ANONYMOUS
         forwarder = said.principal(FORWARDER_PRINCIPAL)
-        passed = tuple(hops(_requester(here), hosts, forwarder, gateway, is_forwarded=said.is_forwarded))
+        passed = tuple(hops(here.requester, hosts, forwarder, gateway, is_forwarded=said.is_forwarded))
         for hop in passed:
             self._check_hop(hop, api)
         own = tuple([hop.who for hop in passed if not self._passing_on.is_for_all(hop)])
@@ -165,7 +152,7 @@ class Authorizing:
         except ApiError as refusal:
             raise self._of_now(refusal) from None
         if api.right is not None and not self._is_allowed(caller, api.right, api.name):
-            raise self._of_now(_refusal(_requester(caller), api.right, api.name))
+            raise self._of_now(_refusal(caller.requester, api.right, api.name))
         if api.needs_authorizer and self._authorizer is None:
             why = "authorizer.class.name is not set on this controller: there are no ACLs"
             raise self._of_now(ApiError(ErrorCode.SECURITY_DISABLED, why))
@@ -180,7 +167,7 @@ class Authorizing:
     def _is_allowed(self, caller: Caller, right: AclOperation, api: str) -> bool:
         """Whether the caller may do an operation on the cluster, or is a process that calls this API."""
         if self._is_process(caller, api):
-            audit.allow(api, _requester(caller), PROCESS_RULES)
+            audit.allow(api, caller.requester, PROCESS_RULES)
             return True
         return self.rights(caller, api)(right, ResourceType.CLUSTER, CLUSTER_NAME)
 
@@ -197,7 +184,7 @@ class Authorizing:
         if self._nodes is None or claimed is None:
             return
         try:
-            for who in (*caller.passed_on_by, _requester(caller)):
+            for who in (*caller.passed_on_by, caller.requester):
                 check_claim(self._nodes, claimed(asked), api=api.name, principal=who.principal, host=who.host)
         except ApiError as refusal:
             raise self._of_now(refusal) from None
@@ -211,7 +198,7 @@ class Authorizing:
             why = f"api is {api!r}; it is one of {', '.join(sorted(AT_OTHER_SERVICES))}"
             raise ApiError(ErrorCode.INVALID_REQUEST, why, {"field": "api"})
         if not self._may_act(caller, api):
-            raise self._of_now(_refusal(_requester(caller), AclOperation.CLUSTER_ACTION, api))
+            raise self._of_now(_refusal(caller.requester, AclOperation.CLUSTER_ACTION, api))
 
     async def admit(self, call: Call) -> Call:
         """Returns the call with only the items that the caller may use; `deciding` refuses the others in its answer.
@@ -227,7 +214,7 @@ class Authorizing:
 
     def _admitted(self, call: Call) -> tuple[Call, Steps[ScreenedRequest] | None]:
         """Returns the call with the rights of its caller, and the steps in which its items are checked, if they are."""
-        caller = Caller(call.principal, call.host, is_token=call.is_token, passed_on_by=call.passed_on_by)
+        caller = call.caller
         self.check(call.api, caller)
         self.check_node(call.api, call.asked, caller)
         if self._authorizer is None:
@@ -235,7 +222,7 @@ class Authorizing:
         rights = self.rights(caller, call.api.name)
         alters = call.api.alters(call.asked)
         if alters and not rights(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-            raise self._of_now(_refusal(_requester(caller), AclOperation.ALTER, f"{call.api.name} of controllers"))
+            raise self._of_now(_refusal(caller.requester, AclOperation.ALTER, f"{call.api.name} of controllers"))
         is_audited = not call.api.lists_all(call.asked)
         call = msgspec.structs.replace(
             call,
@@ -256,7 +243,7 @@ class Authorizing:
 
     def rights(self, caller: Caller, request: str) -> CallerRights:
         """Returns the function that checks a caller's rights; `request` is the request name in the audit log."""
-        decisions = audit.Decisions(request, _requester(caller))
+        decisions = audit.Decisions(request, caller.requester)
 
         def may(operation: AclOperation, kind: ResourceType, name: str, *, is_audited: bool = True) -> bool:
             if self._authorizer is None:
@@ -271,16 +258,12 @@ class Authorizing:
 
     def _ruling(self, caller: Caller, operation: AclOperation, resource: AclResource) -> Ruling:
         assert self._authorizer is not None
-        ruling = self._authorizer.ruling(self._acls.now(), _requester(caller), operation, resource)
+        ruling = self._authorizer.ruling(self._acls.now(), caller.requester, operation, resource)
         if not self._engine.is_loaded and ruling.because is not DefaultRule.SUPER_USER:
             # An entry may be among the records that are still to come. As Kafka's AuthorizerNotReadyException this is
             # no denial: a broker or a voter of Kafka ends when it is denied CLUSTER_ACTION.
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "this controller has not loaded its state yet")
         return ruling
-
-
-def _requester(caller: Caller) -> Requester:
-    return Requester(principal=caller.principal, host=caller.host)
 
 
 def _refusal(who: Requester, operation: AclOperation, what: str) -> ApiError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,6 +15,27 @@ from quorate.nouns import ANONYMOUS, Offset, Principal
 from services.controller.api import Api
 from services.controller.deadlines import Deadline
 
+__all__ = ["Call", "Caller"]
+
+
+class Caller(NamedTuple):
+    """The sender of a request: its principal, its IP address, and its client id."""
+
+    principal: Principal = ANONYMOUS
+    host: str = ""
+    """As the server sees it, or those who passed the request on; empty for this controller itself."""
+    client_id: str = ""
+    """The client id that the caller states, unverified; only quotas use it. KIP-599."""
+    is_token: bool = False
+    """Whether it has logged in with a delegation token, by a call's metadata."""
+    passed_on_by: tuple[Requester, ...] = ()
+    """Those that passed the request on and speak for their own node alone, as a broker with an Envelope does."""
+
+    @property
+    def requester(self) -> Requester:
+        """The caller as the authorizer and the audit log know it."""
+        return Requester(principal=self.principal, host=self.host)
+
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One request to a handler; the same for an RPC, for Submit and for AdminStream.
@@ -25,15 +46,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     api: Api
     asked: Any
-    principal: Principal = ANONYMOUS
-    is_token: bool = False
-    """Whether the caller has logged in with a delegation token, by the call's metadata."""
-    passed_on_by: tuple[Requester, ...] = ()
-    """As `authorizing.Caller` has it."""
-    host: str = ""
-    """The caller's IP address, as the server sees it; empty for this controller itself."""
-    client_id: str = ""
-    """The client id that the caller states; only quotas use it. KIP-599."""
+    caller: Caller = Caller()
     validate_only: bool = False
     timeout_ms: int | None = None
     """The time limit for the decision to begin, in ms; None for no limit. See `deadlines`."""

@@ -211,7 +211,7 @@ class ControllerDriver:
             request_id=request_id,
             only_reads=only_reads,
         )
-        decided, is_traced = self._decided(asked, lane), self.tracer.enabled
+        decided, is_traced = self._run(asked, lane), self.tracer.enabled
         record_count = await (self.tracer.write(api, by, decided, self.next_offset) if is_traced else decided)
         waiting.written_ns = self._clock.wall_ns()
         self._performance.note(api, waiting.written_ns - begun_ns)
@@ -224,7 +224,7 @@ class ControllerDriver:
         self._carry_out()
         return waiting.answered
 
-    async def _decided(self, asked: Undecided, lane: QueueLimit) -> int:
+    async def _run(self, asked: Undecided, lane: QueueLimit) -> int:
         """Decides, and applies the records before they are appended: what cannot be applied must not be replicated."""
         try:
             return await in_turns(self.engine.write_in_steps(asked, lane=lane))

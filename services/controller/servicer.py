@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import grpc
 from google.protobuf.message import Message as ProtobufMessage
@@ -44,14 +44,13 @@ from quorate.runtime.logging.logs import logger
 from quorate.runtime.requests.caps import check_items_in_steps
 from quorate.runtime.requests.statuses import is_retriable, status_code
 from quorate.wire.items import STEP_BYTES
-from quorate.wire.protobuf import to_protobuf, to_struct
+from quorate.wire.protobuf import to_protobuf
 from quorate.wire.schema import layout
 from services.controller.admin import AdminDoor
 from services.controller.answers import LARGE_BYTES, encoded_in_turns
 from services.controller.api import Api
 from services.controller.apis import Apis
-from services.controller.authorizing import Caller
-from services.controller.call import Call
+from services.controller.call import Call, Caller
 from services.controller.deadlines import timeout_of
 from services.controller.forwarding import Forwarding
 from services.controller.handlers import APIS, HANDLERS, answer_to
@@ -69,16 +68,6 @@ from services.controller.handlers.quorum import ALTER_QUORUM
 from services.controller.session_claims import SessionClaims
 
 log = logger(__name__)
-
-
-class _Received(NamedTuple):
-    """A request that is within its caps, its `timeout_ms`, and its size in bytes."""
-
-    api: Api
-    request: ProtobufMessage
-    context: Any
-    timeout_ms: int | None
-    size: int
 
 
 class ControllerService:
@@ -198,11 +187,10 @@ class ControllerService:
 
     async def serve(self, api: Api, request: ProtobufMessage, context: Any) -> ProtobufMessage | bytes:
         """Serves an API with a handler, on the active controller: received, routed, then `_answered` there."""
-        size = request.ByteSize()
-        if size >= STEP_BYTES:
+        if request.ByteSize() >= STEP_BYTES:
             await self._check_caps(api, request)
-        received = _Received(api, request, context, timeout_of(api, request), size)
-        here = partial(self._answered, received)
+        timeout_ms = timeout_of(api, request)
+        here = partial(self._answered, api, request, context, timeout_ms)
         if not api.is_forwarded or self._is_of_this_node(request):
             return await here()
         return await self._forwarding.serve(
@@ -212,7 +200,7 @@ class ControllerService:
             here,
             alone=None if api.needs_leader else here,
             may_repeat=api.is_read,
-            timeout_ms=received.timeout_ms,
+            timeout_ms=timeout_ms,
         )
 
     async def _check_caps(self, api: Api, request: ProtobufMessage) -> None:
@@ -222,24 +210,15 @@ class ControllerService:
         if request.ByteSize() >= LARGE_BYTES:
             await asyncio.sleep(0)
 
-    async def _answered(self, received: _Received) -> ProtobufMessage | bytes:
+    async def _answered(
+        self, api: Api, request: ProtobufMessage, context: Any, timeout_ms: int | None
+    ) -> ProtobufMessage | bytes:
         """Answers a request here: its call, the answer of its handler, and that as a message. Raises ApiError."""
-        api, request, context, timeout_ms, size = received
         caller = self._apis.authorizing.caller(context, api.name)
-        asked = to_struct(request) if size < STEP_BYTES else await struct_of(request)
-        if size >= LARGE_BYTES:
+        asked = await struct_of(request)
+        if request.ByteSize() >= LARGE_BYTES:
             await asyncio.sleep(0)
-        call = Call(
-            api=api,
-            asked=asked,
-            principal=caller.principal,
-            is_token=caller.is_token,
-            passed_on_by=caller.passed_on_by,
-            host=caller.host,
-            client_id=caller.client_id,
-            timeout_ms=timeout_ms,
-        )
-        answer = await answer_to(self._apis, call)
+        answer = await answer_to(self._apis, Call(api=api, asked=asked, caller=caller, timeout_ms=timeout_ms))
         self._set_position(answer, context)
         return await encoded_in_turns(answer.response)
 

@@ -47,7 +47,7 @@ from quorate.runtime.logging.logs import start_logs
 from quorate.runtime.telemetry.tracing import Telemetry
 from quorate.storage.bootstrap import read_bootstrap
 from services.controller.apis import Apis
-from services.controller.call import Call
+from services.controller.call import Call, Caller
 from services.controller.driver import ControllerDriver
 from services.controller.handlers import APIS, answer_to
 from services.controller.periodic_tasks import PeriodicTasks
@@ -178,7 +178,7 @@ class Controller:
 
 
 async def ask(apis: Apis, rpc: str, asked: Message, **more: Any) -> Any:
-    answer = await answer_to(apis, Call(api=APIS[rpc], asked=asked, principal=ALICE, **more))
+    answer = await answer_to(apis, Call(api=APIS[rpc], asked=asked, caller=Caller(ALICE), **more))
     return answer.response
 
 

@@ -367,8 +367,8 @@ CALLER_BUGS: Final = (
         number="C53",
         what="who passes a request on may name whom it likes, and speaks for that node",
         file="services/controller/authorizing.py",
-        right="for who in (*caller.passed_on_by, _requester(caller)):",
-        wrong="for who in (_requester(caller),):",
+        right="for who in (*caller.passed_on_by, caller.requester):",
+        wrong="for who in (caller.requester,):",
         test="tests/services/controller/test_passed_on.py::"
         "test_the_certificate_that_sends_a_call_speaks_for_no_other_node_either",
     ),

@@ -39,7 +39,7 @@ async def _create_delegation_token(apis: Apis, call: Call) -> Answer:
     """Creates a delegation token. The HMAC is added to the answer last, so that no record or stored answer has it."""
     tokens = apis.settings.delegation_tokens
     command = create_delegation_token(
-        call.asked, principal=call.principal, new_token_id=random_uuid, settings=tokens, allows=call.allows
+        call.asked, principal=call.caller.principal, new_token_id=random_uuid, settings=tokens, allows=call.allows
     )
     answer = await apis.write(call, command)
     return answer if call.validate_only else replace(answer, response=with_hmac(answer.response, tokens))
@@ -100,7 +100,10 @@ ACCESS: Final = (
         ),
         read(
             lambda apis, call: describe_delegation_token(
-                call.asked, principal=call.principal, settings=apis.settings.delegation_tokens, allows=call.allows
+                call.asked,
+                principal=call.caller.principal,
+                settings=apis.settings.delegation_tokens,
+                allows=call.allows,
             )
         ),
     ),
@@ -121,7 +124,7 @@ ACCESS: Final = (
         ),
         written(
             lambda apis, call: expire_delegation_token(
-                call.asked, principal=call.principal, settings=apis.settings.delegation_tokens
+                call.asked, principal=call.caller.principal, settings=apis.settings.delegation_tokens
             )
         ),
     ),
@@ -133,7 +136,7 @@ ACCESS: Final = (
         ),
         written(
             lambda apis, call: renew_delegation_token(
-                call.asked, principal=call.principal, settings=apis.settings.delegation_tokens
+                call.asked, principal=call.caller.principal, settings=apis.settings.delegation_tokens
             )
         ),
     ),

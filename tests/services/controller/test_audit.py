@@ -25,8 +25,8 @@ from quorate.runtime.access import audit
 from quorate.runtime.access.audit import LOGGER
 from quorate.runtime.access.passing_on import CLIENT_HOST, FORWARDED
 from quorate.runtime.logging.logs import start_logs
-from services.controller.authorizing import Authorizing, Caller
-from services.controller.call import Call
+from services.controller.authorizing import Authorizing
+from services.controller.call import Call, Caller
 from services.controller.handlers import APIS
 from tests.controller.clusters import Assignment, Cluster, Topic, uuid
 
@@ -59,7 +59,7 @@ class Audited:
         )
 
     async def ask(self, rpc: str, asked: Any, command: Callable[[Call], Command[Any]]) -> None:
-        admitted = await self.authorizing.admit(Call(api=APIS[rpc], asked=asked, principal=ALICE, host=HOST))
+        admitted = await self.authorizing.admit(Call(api=APIS[rpc], asked=asked, caller=Caller(ALICE, HOST)))
         self.cluster.write(admitted.deciding(command(admitted)))
 
 

@@ -33,8 +33,8 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 from quorate.nouns import ANONYMOUS, ZERO_UUID, Principal
 from quorate.records import AccessControlEntryRecord
-from services.controller.authorizing import AT_OTHER_SERVICES, Authorizing, Caller
-from services.controller.call import Call
+from services.controller.authorizing import AT_OTHER_SERVICES, Authorizing
+from services.controller.call import Call, Caller
 from services.controller.handlers import APIS
 from tests.controller.clusters import Assignment, Cluster, Topic, uuid
 
@@ -61,7 +61,7 @@ class Door:
 
     async def ask(self, rpc: str, asked: Any, command: Callable[[Call], Command[Any]], **changes: Any) -> Any:
         """What Alice is answered."""
-        call = await self.authorizing.admit(Call(api=APIS[rpc], asked=asked, principal=ALICE, host=HOST, **changes))
+        call = await self.authorizing.admit(Call(api=APIS[rpc], asked=asked, caller=Caller(ALICE, HOST), **changes))
         made = call.deciding(command(call))
         return self.cluster.decide(propose(made)).response if call.validate_only else self.cluster.write(made)
 
@@ -365,10 +365,10 @@ async def test_tells_a_caller_what_it_may_do() -> None:
 async def test_where_controllers_listen_is_for_administrators() -> None:
     brokers, controllers = DescribeClusterRequest(), DescribeClusterRequest(endpoint_type=2)
     door = Door()
-    await door.authorizing.admit(Call(api=APIS["DescribeCluster"], asked=brokers, principal=ALICE, host=HOST))
+    await door.authorizing.admit(Call(api=APIS["DescribeCluster"], asked=brokers, caller=Caller(ALICE, HOST)))
 
     with pytest.raises(ApiError, match="CLUSTER_AUTHORIZATION_FAILED"):
-        await door.authorizing.admit(Call(api=APIS["DescribeCluster"], asked=controllers, principal=ALICE))
+        await door.authorizing.admit(Call(api=APIS["DescribeCluster"], asked=controllers, caller=Caller(ALICE)))
 
 
 MANY_NEW = CreateTopicsRequest(
@@ -382,7 +382,7 @@ MANY_GONE = DeleteTopicsRequest(
 @pytest.mark.parametrize(("rpc", "asked"), [("CreateTopics", MANY_NEW), ("DeleteTopics", MANY_GONE)])
 async def test_many_items_are_checked_in_turns(rpc: str, asked: Any) -> None:
     """A caller without any right does not hold the controller, though each refusal is a line of the audit log."""
-    call = Call(api=APIS[rpc], asked=asked, principal=ALICE, host=HOST)
+    call = Call(api=APIS[rpc], asked=asked, caller=Caller(ALICE, HOST))
     admitting = asyncio.ensure_future(Door().authorizing.admit(call))
     turn_count = 0
     while not admitting.done():
@@ -408,7 +408,7 @@ async def test_a_retry_is_answered_as_at_first_whatever_rights_have_changed_sinc
 
     async def ask() -> list[tuple[str | None, int]]:
         asked = DeleteTopicsRequest(topics=topics)
-        call = await authorizing.admit(Call(api=APIS["DeleteTopics"], asked=asked, principal=ALICE, host=HOST))
+        call = await authorizing.admit(Call(api=APIS["DeleteTopics"], asked=asked, caller=Caller(ALICE, HOST)))
         answer = written(call.deciding(delete_topics(call.asked, settings=ControllerSettings())), request_id)
         return [(each.name, each.error_code) for each in answer.responses]
 

@@ -30,8 +30,8 @@ from quorate.runtime.access.passing_on import (
 )
 from quorate.runtime.access.process_rights import ProcessRights
 from quorate.tls.node_ids import NodeIds
-from services.controller.authorizing import Authorizing, Caller
-from services.controller.call import Call
+from services.controller.authorizing import Authorizing
+from services.controller.call import Call, Caller
 from services.controller.handlers import APIS
 from tests.controller.clusters import Cluster, uuid
 
@@ -103,8 +103,7 @@ async def end(door: Authorizing, context: Any, rpc: str, asked: Any) -> ErrorCod
     """How a request ends where it is authorized: NONE if it may go on."""
     try:
         who = door.caller(context, rpc)
-        made = Call(api=APIS[rpc], asked=asked, principal=who.principal, host=who.host, passed_on_by=who.passed_on_by)
-        await door.admit(made)
+        await door.admit(Call(api=APIS[rpc], asked=asked, caller=who))
     except ApiError as error:
         return error.code
     return ErrorCode.NONE
