@@ -32,13 +32,14 @@ from quorate.runtime.process import ServiceProcess, Work, configured
 from quorate.runtime.telemetry import cluster_metrics
 from quorate.runtime.telemetry.tracing import Telemetry
 from quorate.storage.bootstrap import read_bootstrap
-from quorate.storage.failpoints import set_from_environment
+from quorate.storage.failpoints import any_is_set, set_from_environment
 from quorate.storage.meta_properties import check_owner
 from services.controller.admin import AdminDoor
 from services.controller.apis import Apis
 from services.controller.call_logins import CallLogins
 from services.controller.config import ControllerConfig
 from services.controller.driver import ControllerDriver
+from services.controller.failing import FailingDriver
 from services.controller.forwarding import Forwarding
 from services.controller.metrics import watch, watch_isr_updates
 from services.controller.performance import PerformanceLog
@@ -69,7 +70,7 @@ async def main(life: ServiceLife) -> None:
     channel = open_channel(str(config.quorum), transport)
     engine = Engine(ClusterState(supported_features()))
     performance = performance_log_of(config)
-    driver = ControllerDriver(
+    driver = (FailingDriver if any_is_set() else ControllerDriver)(
         engine,
         channel,
         SystemClock(),

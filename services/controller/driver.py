@@ -28,7 +28,6 @@ from quorate.runtime.telemetry.tracing import Telemetry
 from quorate.wire.batch import batches, data_values
 from services.controller.activating import report_activation, unrefused
 from services.controller.decision_queue import DecisionQueue
-from services.controller.failing import failing
 from services.controller.outliving import to_the_end
 from services.controller.pending import FOR_NOW, PendingWrite, response_of
 from services.controller.performance import PerformanceLog
@@ -183,7 +182,7 @@ class ControllerDriver:
         try:
             if begin is not None:
                 begin()
-            return await self._decide(api, failing(command), lane, request_id, by=by, only_reads=False)
+            return await self._decide(api, command, lane, request_id, by=by, only_reads=False)
         finally:
             self._decisions.leave()
 
@@ -211,25 +210,21 @@ class ControllerDriver:
             request_id=request_id,
             only_reads=only_reads,
         )
-        decided, is_traced = self._run(asked, lane), self.tracer.enabled
-        record_count = await (self.tracer.write(api, by, decided, self.next_offset) if is_traced else decided)
+        with self.tracer.write(api, by) as span:
+            try:  # the records are applied before they are appended: what cannot be applied must not be replicated
+                record_count = await in_turns(self.engine.write_in_steps(asked, lane=lane))
+            except Fault as fault:
+                raise self._failed(fault) from None
+            end_offset = self.engine.next_offset
+            span.set("kraft.base_offset", end_offset - record_count)
+            span.set("kraft.record_count", record_count)
         waiting.written_ns = self._clock.wall_ns()
         self._performance.note(api, waiting.written_ns - begun_ns)
         if record_count:
             self.applied_at_ms = waiting.written_ns // NS_PER_MS
-        if is_traced:
-            self.tracer.applied(
-                waiting, epoch=self.leader_epoch, end_offset=self.next_offset(), record_count=record_count
-            )
+            self.tracer.applied(waiting, epoch=self.leader_epoch, end_offset=end_offset, record_count=record_count)
         self._carry_out()
         return waiting.answered
-
-    async def _run(self, asked: Undecided, lane: QueueLimit) -> int:
-        """Decides, and applies the records before they are appended: what cannot be applied must not be replicated."""
-        try:
-            return await in_turns(self.engine.write_in_steps(asked, lane=lane))
-        except Fault as fault:
-            raise self._failed(fault) from None
 
     def appended(self, end_offset: Offset) -> None:
         """Handles an append that succeeded: the quorum node's log has everything below `end_offset`."""

@@ -5,18 +5,21 @@ They are `controller.deciding`, `controller.encoding` and `controller.applying` 
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+import asyncio
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
 from kraft import Message
 from quorate.controller.engine.decision import Command, CommandInSteps, Decision, Moment, steps_of
+from quorate.controller.engine.engine import Answer
 from quorate.controller.engine.steps import Steps
 from quorate.metadata.state import ClusterState
 from quorate.records import FeatureLevelRecord, FenceBrokerRecord
-from quorate.storage.failpoints import any_is_set, reach
+from quorate.storage.failpoints import reach
+from services.controller.driver import ControllerDriver
 
-__all__ = ["failing"]
+__all__ = ["FailingDriver"]
 
 T = TypeVar("T")
 
@@ -26,11 +29,14 @@ WITHOUT_PLACE: Final = FenceBrokerRecord(-1, -1)
 """A record that cannot be applied: no broker has this id."""
 
 
-def failing(command: Command[T]) -> Command[T]:
-    """Wraps a command so that it fails at the failpoints that a test has set; returns it as it is if none is set."""
-    if not any_is_set():
-        return command
+class FailingDriver(ControllerDriver):
+    """A driver whose writes fail at the failpoints that a test has set."""
 
+    async def _begin(self, api: str, command: Command[T], *arguments: Any, **named: Any) -> asyncio.Future[Answer]:
+        return await super()._begin(api, _failing(command), *arguments, **named)
+
+
+def _failing(command: Command[T]) -> Command[T]:
     @CommandInSteps
     def decide(state: ClusterState, moment: Moment) -> Steps[Decision[T]]:
         reach("controller.deciding")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from kraft import Message
@@ -38,19 +37,12 @@ class WriteTracer:
         """Returns the current W3C traceparent, which the written records carry; None while telemetry is off."""
         return current_traceparent() if self._telemetry.enabled else None
 
-    async def write(
-        self, api: str, by: Principal | None, decided: Awaitable[int], next_offset: Callable[[], Offset]
-    ) -> int:
-        """Waits for a write in its `write` span, and returns how many records it has; they end at `next_offset`.
-
-        `by` is who asks, None for this node.
-        """
-        who = {} if by is None or not self.enabled else {"kraft.principal": str(by)}
-        with self._telemetry.span("write", attributes={"kraft.api": api, **who}, root=False) as span:
-            record_count = await decided
-            span.set("kraft.base_offset", next_offset() - record_count)
-            span.set("kraft.record_count", record_count)
-        return record_count
+    def write(self, api: str, by: Principal | None) -> Span:
+        """Returns the `write` span, around a decision; `by` is who asks, None for this node."""
+        if not self._telemetry.enabled:
+            return self._telemetry.span("write")
+        who = {} if by is None else {"kraft.principal": str(by)}
+        return self._telemetry.span("write", attributes={"kraft.api": api, **who}, root=False)
 
     def state_change(self, broker_id: NodeId, state: ControlState, reason: str) -> Span:
         """Returns the span of what the heartbeat service asks for: which state of a broker, and why."""
