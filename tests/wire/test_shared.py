@@ -6,8 +6,10 @@ import pytest
 
 from kraft.api.create_topics import CreateTopicsResponse
 from kraft.api.create_topics_pb2 import CreateTopicsResponse as Sent
+from quorate.controller.engine.steps import after_step
 from quorate.wire.codec import encode
-from quorate.wire.protobuf import to_protobuf, to_struct
+from quorate.wire.items import ITEMS_PER_STEP
+from quorate.wire.protobuf import to_protobuf, to_struct, to_struct_in_steps
 from quorate.wire.shared import Shared
 
 Result = CreateTopicsResponse.CreatableTopicResult
@@ -51,6 +53,17 @@ def test_what_was_read_a_short_while_ago_is_not_read_again() -> None:
     assert MANY == first.configs
     assert first.configs is second.configs
     assert (*MANY[1:], MANY[0]) == to_struct(to_protobuf(response((*MANY[1:], MANY[0])))).topics[0].configs
+
+
+def test_nor_is_it_in_a_large_message_where_it_counts_as_one_item() -> None:
+    sent = response(*[MANY] * (2 * ITEMS_PER_STEP), None)
+    steps, count = to_struct_in_steps(to_protobuf(sent)), 0
+    while (read := after_step(steps)) is None:
+        count += 1
+
+    assert sent == read
+    assert 2 == len({id(topic.configs) for topic in read.topics})
+    assert 4 == count
 
 
 @pytest.mark.parametrize("version", [4, 5, 7])

@@ -13,10 +13,21 @@ from google.protobuf.message import Message as ProtobufMessage
 
 from kraft import Message
 from quorate.nouns import uuid_text
-from quorate.wire.convert import Make, built, copied, named, read_field, read_one, reader_names, write_field, writer
+from quorate.wire.convert import (
+    Make,
+    built,
+    copied,
+    named,
+    read_field,
+    read_one,
+    reader,
+    reader_names,
+    write_field,
+    writer,
+)
 from quorate.wire.items import Items, Steps, has_lists, item_done
 from quorate.wire.schema import Field, FieldType, Layout, struct_class
-from quorate.wire.shared import Shared
+from quorate.wire.shared import ITEMS_MAX, Shared, SharedReads
 
 __all__ = ["stepped_reader", "stepped_writer"]
 
@@ -100,12 +111,22 @@ def _read_list(field: Field, names: dict[str, Any]) -> list[str]:
         one = read_one(field, "item", names)
     source = f"m.{field.name}.items" if field.box else f"m.{field.name}"
     absent = f' if m.HasField("{field.name}") else None' if field.box else ""
-    return [
+    lines = [
         "    items = []",
         f"    for item in {source}:",
         f"        items.append({one})",
         *item_done("        "),
         f"    _{field.name} = tuple(items){absent}",
+    ]
+    if not field.box or field.struct is None or has_lists(field.struct):
+        return lines
+    shared = named(names, SharedReads(reader(field.struct)))
+    return [
+        f"    if len({source}) <= {ITEMS_MAX}:",
+        f"        _{field.name} = {shared}(m.{field.name}){absent}",
+        f"        yield from t.many({shared}.cost)",
+        "    else:",
+        *(f"    {line}" for line in lines),
     ]
 
 

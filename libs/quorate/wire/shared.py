@@ -7,13 +7,14 @@ from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message as ProtobufMessage
 
-__all__ = ["Shared", "SharedReads", "encoded_once"]
+__all__ = ["ITEMS_MAX", "Shared", "SharedReads", "encoded_once"]
 
 T = TypeVar("T")
 
 ITEMS_MIN: Final = 8
 """Arrays of fewer items are read one by one: to look for them costs as much."""
 ITEMS_MAX: Final = 64
+"""Longer arrays are read item by item, too."""
 BYTES_MAX: Final = 8 << 10
 READS_MAX: Final = 64
 """Arrays of one field that are kept: with these bounds half a megabyte of bytes, and structs of some megabytes."""
@@ -48,10 +49,13 @@ class SharedReads:
     def __init__(self, read: Callable[[Any], Any]) -> None:
         self._read = read
         self._found: dict[bytes, Shared[Any]] = {}
+        self.cost = 0
+        """How many items the last array was worth: one if it was found, and else as many as it has."""
 
     def __call__(self, box: Any) -> tuple[Any, ...]:
         """Returns the structs of a box's items. Raises ValueError for an unfit value, which is not kept."""
         items = box.items
+        self.cost = len(items)
         if not ITEMS_MIN <= len(items) <= ITEMS_MAX:
             return tuple(map(self._read, items))
         code = box.SerializeToString()
@@ -62,4 +66,6 @@ class SharedReads:
                 if len(self._found) >= READS_MAX:
                     self._found.clear()
                 self._found[code] = found
+        else:
+            self.cost = 1
         return found
