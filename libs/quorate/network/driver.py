@@ -15,6 +15,7 @@ from quorate.network.tls import TlsError, TlsServer
 from quorate.nouns import ANONYMOUS
 from quorate.protocol import Close, Evaluate, LargeRequest, ProtocolError, Request, ServerConnection
 from quorate.protocol.sasl.mechanism import Answered, SaslError
+from quorate.wire.items import has_many_items
 
 WRITE_BUFFER_BYTES: Final = 64 * 1024
 """Beyond so many bytes that a client has not taken, it is not read from until it takes them."""
@@ -243,9 +244,13 @@ class Driver(asyncio.BufferedProtocol):
         if (software := self._connection.software) != self.client.software:
             self.client = replace(self.client, software=software)
         response = await self._listening.handle(request, self.client)
-        if self._takes_answers:
+        if not self._takes_answers:
+            return
+        if response is not None and has_many_items(response):
             await self._listening.in_turns(self._connection.respond_in_steps(request, response))
-            self._advance()
+        else:
+            self._connection.respond(request, response)
+        self._advance()
 
     async def _answer_large(self, large: LargeRequest) -> None:
         """Decodes a request in steps, each in a turn of the loop, and answers it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 from quorate.protocol.errors import ProtocolError
@@ -76,13 +76,15 @@ def frame(*parts: bytes) -> bytes:
     return b"".join((size.to_bytes(SIZE_BYTES), *parts))
 
 
-def frame_in_pieces(parts: Iterable[bytes]) -> list[bytes]:
+def frame_in_pieces(parts: Sequence[bytes]) -> list[bytes]:
     """Returns the frame with these bytes in pieces: those of `PIECE_BYTES_MIN` and more as they are, the others joined.
 
     >>> records = bytes(PIECE_BYTES_MIN)
     >>> [piece is records for piece in frame_in_pieces([b"a", b"b", records, b"c"])]
     [False, True, False]
     """
+    if sum(map(len, parts)) < PIECE_BYTES_MIN:
+        return [frame(*parts)]
     pieces: list[bytes] = []
     small: list[bytes] = [b""]  # the size, which is known at the end
     size = 0

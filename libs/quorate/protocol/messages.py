@@ -23,6 +23,7 @@ __all__ = [
     "encode_response",
     "encode_response_in_steps",
     "encoded_response_header",
+    "response_pieces",
     "response_pieces_in_steps",
 ]
 
@@ -55,15 +56,22 @@ def encode_response_in_steps(
     return b"".join(pieces)
 
 
+def response_pieces(api: ApiMessageType, message: Message, *, version: int, correlation_id: int) -> list[bytes]:
+    """Returns header and body in pieces, of which large ones are those of the message."""
+    version = _answered_in(message, version)
+    header = encode(ResponseHeader(correlation_id), api.response_header_version(version))
+    return [header, *piece_encoder(type(message), version)(message)]
+
+
 def response_pieces_in_steps(
     api: ApiMessageType, message: Message, *, version: int, correlation_id: int
 ) -> Steps[list[bytes]]:
-    """Returns header and body in pieces, of which large ones are those of the message; of many items in steps."""
-    version = _answered_in(message, version)
-    header = encode(ResponseHeader(correlation_id), api.response_header_version(version))
+    """Returns header and body in pieces, as `response_pieces`; a body of many items is one, encoded in steps."""
     if has_many_items(message):
+        version = _answered_in(message, version)
+        header = encode(ResponseHeader(correlation_id), api.response_header_version(version))
         return [header, (yield from encode_in_steps(message, version))]
-    return [header, *piece_encoder(type(message), version)(message)]
+    return response_pieces(api, message, version=version, correlation_id=correlation_id)
 
 
 def encoded_response_header(api: ApiMessageType, header: RequestHeader) -> bytes:

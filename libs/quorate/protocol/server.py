@@ -22,6 +22,7 @@ from quorate.protocol.messages import (
     decode_body_in_steps,
     decode_request_header,
     encoded_response_header,
+    response_pieces,
     response_pieces_in_steps,
 )
 from quorate.protocol.sasl.mechanism import Answered, SaslError
@@ -165,18 +166,23 @@ class ServerConnection:
 
         Raises what `wire.codec.encode` raises for a response that the request's version cannot carry.
         """
-        for _ in self.respond_in_steps(request, response):
-            pass
-
-    def respond_in_steps(self, request: Request, response: Message | None) -> Steps[None]:
-        """Answers a request as `respond` does, one of many items in steps. It may be forgotten in between."""
         header = request.header
         slot = self._slot_of(request)
         if response is not None:
-            pieces = yield from response_pieces_in_steps(
+            pieces = response_pieces(
                 request.api, response, version=header.request_api_version, correlation_id=header.correlation_id
             )
             slot.fill(frame_in_pieces(pieces))
+        self._answered(slot, header)
+
+    def respond_in_steps(self, request: Request, response: Message) -> Steps[None]:
+        """Answers a request as `respond` does, one of many items in steps. It may be forgotten in between."""
+        header = request.header
+        slot = self._slot_of(request)
+        pieces = yield from response_pieces_in_steps(
+            request.api, response, version=header.request_api_version, correlation_id=header.correlation_id
+        )
+        slot.fill(frame_in_pieces(pieces))
         self._answered(slot, header)
 
     def respond_encoded(self, request: Request, body: Sequence[bytes]) -> None:
@@ -188,9 +194,10 @@ class ServerConnection:
 
     def _slot_of(self, request: Request) -> _Slot:
         header = request.header
-        slot = next((slot for slot in self._slots if slot.header is header and not slot.is_filled), None)
-        assert slot is not None, f"{request.api.name} {header.correlation_id} is not in flight"
-        return slot
+        for slot in self._slots:
+            if slot.header is header and not slot.is_filled:
+                return slot
+        raise AssertionError(f"{request.api.name} {header.correlation_id} is not in flight")
 
     def _answered(self, slot: _Slot, header: RequestHeader) -> None:
         """Sends the answers that are next, now that this one is there."""
