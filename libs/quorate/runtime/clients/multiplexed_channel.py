@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 import grpc
@@ -35,6 +35,8 @@ BESIDE_BYTES: Final = 64
 """Bytes of a call beside its request, its method and its metadata: ids and lengths."""
 PAIR_BYTES: Final = 8
 """Bytes that a key of metadata counts beside its own."""
+METADATA_KEPT: Final = 256
+"""Of so many callers the metadata is kept as it goes out: a program makes most calls for few of them."""
 STREAM_AGE_S: Final = 30.0
 """A stream takes calls for so long; then the next call opens another, at the server that a name has by then."""
 UNSERVED_S: Final = 60.0
@@ -53,6 +55,7 @@ class MultiplexedChannel(grpc.aio.Channel):
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._channel = channel
+        self._connected = channel.connected if isinstance(channel, ReloadingChannel) else lambda: None
         self._calls = MultiplexedStub(channel).Calls
         self._stream: _Stream | None = None
         self._alone_until_s = 0.0
@@ -62,7 +65,7 @@ class MultiplexedChannel(grpc.aio.Channel):
         if self._alone_until_s and asyncio.get_running_loop().time() < self._alone_until_s:
             return None
         # New certificates are for calls from now on, as on any channel: they are another connection.
-        connected = self._channel.connected() if isinstance(self._channel, ReloadingChannel) else None
+        connected = self._connected()
         if self._stream is None or not self._stream.takes_calls or self._stream.connected is not connected:
             if self._stream is not None:
                 self._stream.retire()
@@ -148,9 +151,9 @@ class _Method:
             return self._alone(request, timeout=timeout, metadata=metadata)
         loop_s = stream.loop.time
         ends = None if timeout is None else loop_s() + timeout
-        pairs = [(key, value.encode("ascii") if isinstance(value, str) else value) for key, value in metadata or ()]
-        call = _Unsent(self._name, self._serialize(request), pairs, ends)
-        if call.size > CARRIED_BYTES_MAX:
+        carried, body = _carried(tuple(metadata or ())), self._serialize(request)
+        size = len(self._name) + len(body) + carried.size + BESIDE_BYTES
+        if size > CARRIED_BYTES_MAX:
             return self._alone(request, timeout=timeout, metadata=metadata)
 
         def call_alone(unserved: _NotServed) -> Any:
@@ -158,7 +161,7 @@ class _Method:
             left = None if ends is None else max(0.001, ends - loop_s())
             return self._alone(request, timeout=left, metadata=metadata)
 
-        return _Call(stream.begin(call), self._deserialize, call_alone)
+        return _Call(stream.begin(_Unsent(self._name, body, carried.pairs, ends, size)), self._deserialize, call_alone)
 
 
 class _Call:
@@ -221,19 +224,31 @@ class _NotServed(Exception):
         self.for_s = for_s
 
 
+class _Carried(NamedTuple):
+    """Metadata as it goes out, and about how many bytes it takes in a message."""
+
+    pairs: Sequence[CallBatch.Metadatum]
+    size: int
+
+
+@lru_cache(METADATA_KEPT)
+def _carried(metadata: tuple[tuple[str, str | bytes], ...]) -> _Carried:
+    encoded = [(key, value.encode("ascii") if isinstance(value, str) else value) for key, value in metadata]
+    pairs = tuple(CallBatch.Metadatum(key=key, value=value) for key, value in encoded)
+    return _Carried(pairs, sum(len(key) + len(value) + PAIR_BYTES for key, value in encoded))
+
+
 class _Unsent(NamedTuple):
-    """A call that is not written yet; it `ends` at this time of the loop's clock, in s."""
+    """A call that is not written yet; it `ends` at this time of the loop's clock, in s.
+
+    `size` is about how many bytes it takes in a message.
+    """
 
     method: str
     request: bytes
-    metadata: Sequence[tuple[str, bytes]]
+    metadata: Sequence[CallBatch.Metadatum]
     ends: float | None
-
-    @property
-    def size(self) -> int:
-        """Returns about how many bytes the call takes in a message."""
-        pairs = sum(len(key) + len(value) + PAIR_BYTES for key, value in self.metadata)
-        return len(self.method) + len(self.request) + pairs + BESIDE_BYTES
+    size: int
 
 
 class _Stream:
@@ -367,11 +382,9 @@ class _Stream:
             size += self._unsent[number].size
             if size > BATCH_BYTES_MAX and batch.calls:
                 break
-            method, request, metadata, ends = self._unsent.pop(number)
+            method, request, metadata, ends, _ = self._unsent.pop(number)
             left_ms = 0 if ends is None else min(TIMEOUT_MS_MAX, max(1, int((ends - now_s) * 1000)))
-            called = batch.calls.add(id=number, method=method, request=request, timeout_ms=left_ms)
-            for key, value in metadata:
-                called.metadata.add(key=key, value=value)
+            batch.calls.add(id=number, method=method, request=request, timeout_ms=left_ms, metadata=metadata)
         return batch
 
     def _fail(self, failure: Exception) -> None:
