@@ -168,7 +168,7 @@ async def _call_once(
 ) -> Response:
     name = _method_name(method) if telemetry.enabled else ""
     with telemetry.span(name, kind=SpanKind.CLIENT, root=False) as span:
-        if (traceparent := span.traceparent) is not None:
+        if telemetry.enabled and (traceparent := span.traceparent) is not None:
             metadata = (*metadata, ("traceparent", traceparent.decode("ascii")))
             for key, value in (("rpc.system.name", "grpc"), ("rpc.method", name), ("server.address", server)):
                 span.set(key, value)
