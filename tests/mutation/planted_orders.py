@@ -72,7 +72,7 @@ ORDER_BUGS: Final = (
         number="C126",
         what="a gateway has a write wait for the writes before it, and not for the reads",
         file="libs/quorate/listeners/order.py",
-        right="if writes or is_write]",
+        right="if self._writes or is_write]",
         wrong="if is_write]",
         test="tests/services/gateway/test_waiting.py::test_what_follows_a_write_on_its_connection_finds_its_effect",
     ),

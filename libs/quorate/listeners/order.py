@@ -9,36 +9,60 @@ nothing, and neither does an Envelope: those of one broker are of many clients.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import Hashable
 
 __all__ = ["Order"]
+
+UnderWay = dict[Hashable, dict[asyncio.Event, bool]]
+"""Of each connection, the oldest first: what is set once a request is answered, and whether it writes."""
 
 
 class Order:
     """The requests that are under way in an order, by connection."""
 
     def __init__(self) -> None:
-        self._under_way: dict[Hashable, dict[asyncio.Event, bool]] = {}
-        """Of each connection, the oldest first: what is set once a request is answered, and whether it writes."""
+        self._under_way: UnderWay = {}
 
     def __len__(self) -> int:
         """The number of connections that have a request under way."""
         return len(self._under_way)
 
-    @asynccontextmanager
-    async def turn(self, connection: Hashable, *, writes: bool) -> AsyncGenerator[None, None]:
+    def turn(self, connection: Hashable, *, writes: bool) -> _Turn:
         """Takes the place of a request, before anything else runs; the block runs when it is its turn."""
-        others = self._under_way.setdefault(connection, {})
-        before = [answered for answered, is_write in others.items() if writes or is_write]
-        mine = asyncio.Event()
-        others[mine] = writes
+        return _Turn(self._under_way, connection, writes=writes)
+
+
+class _Turn:
+    """One request's: its block runs when those that it waits for are answered, and it is answered at the block's end.
+
+    It is entered once for each request of such a connection, so it is no generator, which would cost thrice as much.
+    """
+
+    __slots__ = ("_answered", "_connection", "_under_way", "_writes")
+
+    def __init__(self, under_way: UnderWay, connection: Hashable, *, writes: bool) -> None:
+        self._under_way = under_way
+        self._connection = connection
+        self._writes = writes
+        self._answered = asyncio.Event()
+
+    async def __aenter__(self) -> None:
+        others = self._under_way.setdefault(self._connection, {})
+        before = [answered for answered, is_write in others.items() if self._writes or is_write]
+        others[self._answered] = self._writes
         try:
             for answered in before:
                 await answered.wait()
-            yield
-        finally:
-            mine.set()
-            del others[mine]
-            if not others:
-                del self._under_way[connection]
+        except asyncio.CancelledError:
+            self._end()
+            raise
+
+    async def __aexit__(self, *error: object) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        self._answered.set()
+        others = self._under_way[self._connection]
+        del others[self._answered]
+        if not others:
+            del self._under_way[self._connection]
