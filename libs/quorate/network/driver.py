@@ -116,7 +116,7 @@ class Driver(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._may_write = False
-        self._read_or_not()
+        self._read(False)
 
     def resume_writing(self) -> None:
         self._may_write = True
@@ -178,9 +178,10 @@ class Driver(asyncio.BufferedProtocol):
             self._is_known = True
             self._port.know(self)
         self._send()
-        self._read_or_not()
+        has_event = self._connection.has_event
+        self._read(self._may_write and not has_event and self._connection.wants_data)
         self._note_held()
-        if self._connection.has_event and self._may_write and not self._has_turn:
+        if has_event and self._may_write and not self._has_turn:
             self._has_turn = True
             asyncio.get_running_loop().call_soon(self._take_turn)
 
@@ -297,10 +298,9 @@ class Driver(asyncio.BufferedProtocol):
         if data and self._transport is not None:
             self._transport.write(data)
 
-    def _read_or_not(self) -> None:
+    def _read(self, wants: bool) -> None:
         """A client that does not take its answers, or has as many requests open as it may, is not read from."""
-        wants = self._may_write and self._connection.wants_data and not self._connection.has_event
-        if self._transport is None or self._has_ended or wants == self._reads:
+        if wants == self._reads or self._transport is None or self._has_ended:
             return
         self._reads = wants
         if wants:
