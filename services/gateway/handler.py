@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -63,6 +64,8 @@ FETCH_MARGIN_MS: Final = 5_000
 """The same for `max_wait_ms`."""
 DEADLINE_MS_MAX: Final = 120_000
 ASK_MS: Final = 5_000
+CALLERS_KEPT: Final = 1_024
+"""Of so many callers the metadata is kept: at most some 8 KiB each, and of most 200 bytes."""
 
 Metadata = Sequence[tuple[str, str]]
 
@@ -109,24 +112,21 @@ class Gateway:
         attributes: Attributes = {"kraft.api": name, "kraft.api.version": request.header.request_api_version}
         with self._telemetry.span(name, kind=SpanKind.SERVER, attributes=attributes, root=begins_trace):
             try:
-                return await self._in_order(request, client)
+                if ROUTES.get(request.api.key) is not Backend.CONTROLLER:
+                    return await self._answered(request, client)
+                connection = client.listener, client.host, client.port
+                async with self._order.turn(connection, writes=request.api.key not in READS):
+                    return await self._answered(request, client)
             finally:
                 TIME.record(now_s() - began, {"kraft.api": name})
-
-    async def _in_order(self, request: Request, client: ConnectedClient) -> Message:
-        if ROUTES.get(request.api.key) is not Backend.CONTROLLER:
-            return await self._answered(request, client)
-        connection = client.listener, client.host, client.port
-        async with self._order.turn(connection, writes=request.api.key not in READS):
-            return await self._answered(request, client)
 
     async def _answered(self, request: Request, client: ConnectedClient) -> Message:
         message, header = request.message, request.header
         if isinstance(message, EnvelopeRequest):
             return await self._opened(message, request, client)
-        newest = await in_turns(as_newest(message, header.request_api_version))
+        newest = await as_newest(message, header.request_api_version)
         try:
-            caller = _metadata(client_id=header.client_id, principal=request.principal, hosts=(client.host,))
+            caller = _metadata(header.client_id, request.principal, client.host)
             check_token_request(request.api.name, is_token=request.is_token)
             await self._check_right(request, caller)
             self._check_node(request, newest, client)
@@ -135,7 +135,7 @@ class Gateway:
                 response = await self._asked(request.api, newest, header.request_api_version, caller, client.listener)
         except ApiError as refusal:
             response = await _refused(request.api, newest, refusal, header.request_api_version, request.principal)
-        return await in_turns(answered_in(header.request_api_version, newest, response))
+        return await answered_in(header.request_api_version, newest, response)
 
     async def _check_right(self, request: Request, caller: Metadata) -> None:
         """Raises ApiError if the principal may not ask what no controller answers, or Unanswerable."""
@@ -166,17 +166,12 @@ class Gateway:
         """
         forwarder = request.principal
         try:
-            sender = _metadata(client_id=request.header.client_id, principal=forwarder, hosts=(client.host,))
+            sender = _metadata(request.header.client_id, forwarder, client.host)
             await self._check_right(request, sender)
             inside = await in_turns(enclosed(envelope))
             version = inside.header.request_api_version
-            caller = _metadata(
-                client_id=inside.header.client_id,
-                principal=inside.principal,
-                hosts=(inside.host, client.host),
-                forwarder=forwarder,
-            )
-            newest = await in_turns(as_newest(inside.message, version))
+            caller = _metadata(inside.header.client_id, inside.principal, inside.host, client.host, forwarder=forwarder)
+            newest = await as_newest(inside.message, version)
             try:
                 check_token_request(inside.api.name, is_token=inside.is_token)
                 response = await self._asked(inside.api, newest, version, caller, client.listener)
@@ -185,7 +180,7 @@ class Gateway:
                 if refusal.code is ErrorCode.NOT_CONTROLLER or HOP in refusal.metadata:
                     raise
                 response = await _refused(inside.api, newest, refusal, version, inside.principal)
-            response = await in_turns(answered_in(version, newest, response))
+            response = await answered_in(version, newest, response)
             return await in_turns(sealed(inside, response))
         except ApiError as refusal:
             log.info("an envelope is refused", client=client.host, reason=str(refusal))
@@ -259,19 +254,19 @@ def _gone_or(refusal: ApiError, what: str) -> Exception:
 async def _read(answer: Any) -> Message:
     """Converts a service's protobuf answer to the struct of Kafka's message. Raises ApiError(UNKNOWN_SERVER_ERROR)."""
     try:
-        found = await _struct(answer)
-    except ApiError as misfit:
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the service's answer is not Kafka's: {misfit}") from None
+        found: Message = await struct_of(answer)
+    except ApiError:
+        found = await _read_shortened(answer)
     return found
 
 
-async def _struct(answer: Any) -> Message:
-    """Raises ApiError. The answer changes if a message in it is longer than Kafka's form has a place for."""
+async def _read_shortened(answer: Any) -> Message:
+    """Converts an answer in which a message may be longer than Kafka's form has a place for; the answer changes."""
     try:
-        found: Message = await struct_of(answer)
-    except ApiError:
         await in_turns(shorten_messages(answer))
-        found = await struct_of(answer)
+        found: Message = await struct_of(answer)
+    except ApiError as misfit:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the service's answer is not Kafka's: {misfit}") from None
     return found
 
 
@@ -300,9 +295,8 @@ def _deadline_ms(message: Message) -> int:
     return int(min(DEADLINE_MS_MAX, own_ms))
 
 
-def _metadata(
-    *, client_id: str | None, principal: Principal, hosts: Sequence[str], forwarder: Principal = ANONYMOUS
-) -> Metadata:
+@lru_cache(CALLERS_KEPT)
+def _metadata(client_id: str | None, principal: Principal, *hosts: str, forwarder: Principal = ANONYMOUS) -> Metadata:
     """Returns the metadata by which a controller knows whose request it is; the first of `hosts` is the caller's.
 
     Raises ApiError for a principal that is too long.
@@ -314,4 +308,4 @@ def _metadata(
         metadata.append((CLIENT_PRINCIPAL, principal_text(principal)))
     if forwarder != ANONYMOUS:
         metadata.append((FORWARDER_PRINCIPAL, principal_text(forwarder)))
-    return metadata
+    return tuple(metadata)

@@ -11,8 +11,9 @@ from kraft import Message
 from kraft.api.end_quorum_epoch import EndQuorumEpochRequest
 from kraft.api.fetch import FetchRequest
 from kraft.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from quorate.runtime.event_loop.turns import in_turns
 from quorate.runtime.requests.refusals import RepeatedError
-from quorate.wire.fitting import fitted, fitted_in_steps
+from quorate.wire.fitting import fitted, fitted_in_steps, is_whole
 from quorate.wire.items import Items, Steps, each_in_steps, has_many_items
 
 __all__ = ["answered_in", "as_newest"]
@@ -27,28 +28,27 @@ ALL_OR_NONE_SINCE: Final = 2
 """The version of UpdateFeatures from which an answer has no result for each feature. KIP-1022."""
 
 
-def as_newest(request: Message, version: int) -> Steps[Message]:
-    """Makes the request with the fields of the newest version in place of those that an older one had, in steps.
+async def as_newest(request: Message, version: int) -> Message:
+    """Returns the request with the fields of the newest version in place of those that an older one had.
 
     DeleteTopics by `topic_names` and AlterPartition with `new_isr` are left as they are: the controller reads both.
     """
     change = _REQUESTS.get(type(request))
-    newest: Message = request if change is None else (yield from change(request, version))
-    return newest
+    return request if change is None else await in_turns(change(request, version))
 
 
-def answered_in(version: int, request: Message, response: Message) -> Steps[Message]:
-    """Makes the response as `version` can carry it, in steps."""
+async def answered_in(version: int, request: Message, response: Message) -> Message:
+    """Returns the response as `version` can carry it."""
     if isinstance(response, UpdateFeaturesResponse) and version < ALL_OR_NONE_SINCE:
         assert isinstance(request, UpdateFeaturesRequest), request
         result = UpdateFeaturesResponse.UpdatableFeatureResult
         error = RepeatedError(response.error_code, response.error_message)
-        results = yield from each_in_steps(
-            lambda each: result(each.feature, **error()), request.feature_updates, Items()
-        )
-        response = replace(response, results=results)
+        each_feature = each_in_steps(lambda each: result(each.feature, **error()), request.feature_updates, Items())
+        response = replace(response, results=await in_turns(each_feature))
+    if is_whole(response, version):
+        return response
     if has_many_items(response):
-        return (yield from fitted_in_steps(response, version))
+        return await in_turns(fitted_in_steps(response, version))
     return fitted(response, version)
 
 

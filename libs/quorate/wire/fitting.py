@@ -16,11 +16,16 @@ from kraft import Message
 from quorate.wire.items import Items, Steps, each_in_steps, has_lists
 from quorate.wire.schema import Layout, default_of, layout_of
 
-__all__ = ["fitted", "fitted_in_steps"]
+__all__ = ["fitted", "fitted_in_steps", "is_whole"]
 
 M = TypeVar("M", bound=Message)
 
 Fit = Callable[[Any], Any]
+
+
+def is_whole(message: Message, version: int) -> bool:
+    """Whether `version` can carry all that a message may have: then there is nothing to fit."""
+    return _fitter(layout_of(type(message)), version) is None
 
 
 def fitted(message: M, version: int) -> M:

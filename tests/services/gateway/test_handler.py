@@ -315,11 +315,11 @@ async def test_brokers_are_not_asked_for_at_a_controllers_listener() -> None:
 
 
 @pytest.mark.parametrize("key", ROUTES, ids=lambda key: all_apis()[key].name)
-def test_whatever_a_service_answers_fits_into_every_version(key: int) -> None:
+async def test_whatever_a_service_answers_fits_into_every_version(key: int) -> None:
     api = all_apis()[key]
     response = filled(layout_of(api.response))
     for version in api.versions:
-        assert encode(finished(answered_in(version, one_of_each(api.request), response)), version)
+        assert encode(await answered_in(version, one_of_each(api.request), response), version)
 
 
 def filled(shape: Layout) -> Message:
@@ -332,25 +332,25 @@ def filled(shape: Layout) -> Message:
     return found
 
 
-def test_what_an_older_version_said_elsewhere_is_where_the_newest_has_it() -> None:
-    fetch = finished(as_newest(FetchRequest(replica_id=7), 14))
+async def test_what_an_older_version_said_elsewhere_is_where_the_newest_has_it() -> None:
+    fetch = await as_newest(FetchRequest(replica_id=7), 14)
     assert isinstance(fetch, FetchRequest)
     assert 7 == fetch.replica_state.replica_id
-    later = finished(as_newest(FetchRequest(replica_id=7), 15))
+    later = await as_newest(FetchRequest(replica_id=7), 15)
     assert isinstance(later, FetchRequest)
     assert -1 == later.replica_state.replica_id
 
     end = EndQuorumEpochRequest.TopicData
     topics = (end(partitions=(end.PartitionData(preferred_successors=(3, 1)),)),)
-    resigned: Any = finished(as_newest(EndQuorumEpochRequest(topics=topics), 0))
+    resigned: Any = await as_newest(EndQuorumEpochRequest(topics=topics), 0)
     candidates = resigned.topics[0].partitions[0].preferred_candidates
     assert [3, 1] == [each.candidate_id for each in candidates]
 
     update = UpdateFeaturesRequest.FeatureUpdateKey
     request = UpdateFeaturesRequest(feature_updates=(update("a", 1, True), update("b", 2, False)))
-    newest: Any = finished(as_newest(request, 0))
+    newest: Any = await as_newest(request, 0)
     assert [2, 1] == [each.upgrade_type for each in newest.feature_updates]
-    told: Any = finished(answered_in(1, request, UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION)))
+    told: Any = await answered_in(1, request, UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION))
     assert [("a", 95), ("b", 95)] == [(each.feature, each.error_code) for each in told.results]
 
 
