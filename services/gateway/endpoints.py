@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from kraft.api.describe_quorum import DescribeQuorumResponse
 from kraft.api.fetch import FetchResponse
 from kraft.api.update_raft_voter import UpdateRaftVoterResponse
 from quorate.nouns import NOBODY, EndpointType, NodeId
+from quorate.protocol.apis import all_apis
 from quorate.runtime.access.passing_on import LISTENER
 from quorate.runtime.settings.setting_types import Endpoint
 
@@ -41,16 +42,12 @@ class Endpoints:
 
     def reachable(self, response: M) -> M:
         """Returns the response with addresses that brokers and Kafka clients can reach."""
-        if isinstance(response, DescribeQuorumResponse):
-            described = (replace(each, listeners=self._listeners(each.node_id)) for each in response.nodes)
-            return replace(response, nodes=tuple(each for each in described if each.listeners))
-        if isinstance(response, DescribeClusterResponse):
-            return self._cluster(response)  # type: ignore[return-value]  # M is this class here
-        if isinstance(response, UpdateRaftVoterResponse):
-            return replace(response, current_leader=self._leader(response.current_leader))
-        if NODES in response.__struct_fields__:
-            return replace(response, **{NODES: self._nodes(response)})
-        return response
+        moved = _MOVED.get(type(response))
+        return response if moved is None else moved(self, response)
+
+    def _described(self, response: DescribeQuorumResponse) -> DescribeQuorumResponse:
+        described = (replace(each, listeners=self._listeners(each.node_id)) for each in response.nodes)
+        return replace(response, nodes=tuple(each for each in described if each.listeners))
 
     def _cluster(self, response: DescribeClusterResponse) -> DescribeClusterResponse:
         if response.endpoint_type != EndpointType.CONTROLLERS:
@@ -59,8 +56,8 @@ class Endpoints:
         nodes = tuple(replace(each, host=at.host, port=at.port) for each, at in known if at is not None)
         return replace(response, brokers=nodes)
 
-    def _nodes(self, response: Any) -> tuple[Any, ...]:
-        """Returns where the leader is: at its gateway, or where the quorum node says."""
+    def _raft(self, response: Any) -> Any:
+        """Says where the leader is: at its gateway, or where the quorum node says."""
         node = type(response).NodeEndpoint
         told = {each.node_id: each for each in response.node_endpoints}
         ids = told.keys() | {_leader_of(response)}
@@ -69,11 +66,12 @@ class Endpoints:
             for node_id, at in self._gateways.items()
             if node_id in ids
         }
-        return tuple((told | moved).values())
+        return replace(response, **{NODES: tuple((told | moved).values())})
 
-    def _leader(self, leader: UpdateRaftVoterResponse.CurrentLeader) -> UpdateRaftVoterResponse.CurrentLeader:
+    def _voter(self, response: UpdateRaftVoterResponse) -> UpdateRaftVoterResponse:
+        leader = response.current_leader
         at = self._gateways.get(leader.leader_id)
-        return leader if at is None else replace(leader, host=at.host, port=at.port)
+        return response if at is None else replace(response, current_leader=replace(leader, host=at.host, port=at.port))
 
     def _listeners(self, node_id: NodeId) -> tuple[DescribeQuorumResponse.Node.Listener, ...]:
         return tuple(
@@ -81,6 +79,15 @@ class Endpoints:
             for name, nodes in self._by_listener.items()
             if node_id in nodes
         )
+
+
+_MOVED: Final[Mapping[type[Message], Callable[[Endpoints, Any], Any]]] = {
+    DescribeQuorumResponse: Endpoints._described,
+    DescribeClusterResponse: Endpoints._cluster,
+    UpdateRaftVoterResponse: Endpoints._voter,
+    **{api.response: Endpoints._raft for api in all_apis().values() if NODES in api.response.__struct_fields__},
+}
+"""What makes the addresses in an answer reachable, by its class; no other has any."""
 
 
 def _leader_of(response: Any) -> NodeId:
