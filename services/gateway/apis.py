@@ -25,6 +25,9 @@ class Backend(Enum):
     CONTROLLER = ControllerStub
     HEARTBEAT = HeartbeatStub
 
+    # Each is one object, and found by that for each request; Enum's own hash is that of the name.
+    __hash__ = object.__hash__
+
     def stub(self, channel: Any) -> Any:
         """Returns the service's stub on a channel."""
         return self.value(channel)

@@ -193,23 +193,6 @@ class Gateway:
         """Returns the service's answer, with addresses at `listener`. Raises ApiError or Unanswerable."""
         if isinstance(message, DescribeClusterRequest):
             _check_endpoint_type(message, version)
-        response = await self._passed_on(api, message, caller, listener)
-        if isinstance(message, FetchRequest) and self._readers is not None:
-            assert isinstance(response, FetchResponse), response
-            self._readers.passed(message, listener, response)
-        return response
-
-    async def _read_here(self, request: Request, newest: Message, listener: str) -> Message | None:
-        """Answers a Fetch from this gateway's own end of the log; None if the node has to.
-
-        A Fetch that `at_once` has left is the node's: asked again, readers would count it as passed on, and answer it.
-        """
-        if self._readers is None or not isinstance(newest, FetchRequest) or self.at_once.reads(request):
-            return None
-        served = await self._readers.answer(newest, listener)
-        return None if served is None else served.response
-
-    async def _passed_on(self, api: ApiMessageType, message: Message, caller: Metadata, listener: str) -> Message:
         backend, endpoints = ROUTES[api.key], self._endpoints[listener]
         try:
             answer = await call(
@@ -224,7 +207,21 @@ class Gateway:
             raise _gone_or(refusal, f"{api.name}: the {backend.name.lower()} service does not answer") from None
         if isinstance(message, UpdateFeaturesRequest):
             await self.features.refresh()
-        return endpoints.reachable(await _read(answer))
+        response = endpoints.reachable(await _read(answer))
+        if isinstance(message, FetchRequest) and self._readers is not None:
+            assert isinstance(response, FetchResponse), response
+            self._readers.passed(message, listener, response)
+        return response
+
+    async def _read_here(self, request: Request, newest: Message, listener: str) -> Message | None:
+        """Answers a Fetch from this gateway's own end of the log; None if the node has to.
+
+        A Fetch that `at_once` has left is the node's: asked again, readers would count it as passed on, and answer it.
+        """
+        if self._readers is None or not isinstance(newest, FetchRequest) or self.at_once.reads(request):
+            return None
+        served = await self._readers.answer(newest, listener)
+        return None if served is None else served.response
 
     async def _ask_features(self) -> ApiVersionsResponse:
         answer = await call(self._stubs[Backend.CONTROLLER].ApiVersions, ApiVersionsRequest(), deadline_ms=ASK_MS)
@@ -290,9 +287,9 @@ def _check_endpoint_type(request: DescribeClusterRequest, version: int) -> None:
 
 def _deadline_ms(message: Message) -> int:
     """Returns how long a call may take: a limit of its own bounds it, however short; 0 is refused by the controller."""
-    timeout_ms, max_wait_ms = getattr(message, "timeout_ms", 0), getattr(message, "max_wait_ms", 0)
-    own_ms = timeout_ms + MARGIN_MS if timeout_ms > 0 else max(DEADLINE_MS, max_wait_ms + FETCH_MARGIN_MS)
-    return int(min(DEADLINE_MS_MAX, own_ms))
+    if (timeout_ms := getattr(message, "timeout_ms", 0)) > 0:
+        return int(min(DEADLINE_MS_MAX, timeout_ms + MARGIN_MS))
+    return int(min(DEADLINE_MS_MAX, max(DEADLINE_MS, getattr(message, "max_wait_ms", 0) + FETCH_MARGIN_MS)))
 
 
 @lru_cache(CALLERS_KEPT)
