@@ -59,8 +59,8 @@ def encode_response_in_steps(
 def response_pieces(api: ApiMessageType, message: Message, *, version: int, correlation_id: int) -> list[bytes]:
     """Returns header and body in pieces, of which large ones are those of the message."""
     version = _answered_in(message, version)
-    header = encode(ResponseHeader(correlation_id), api.response_header_version(version))
-    return [header, *piece_encoder(type(message), version)(message)]
+    header = piece_encoder(ResponseHeader, api.response_header_version(version))(ResponseHeader(correlation_id))
+    return [*header, *piece_encoder(type(message), version)(message)]
 
 
 def response_pieces_in_steps(
