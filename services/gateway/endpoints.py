@@ -87,7 +87,7 @@ _MOVED: Final[Mapping[type[Message], Callable[[Endpoints, Any], Any]]] = {
     UpdateRaftVoterResponse: Endpoints._voter,
     **{api.response: Endpoints._raft for api in all_apis().values() if NODES in api.response.__struct_fields__},
 }
-"""What makes the addresses in an answer reachable, by its class; no other has any."""
+"""By the class of an answer, the method that puts reachable addresses into it; the other classes have none."""
 
 
 def _leader_of(response: Any) -> NodeId:
