@@ -143,4 +143,12 @@ RECORD_BUGS: Final = (
         wrong="            self._replicas.applied = end\n            await self._apply_news()\n",
         test=f"{PARTITIONS}::test_a_state_is_applied_only_with_what_was_replayed_while_logs_were_opened",
     ),
+    Planted(
+        number="B165",
+        what="a log that was truncated is read where its batches were before",
+        file="libs/quorate/storage/sparse_index.py",
+        right="                column.pop()\n        self._forget_recent()\n",
+        wrong="                column.pop()\n        self._since_entry = 0\n",
+        test="tests/storage/test_indexes.py::test_the_batches_from_the_last_entry_on_are_found_without_a_search",
+    ),
 )

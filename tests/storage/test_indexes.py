@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from quorate.storage.disk_log import DiskLog
 from quorate.storage.names import INDEX, TIME_INDEX
+from quorate.storage.sparse_index import SparseIndex
 from quorate.wire.batch import BatchHeader, batches, read_header
 from tests.interop.kafka import release
 from tests.interop.kafka.release import java
@@ -83,6 +84,23 @@ def test_every_offset_of_a_log_with_an_index_is_found(tmp_path: Path) -> None:
         assert offset // 2 * 2 == read_header(log.read(offset, 1)).base_offset
 
     log.close()
+
+
+def test_the_batches_from_the_last_entry_on_are_found_without_a_search(tmp_path: Path) -> None:
+    write(tmp_path, [(100, 1000)] * 60)
+    noted = [
+        (header.base_offset, position, header) for position, header in batches(last_segment(tmp_path).read_bytes())
+    ]
+    entry = [position for _, position in entries(last_segment(tmp_path).with_suffix(INDEX), ">ii")][-1]
+    index = SparseIndex(0)
+    for _, position, header in noted:
+        index.note(header, position)
+    recent = {offset: position for offset, position, _ in noted if position >= entry}
+
+    assert 1 < len(recent) < len(noted)
+    assert recent == {offset: index.position_before(offset + 1) for offset in recent}  # each has two records
+    assert entry == index.truncate(noted[-1][1])
+    assert entry == index.position_before(noted[-1][0])  # what the file had there is cut off
 
 
 def mismatches(directory: Path) -> tuple[int, int, str]:

@@ -32,6 +32,10 @@ class SparseIndex:
         self._times = array("q")  # the largest timestamp up to each entry's batch, inclusive, in ms since 1970 …
         self._time_offsets = array("q")  # … and the last offset of the batch that has it
         self._since_entry = 0
+        self._recent_offsets = array(
+            "q"
+        )  # the first offset of each batch from the last entry on, which are read most …
+        self._recent_positions = array("q")  # … and its position
         self._largest: tuple[int, Offset] = (NEVER, base_offset)
 
     def note(self, header: BatchHeader, position: int) -> None:
@@ -45,11 +49,20 @@ class SparseIndex:
             self._positions.append(position)
             self._times.append(self._largest[0])
             self._time_offsets.append(self._largest[1])
-            self._since_entry = 0
+            self._forget_recent()
         self._since_entry += header.size
+        self._recent_offsets.append(header.base_offset)
+        self._recent_positions.append(position)
+
+    def _forget_recent(self) -> None:
+        self._since_entry = 0
+        del self._recent_offsets[:], self._recent_positions[:]
 
     def position_before(self, offset: Offset) -> int:
         """Returns a position at or before the batch with `offset`, from which a search for it can start."""
+        recent = bisect_right(self._recent_offsets, offset) - 1
+        if recent >= 0:
+            return self._recent_positions[recent]
         entry = bisect_right(self._offsets, offset) - 1
         return self._positions[entry] if entry >= 0 else 0
 
@@ -63,7 +76,7 @@ class SparseIndex:
         while self._positions and self._positions[-1] >= position:
             for column in (self._offsets, self._positions, self._times, self._time_offsets):
                 column.pop()
-        self._since_entry = 0
+        self._forget_recent()
         assert not self._positions or self._positions[-1] < position, (self._positions[-1], position)
         if not self._positions:
             self._largest = (NEVER, self._base_offset)
