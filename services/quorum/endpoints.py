@@ -53,6 +53,9 @@ class NodeEndpoints(Mapping[NodeId, Address]):
         self._heard: dict[NodeId, tuple[PeerAddress, PeerAddress | None]] = {}
         """Addresses from other nodes, each with the voter set's address at that time."""
         self._voters = voters
+        self._found_in: VoterSet | None = None
+        self._found: dict[NodeId, PeerAddress | None] = {}
+        """Where each voter of that set is reached, as each answer says it of the leader."""
 
     def hear(self, node_id: NodeId, address: Address, protocol: str = GRPC) -> None:
         """Notes a node's address from another node's message; only the last `HEARD_MAX` are kept.
@@ -157,8 +160,11 @@ class NodeEndpoints(Mapping[NodeId, Address]):
 
     def _voting(self, node_id: NodeId) -> PeerAddress | None:
         """Returns the node's address in the voter set in force; None if it has none."""
-        voter = self._voters.latest.by_id(node_id)
-        return None if voter is None else self.reached(voter.endpoints)
+        voters = self._voters.latest
+        if voters is not self._found_in:
+            self._found_in = voters
+            self._found = {each.key.id: self.reached(each.endpoints) for each in voters.voters}
+        return self._found.get(node_id)
 
     def _at(self, endpoint: ConfiguredEndpoint, listener: str) -> PeerAddress:
         return PeerAddress(Address(endpoint.host, endpoint.port), self._protocols.of(listener))

@@ -76,4 +76,13 @@ ORDER_BUGS: Final = (
         wrong="if is_write]",
         test="tests/services/gateway/test_waiting.py::test_what_follows_a_write_on_its_connection_finds_its_effect",
     ),
+    Planted(
+        number="B167",
+        what="who has moved is called where it was, though a later voter set says so",
+        file="services/quorum/endpoints.py",
+        right="        if voters is not self._found_in:\n",
+        wrong="        if self._found_in is None:\n",
+        test="tests/services/quorum/test_node_endpoints.py::"
+        "test_what_was_heard_is_old_once_the_voter_set_says_otherwise",
+    ),
 )

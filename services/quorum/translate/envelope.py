@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sized
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from quorate.errors import ApiError, ErrorCode, error_of, refusal_of
@@ -33,6 +34,8 @@ class Address:
         return f"{self.host}:{self.port}"
 
 
+KEYS_KEPT: Final = 1_024
+"""Replica keys that are kept, each found once: a replica has the same one in all its fetches."""
 LISTENERS_MAX: Final = 64
 VOTERS_MAX: Final = 128
 """Most voters or candidates in a request: far more than any quorum has."""
@@ -50,12 +53,11 @@ def only(message: Any) -> Any:
 
     Kafka's messages have several field names for topic and partition; only Fetch uses the topic's id.
     """
-    by_id = hasattr(message, "replica_state") or hasattr(message, "responses")
-    topics = message.responses if hasattr(message, "responses") else message.topics
+    topics_field, topic_field, metadata, partition_field = _fields(message.DESCRIPTOR)
+    topics = getattr(message, topics_field)
     if len(topics) == 1 and len(topics[0].partitions) == 1:
         topic, partition = topics[0], topics[0].partitions[0]
-        named = topic.topic_id == TOPIC_ID if by_id else _either(topic, "topic_name", "name") == METADATA_TOPIC
-        if named and _either(partition, "partition_index", "partition", "index") == METADATA_PARTITION:
+        if getattr(topic, topic_field) == metadata and getattr(partition, partition_field) == METADATA_PARTITION:
             return partition
     raise ApiError(
         ErrorCode.INVALID_REQUEST,
@@ -64,8 +66,21 @@ def only(message: Any) -> Any:
     )
 
 
-def _either(message: Any, *names: str) -> Any:
-    return next(getattr(message, name) for name in names if hasattr(message, name))
+@cache
+def _fields(descriptor: Any) -> tuple[str, str, str, str]:
+    """Returns the names in messages of this type: the field of its topics, that of a topic's name or id, which one the
+    metadata topic has there, and the field of a partition's number."""
+    fields = descriptor.fields_by_name
+    topics = "responses" if "responses" in fields else "topics"
+    topic = fields[topics].message_type.fields_by_name
+    partition = _first(topic["partitions"].message_type.fields_by_name, "partition_index", "partition", "index")
+    if "replica_state" in fields or "responses" in fields:
+        return topics, "topic_id", TOPIC_ID, partition
+    return topics, _first(topic, "topic_name", "name"), METADATA_TOPIC, partition
+
+
+def _first(fields: Collection[str], *names: str) -> str:
+    return next(name for name in names if name in fields)
 
 
 def peer_error(code: int) -> ErrorCode:
@@ -75,6 +90,7 @@ def peer_error(code: int) -> ErrorCode:
     return known
 
 
+@lru_cache(KEYS_KEPT)
 def key_of(node_id: NodeId, directory_id: str) -> ReplicaKey:
     """Returns the replica key of an id and a directory id. Raises ApiError(INVALID_REQUEST) for a malformed id."""
     try:
