@@ -8,8 +8,7 @@ leader still flushes them. At most one flush runs at a time; records that are ap
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -262,25 +261,23 @@ class QuorumDriver:
         if self._soon is None and self._peers is not None:
             self._soon = asyncio.get_running_loop().call_soon(self._run)
 
-    @contextmanager
-    def _ending_on_error(self) -> Iterator[None]:
-        """Ends the node on an error: core or disk may be half changed, and asyncio only logs what a callback raises."""
-        try:
-            yield
-        except BaseException as error:
-            self._halt()
-            self._failed(error)
+    def _end(self, error: BaseException) -> None:
+        """Ends the node: core or disk may be half changed, and asyncio only logs what a callback raises."""
+        self._halt()
+        self._failed(error)
 
     def _run(self) -> None:
         self._soon = None
         if self._lingering is not None:
             self._lingering.cancel()
             self._lingering = None
-        with self._ending_on_error():
+        try:
             while ready := self.core.ready():
                 self._carry_out(ready)
             self._flush()
             self._set_timer()
+        except BaseException as error:
+            self._end(error)
 
     def _carry_out(self, ready: Ready) -> None:
         """Executes a `Ready` in its order: the election state is durable before any answer or request leaves."""
@@ -329,7 +326,7 @@ class QuorumDriver:
         """
         if self._peers is None and error is None:
             return
-        with self._ending_on_error():
+        try:
             if error is not None:
                 self.disk.fail_flush(error)
                 raise error
@@ -340,6 +337,8 @@ class QuorumDriver:
             self._tracer.flushed(flushing.batches, start_ns=flushing.start_ns, end_ns=self._clock.wall_ns())
             self.core.flushed(end, self.now_ms)
             self._wake()
+        except BaseException as failure:
+            self._end(failure)
 
     def _store_chunk(self, ready: Ready) -> None:
         chunk = ready.chunk
@@ -397,10 +396,19 @@ class QuorumDriver:
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
 
     def _tick(self) -> None:
+        """Has the core run what is due. Mostly nothing is: an append has answered the fetches that were held until now.
+
+        Then the core has nothing to say, and the timer is set to the deadline that it has by now.
+        """
         self._timer = None
-        with self._ending_on_error():
-            self.core.tick(self.now_ms)
-            self._wake()
+        try:
+            if self.core.deadline is None or self.core.deadline > self.now_ms:
+                self._set_timer()
+            else:
+                self.core.tick(self.now_ms)
+                self._wake()
+        except BaseException as error:
+            self._end(error)
 
 
 def _raise(error: BaseException) -> None:

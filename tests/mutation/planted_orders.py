@@ -77,6 +77,15 @@ ORDER_BUGS: Final = (
         test="tests/services/gateway/test_waiting.py::test_what_follows_a_write_on_its_connection_finds_its_effect",
     ),
     Planted(
+        number="B166",
+        what="a fetch is held for ever after the timer of one that was answered before its deadline",
+        file="services/quorum/driver.py",
+        right="                self._set_timer()\n            else:\n",
+        wrong="                pass\n            else:\n",
+        test="tests/services/quorum/test_driver.py::"
+        "test_a_fetch_is_answered_at_its_deadline_though_the_timer_was_set_for_one_that_is_answered_by_then",
+    ),
+    Planted(
         number="B167",
         what="who has moved is called where it was, though a later voter set says so",
         file="services/quorum/endpoints.py",

@@ -42,6 +42,7 @@ class LastKnownFile:
     def __init__(self, directory: Path, owner: ReplicaKey) -> None:
         self.path = directory / LAST_KNOWN
         self._owner = owner
+        self._begins = f"{owner.id} {uuid_text(owner.directory_id)}"
         self._descriptor: int | None = None
         self._written: LastKnown | None = None
 
@@ -98,10 +99,8 @@ class LastKnownFile:
         election = known.election
         voted = election.voted or ReplicaKey(NOBODY, ZERO_UUID)
         leader_id = NOBODY if election.leader_id is None else election.leader_id
-        return (
-            f"{self._owner.id} {uuid_text(self._owner.directory_id)} {known.end.offset} {known.end.epoch} "
-            f"{election.epoch} {leader_id} {voted.id} {uuid_text(voted.directory_id)}"
-        )
+        vote = f"{election.epoch} {leader_id} {voted.id} {uuid_text(voted.directory_id)}"
+        return f"{self._begins} {known.end.offset} {known.end.epoch} {vote}"
 
 
 def claim_partition(directory: Path, owner: ReplicaKey) -> str | None:

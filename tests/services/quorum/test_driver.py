@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import OffsetAndEpoch, ReplicaKey
@@ -30,6 +31,8 @@ OBSERVER = 100
 EVERYTHING = (1 << 31) - 1
 WITHIN_S = 120
 """A bound against hanging."""
+HELD_S = 20
+"""A bound against a fetch that is held for ever; it asks to be held for a hundredth of that."""
 
 
 @pytest.fixture
@@ -154,6 +157,21 @@ async def test_a_timer_that_fails_ends_the_node(tmp_path: Path, monkeypatch: pyt
     disk.close()
 
 
+async def test_a_fetch_is_answered_at_its_deadline_though_the_timer_was_set_for_one_that_is_answered_by_then(
+    leader: QuorumDriver,
+) -> None:
+    held = [asyncio.ensure_future(leader.ask(lambda reply: held_fetch(reply, offset=1, wait_ms=100)))]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    leader.append(1, 1, [[b"a"]])
+    answer, data = await asyncio.wait_for(held[0], HELD_S)
+    assert data
+    held.append(asyncio.ensure_future(leader.ask(lambda reply: held_fetch(reply, offset=2, wait_ms=200))))
+
+    answer, data = await asyncio.wait_for(held[1], HELD_S)
+    assert (ErrorCode.NONE, b"") == (answer.error, data)
+
+
 async def test_one_turn_reads_no_more_than_it_may_hold(leader: QuorumDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that gets nothing asks again, and then has its turn."""
     monkeypatch.setattr(sent_answers, "READ_BYTES_MAX", 10_000)
@@ -185,6 +203,11 @@ def fetch(replica_id: int, reply: object, offset: int = 1) -> raft.FetchRequest:
         max_wait_ms=0,
         reply_to=reply,
     )
+
+
+def held_fetch(reply: object, *, offset: int, wait_ms: int) -> raft.FetchRequest:
+    """One that knows all that is committed below its offset, and waits for more."""
+    return replace(fetch(OBSERVER, reply, offset), max_wait_ms=wait_ms, high_watermark=offset)
 
 
 # Offsets of peers within a batch.
