@@ -94,4 +94,13 @@ ORDER_BUGS: Final = (
         test="tests/services/quorum/test_node_endpoints.py::"
         "test_what_was_heard_is_old_once_the_voter_set_says_otherwise",
     ),
+    Planted(
+        number="B168",
+        what="voters whose record was truncated stay in force",
+        file="libs/quorate/raft/history.py",
+        right="        self.latest = self._values[-1] if self._values else self._base\n",
+        wrong="",
+        test="tests/raft/test_voters.py::"
+        "test_a_set_is_in_force_from_its_record_on_and_falls_back_when_that_is_truncated",
+    ),
 )

@@ -24,19 +24,16 @@ class History(Generic[T]):
     (0, None)
     """
 
-    __slots__ = ("_base", "_offsets", "_values")
+    __slots__ = ("_base", "_offsets", "_values", "latest")
 
     def __init__(self, base: T, changes: Iterable[tuple[Offset, T]] = ()) -> None:
         self._base = base
+        self.latest = base
+        """The value in force, committed or not. Read only."""
         self._offsets: list[Offset] = []
         self._values: list[T] = []
         for offset, value in changes:
             self.append(offset, value)
-
-    @property
-    def latest(self) -> T:
-        """The value in force, committed or not."""
-        return self._values[-1] if self._values else self._base
 
     @property
     def latest_offset(self) -> Offset | None:
@@ -58,11 +55,13 @@ class History(Generic[T]):
         assert not self._offsets or offset > self._offsets[-1], (offset, self._offsets[-1])
         self._offsets.append(offset)
         self._values.append(value)
+        self.latest = value
 
     def truncate(self, *, to: Offset) -> None:
         """Removes the values of the records at `to` and after; the one before is in force again."""
         at = bisect_left(self._offsets, to)
         del self._offsets[at:], self._values[at:]
+        self.latest = self._values[-1] if self._values else self._base
         assert not self._offsets or self._offsets[-1] < to, (self._offsets, to)  # I-32
         assert len(self._offsets) == len(self._values), (self._offsets, self._values)
 
@@ -75,6 +74,6 @@ class History(Generic[T]):
 
     def restart_with(self, value: T | None) -> None:
         """Starts anew from a snapshot: the value of its header is the base; None keeps the present base."""
-        self._base = self._base if value is None else value
+        self.latest = self._base = self._base if value is None else value
         self._offsets.clear()
         self._values.clear()
