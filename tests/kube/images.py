@@ -1,7 +1,7 @@
-"""The images of the services, built without a registry: bases from Debian's packages, then each Dockerfile.
+"""The images of the services, built without a registry: bases from Debian's packages, then each of the Dockerfile.
 
 The bases have the layout of Debian's own Python 3.11. `runtime` is no distribution: Python, its libraries, bash, which
-Spark's scripts are written for, and busybox in place of other tools. `builder` has what the Dockerfiles' first stage
+Spark's scripts are written for, and busybox in place of other tools. `builder` has what the Dockerfile's first stage
 needs. The pause image is busybox.
 """
 
@@ -53,7 +53,7 @@ def archive(name: str = VERSION) -> Path:
 
 def build_images(*, root: Path = ROOT, version: str = VERSION) -> None:
     """Builds the images of a tree that a cluster gets, and writes their archive; an older tree has not all services."""
-    services = tuple(each for each in SERVICES if (root / "services" / each / "Dockerfile").exists())
+    services = tuple(each for each in SERVICES if (root / "services" / each / "__main__.py").exists())
     build(services, root=root, version=version)
     _archive([PAUSE, *(image(service, version) for service in services)], archive(version))
 
@@ -81,9 +81,12 @@ def build(services: tuple[str, ...], *, root: Path = ROOT, version: str = VERSIO
     _make_bases()
     for service in services:
         say(f"image {service} {version}")
-        bases = ("--build-arg", f"BUILDER={BUILDER}", "--build-arg", f"BASE={RUNTIME}")
-        file, name = root / "services" / service / "Dockerfile", image(service, version)
-        buildah("bud", "--quiet", "--isolation", "chroot", "--layers", *bases, "-f", file, "-t", name, root)
+        given = (f"SERVICE={service}", f"BUILDER={BUILDER}", f"BASE={RUNTIME}")
+        file = root / "deploy" / "Dockerfile"
+        if not file.exists():  # an older tree has one beside each service
+            file = root / "services" / service / "Dockerfile"
+        how = ("--quiet", "--isolation", "chroot", "--layers", *(f"--build-arg={each}" for each in given))
+        buildah("bud", *how, "-f", file, "-t", image(service, version), root)
     sizes = buildah("images", "--format", "{{.Name}}:{{.Tag}} {{.Size}}").splitlines()
     for line in sorted(sizes):
         if line.startswith(("localhost/quorate/", RUNTIME)):
