@@ -68,6 +68,11 @@ class ReplicaKey(msgspec.Struct, frozen=True, order=True):
     id: NodeId
     directory_id: Uuid = ZERO_UUID
 
+    @property
+    def has_id(self) -> bool:
+        """Whether it is a replica's. A reader without one sends a negative id, and nobody tracks it, as in Kafka."""
+        return self.id >= 0
+
     def __str__(self) -> str:
         return str(self.id) if self.directory_id == ZERO_UUID else f"{self.id}-{uuid_text(self.directory_id)}"
 

@@ -38,11 +38,11 @@ def boundary_flaw(log: DiskLog, view: LogView, message: raft.Message) -> str | N
 def _check_request(log: DiskLog, view: LogView, request: raft.FetchRequest) -> None:
     """Raises ApiError(INVALID_REQUEST) for an offset within a batch, if this log has the epoch before it up to there.
 
-    Else the answer is the log divergence, and the sender's batches may be others. A reader of replica id -1 counts for
+    Else the answer is the log divergence, and the sender's batches may be others. A reader without an id counts for
     nothing, and may begin anywhere.
     """
     offset, epoch = request.fetch_offset, request.last_fetched_epoch
-    if request.replica.id < 0 or request.from_any or not view.start < offset <= view.leo:
+    if not request.replica.has_id or request.from_any or not view.start < offset <= view.leo:
         return
     end = view.end_offset_for(epoch)
     if end.epoch == epoch and offset < end.offset and _is_within(log, offset):

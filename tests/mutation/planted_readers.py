@@ -153,8 +153,8 @@ READER_BUGS: Final = (
         number="C155",
         what="a gateway's report moves a voter's log end, and with it the high watermark",
         file="libs/quorate/raft/progress.py",
-        right="if context.voters.has(key) or key.id < 0 or not 0 <= offset <= committed:",
-        wrong="if key.id < 0 or not 0 <= offset <= context.log.leo:",
+        right="if context.voters.has(key) or not key.has_id or not 0 <= offset <= committed:",
+        wrong="if not key.has_id or not 0 <= offset <= context.log.leo:",
         test="tests/raft/test_reported_readers.py::test_readers_who_were_answered_elsewhere_are_listed_and_acknowledge_nothing",
     ),
     Planted(

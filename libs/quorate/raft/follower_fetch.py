@@ -37,7 +37,7 @@ def relay_fetch(context: StepContext, role: Follower, request: FetchRequest) -> 
 
 def _place(context: StepContext, role: Follower, key: ReplicaKey) -> ReplicaKey | None:
     """Returns the key to park the fetch under; None if `observers_max` fetches of others are parked already."""
-    if key.id < 0:
+    if not key.has_id:
         return parked_fetches.place_of_reader(context, role, key)
     return key if key in role.parked or len(role.parked) < context.settings.observers_max else None
 

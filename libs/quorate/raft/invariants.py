@@ -117,7 +117,7 @@ def _check_replicas(raft: Raft, role: Leader) -> None:
     for key, progress in role.replicas.items():
         assert progress.leo is None or progress.leo <= log.leo, (key, progress, log.leo)
     for key, parked in role.parked.items():
-        assert key in role.replicas or key.id < 0, key
+        assert key in role.replicas or not key.has_id, key
         offset = parked.request.fetch_offset
         assert offset <= log.leo, (parked.request, log.leo)
         # A voter's fetch is held only if there are no records for it.

@@ -224,9 +224,9 @@ def _track_by_key(context: StepContext, role: Leader) -> None:
     for key in context.other_voters:
         before = role.replicas.pop(ReplicaKey(key.id), Progress())
         role.replicas[key] = Progress(last_contact_at_ms=before.last_contact_at_ms)
-    readers = {key: held for key, held in role.parked.items() if key.id < 0}
+    readers = {key: held for key, held in role.parked.items() if not key.has_id}
     replicas = {
-        progress.tracked_key(context, held.request.replica): held for key, held in role.parked.items() if key.id >= 0
+        progress.tracked_key(context, held.request.replica): held for key, held in role.parked.items() if key.has_id
     }
     for key in replicas:
         role.replicas.setdefault(key, Progress())

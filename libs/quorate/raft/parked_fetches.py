@@ -42,7 +42,7 @@ def place_of_reader(context: StepContext, role: Leader | Follower, key: ReplicaK
     Two such readers look the same, so neither's fetch replaces the other's; a reader that is answered at once asks
     again at once.
     """
-    assert key.id < 0, key
+    assert not key.has_id, key
     if len(role.parked) >= context.settings.observers_max:
         return None
     place = key

@@ -33,7 +33,7 @@ def record_fetch(context: StepContext, role: Leader, key: ReplicaKey) -> None:
     emptied and the deadline moves to 1.5 fetch timeouts from now: so a leader keeps its office only if each such period
     sees a majority (I-24; KIP-595, KAFKA-15489).
     """
-    if key.id >= 0 and key not in role.replicas:
+    if key.has_id and key not in role.replicas:
         _list(context, role, key)
     progress = role.replicas.get(key)
     if progress is not None:
@@ -116,7 +116,7 @@ def note_readers(context: StepContext, role: Leader, readers: Mapping[ReplicaKey
     committed, are_all_taken = role.high_watermark or 0, True
     for replica, offset in readers.items():
         key = tracked_key(context, replica)
-        if context.voters.has(key) or key.id < 0 or not 0 <= offset <= committed:
+        if context.voters.has(key) or not key.has_id or not 0 <= offset <= committed:
             are_all_taken = False
             continue
         record_fetch(context, role, key)

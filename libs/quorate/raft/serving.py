@@ -38,7 +38,7 @@ def serve_fetch(context: StepContext, role: Leader, request: FetchRequest) -> No
 
 def _place(context: StepContext, role: Leader, key: ReplicaKey) -> ReplicaKey | None:
     """Returns the key under which the fetch may be parked, as that of a tracked replica may; None if it may not."""
-    if key.id >= 0:
+    if key.has_id:
         return key if key in role.replicas else None
     return parked_fetches.place_of_reader(context, role, key)
 
