@@ -98,7 +98,7 @@ async def consumed(side: Side, client: Mapping[str, str], protocol: str, group: 
     return answer.get("error") or answer["records"]
 
 
-@pytest.mark.parametrize(("protocol", "names"), zip(PROTOCOLS, (READERS, BY_NEW_PROTOCOL), strict=True))
+@pytest.mark.parametrize(("protocol", "names"), [*zip(PROTOCOLS, (READERS, BY_NEW_PROTOCOL), strict=True)])
 async def test_who_may_read_is_who_has_the_rights_on_topics_and_group(
     side: Side, users: Mapping[str, Mapping[str, str]], protocol: str, names: Sequence[str]
 ) -> None:
