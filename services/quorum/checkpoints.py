@@ -172,6 +172,7 @@ class StateSnapshot:
 
     def write(self, values: Sequence[bytes]) -> None:
         """Writes encoded data records to the checkpoint."""
+        assert not self.is_finishing, self.id  # after the footer nobody reads them
         self._writer.data(values)
 
     def finish(self) -> SnapshotReader:

@@ -60,6 +60,7 @@ class Cleaner:
             reason, start = excess
             disk = self._driver.disk
             before = self._driver.core.log.start
+            assert before < start.offset, (before, start)  # else nothing is freed, and it would clean for ever
             retired = disk.start_at(start)
             self._driver.core.log_started(start)
             due_ms = self._driver.now_ms + self._limits.delete_delay_ms

@@ -113,6 +113,7 @@ class ControllerEvents:
         """
         if self._committed >= 0 or not self._driver.is_caught_up:
             return []
+        assert self._next >= high_watermark, (self._next, high_watermark)
         self._committed = high_watermark
         return [ListenResponse(committed=ListenResponse.Committed(high_watermark=high_watermark))]
 

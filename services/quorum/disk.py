@@ -166,6 +166,7 @@ class Disk:
 
     def install(self, snapshot: OffsetAndEpoch) -> None:
         """Replaces the whole log by a checkpoint that is in place, and removes older checkpoints."""
+        assert snapshot in self._checkpoints.sizes, snapshot  # else nothing of the log would be left
         self._memory.shorten(snapshot)
         self.log.restart_at(snapshot)
         self._memory.note_end(snapshot)
@@ -211,6 +212,9 @@ class Disk:
         """
         segments = self.log.start_at(snapshot)
         older = self._checkpoints.retire_before(snapshot.offset, but=None if self.log.first_base else BOOTSTRAP_ID)
+        assert snapshot in self._checkpoints.sizes, (
+            snapshot
+        )  # with it everything below the log start is there (KIP-630)
         return replace(older, segments=tuple(segments))
 
     def close(self) -> None:

@@ -36,6 +36,7 @@ class Flusher:
 
     def wait_for(self, flush: Flush, done: Done) -> None:
         """Queues a flush for the thread to wait for; `done` is called when it is over."""
+        assert self._thread is not None, "nobody would ever wait for it"
         self._work.put((flush, done))
 
     def stop(self) -> None:

@@ -59,6 +59,7 @@ class HandingOver:
         if successor is None:
             self._driver.resign(epoch)
             return
+        assert successor != self._driver.core.node.id, successor
         self._ending = epoch
         loop = asyncio.get_running_loop()
 

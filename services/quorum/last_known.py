@@ -46,6 +46,7 @@ class Memory:
 
     def note_end(self, end: OffsetAndEpoch) -> None:
         """Notes up to where the log is flushed."""
+        assert self._file is None or end >= self._now.end, (end, self._now.end)  # `shorten` alone takes back
         self._note(LastKnown(end=end, election=self._now.election))
 
     def note_election(self, election: StoredElection) -> None:

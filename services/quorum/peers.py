@@ -131,6 +131,7 @@ class Peers:
                     self._locating = self._tasks.create_task(self._locate(to, request.cluster_id))
                 return
             self._stream.reading = self._tasks.create_task(self._read(self._stream))
+        assert self._stream.to == to, (self._stream.to, to)
         self._stream.write(request)
 
     async def _locate(self, leader_id: NodeId, cluster_id: str | None) -> None:
@@ -306,6 +307,7 @@ class _FetchStream:
         return bool(self.waiting) or not self._requests.empty()
 
     def write(self, request: raft.FetchRequest) -> None:
+        assert not self.is_closed, (self.to, request)  # nobody would send it, and the core would wait for its answer
         self._requests.put_nowait(request)
 
     def close(self) -> None:

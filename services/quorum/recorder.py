@@ -29,7 +29,7 @@ class Recorder:
         self.counts = NodeCounters()
         self._uncommitted: deque[tuple[Offset, int]] = deque()
         self._election_ns: int | None = None
-        self._flush_ns = 0
+        self._flush_ns: int | None = None
         self._refused = ""
         self._misconfigured = RepeatFilter()
         self._forgetful = RepeatFilter()
@@ -75,11 +75,14 @@ class Recorder:
 
     def flush_begins(self) -> None:
         """Notes the start of a flush; at most one runs at a time."""
+        assert self._flush_ns is None, "a flush is under way"
         self._flush_ns = self.now_ns()
 
     def flush_ends(self) -> None:
         """Records the duration of the flush that ends now, as a metric."""
+        assert self._flush_ns is not None, "no flush has begun"
         FLUSH.record((self.now_ns() - self._flush_ns) * NS)
+        self._flush_ns = None
 
     def _elect(self, after: str) -> None:
         if after in (Prospective.__name__, Candidate.__name__):
