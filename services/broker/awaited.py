@@ -44,6 +44,9 @@ class Awaited:
             until_ms = self._until_ms.setdefault(follower, OrderedDict())
             until_ms.pop(key, None)  # to the end of the order
             until_ms[key] = now_ms + EXPECTED_MS
+            assert until_ms[next(iter(until_ms))] <= until_ms[key], (
+                until_ms
+            )  # the first that is not late ends the search
             for wait in tuple(self._waits.get(follower, {}).values()):
                 self._end(wait)
 
@@ -63,6 +66,7 @@ class Awaited:
     def waiting(self, follower: NodeId, wait: _Wait) -> Iterator[None]:
         """In the block a fetch of this follower waits, and is answered if another partition is to be fetched."""
         waits = self._waits.setdefault(follower, {})
+        assert id(wait) not in waits, (follower, wait)  # its end would take the place of both
         waits[id(wait)] = wait
         try:
             yield

@@ -157,6 +157,7 @@ class FetchContext:
     def __enter__(self) -> None:
         """The fetch is under way; meanwhile its session takes no other one."""
         if self._session is not None:
+            assert not self._session.is_under_way, self._session.id
             self._session.is_under_way = True
 
     def __exit__(self, *_: object) -> None:

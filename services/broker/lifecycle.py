@@ -97,6 +97,7 @@ class Lifecycle:
 
     def get_ready(self) -> None:
         """From now on the broker asks to be unfenced: it has caught up, its logs are open, and it listens."""
+        assert self.broker_epoch != NOT_REGISTERED, "it registers first"
         self._wants_fence = False
         self._news.set()
 

@@ -158,6 +158,7 @@ class PartitionStore:
 
     def begin_future(self, hosted: Hosted, directory: LogDirectory) -> FutureReplica:
         """Returns an empty copy of a replica in another log directory. Raises Corrupt, OSError, and leaves nothing."""
+        assert directory is not hosted.directory, (hosted.name, directory.path)
         path = directory.path / _aside(str(hosted.name), FUTURE)
         files = OpenFiles(COPY_OPEN_MAX)  # not those of the others, which are the loop's: a thread flushes a copy
         with ExitStack() as undone:
@@ -193,6 +194,7 @@ class PartitionStore:
 
         The copy is on the disk before the other is renamed: a start that finds only the copy takes it. Raises OSError.
         """
+        assert self.checkpoints.locked(), hosted.name  # else what `get_ready` has noted could be overwritten
         hosted.log.abandon()
         gone = self._set_aside(_Found(hosted.directory, hosted.log.directory), DELETED)
         found = self._put(future.log.directory, future.directory, hosted.name)
