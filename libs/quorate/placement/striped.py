@@ -235,6 +235,7 @@ def _columns(rings: Sequence[list[int]], first: int, count: int, replication_fac
         for distance in range(min(rack_count, count + near)):
             ring = unrolled[(first + distance) % rack_count]
             partition, entered = _first_turn(distance, near, step=step, rack_count=rack_count)
+            assert min(partition, entered) >= 0, (partition, entered)  # a slice from below 0 is of the ring's end
             if partition < count:
                 turns = (count - 1 - partition) // rack_count + 1
                 start = entered + lap
