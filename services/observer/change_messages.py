@@ -8,9 +8,9 @@ from typing import Final
 from kraft.service.observer_pb2 import HistoryGap, LoggedChange, QueryResponse, RowChange
 from quorate.sql.difference import Change, Difference
 from quorate.sql.following import Changed
-from quorate.sql.kept_reads import Gap
 from quorate.sql.nouns import Value
 from quorate.sql.sentences import sentence, sentence_of_gap
+from quorate.sql.state_past import Gap
 
 __all__ = ["PART_BYTES", "gap_message", "in_parts", "logged", "row_message"]
 

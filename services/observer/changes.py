@@ -28,7 +28,7 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.versions import LATEST, record_version
 from quorate.nouns import Offset
 from quorate.runtime.event_loop.daemon_threads import DaemonThreads
-from quorate.sql.kept_reads import Cursor, KeptPast, KeptReader, Page, TooMany, UnknownState
+from quorate.sql.state_past import Cursor, Page, StatePast, StateReader, TooMany, UnknownState
 from quorate.sql.subjects import Subject, subject_of
 from services.observer.change_messages import gap_message, in_parts, logged
 from services.observer.database import reason_of
@@ -62,7 +62,7 @@ class Changes:
 
     def __init__(self, url: str | None) -> None:
         self._url = url
-        self._reader: KeptReader | None = None
+        self._reader: StateReader | None = None
         self._threads = DaemonThreads(THREADS, "state-reader")
         self._reads = 0
         self._watches = 0
@@ -140,7 +140,7 @@ class Changes:
             end = await self._moved()
         if not has_offset:
             return end
-        begins = await self._read(KeptPast.begins)
+        begins = await self._read(StatePast.begins)
         if not begins <= request.from_offset:
             raise _out_of_range(f"from_offset {request.from_offset}: changes are known from offset {begins} on")
         return request.from_offset
@@ -185,25 +185,25 @@ class Changes:
         finally:
             self._reads -= 1
 
-    async def _read(self, work: Callable[[KeptPast], T]) -> T:
+    async def _read(self, work: Callable[[StatePast], T]) -> T:
         """Returns what `work` finds in the database, in a thread. Raises ApiError."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(_at_once, self._past(), work))
 
-    def _past(self) -> KeptReader:
+    def _past(self) -> StateReader:
         if self._url is None:
             raise _invalid("this observer keeps no database of the state: observer.state.database.url is not set")
         if self._reader is None:
-            self._reader = KeptReader(reading_engine_of(self._url))
+            self._reader = StateReader(reading_engine_of(self._url))
         return self._reader
 
 
-def _at_once(reader: KeptReader, work: Callable[[KeptPast], T]) -> T:
+def _at_once(reader: StateReader, work: Callable[[StatePast], T]) -> T:
     with _reading(reader) as past:
         return work(past)
 
 
 @contextmanager
-def _reading(reader: KeptReader) -> Iterator[KeptPast]:
+def _reading(reader: StateReader) -> Iterator[StatePast]:
     """Yields the database as it is at one moment. Raises ApiError for what the block does not find there."""
     try:
         with reader.reading() as past:
@@ -225,7 +225,7 @@ class _Range(NamedTuple):
     end: Offset
 
 
-def _page(past: KeptPast, *, subject: Subject, request: ListChangesRequest, limit: int) -> ListChangesResponse:
+def _page(past: StatePast, *, subject: Subject, request: ListChangesRequest, limit: int) -> ListChangesResponse:
     begins, applied = past.begins(), _end_of(past)
     if request.page_token:
         begin, end = _of_token(request.page_token, applied)
@@ -251,7 +251,7 @@ def _page(past: KeptPast, *, subject: Subject, request: ListChangesRequest, limi
     )
 
 
-def _diff(past: KeptPast, *, subject: Subject, request: DiffImagesRequest) -> list[DiffImagesResponse]:
+def _diff(past: StatePast, *, subject: Subject, request: DiffImagesRequest) -> list[DiffImagesResponse]:
     applied = _end_of(past)
     first = _offset_of_state(past, getattr(request, "from"), "from", 0, applied)
     last = _offset_of_state(past, request.to, "to", applied, applied)
@@ -261,7 +261,7 @@ def _diff(past: KeptPast, *, subject: Subject, request: DiffImagesRequest) -> li
     return [DiffImagesResponse(rows=part, from_offset=first, to_offset=last) for part in parts]
 
 
-def _image(reader: KeptReader, at: LogPlace) -> Generator[GetImageResponse, None, None]:
+def _image(reader: StateReader, at: LogPlace) -> Generator[GetImageResponse, None, None]:
     with _reading(reader) as past:
         applied = _end_of(past)
         offset = _offset_of_state(past, at, "at", applied, applied)
@@ -269,7 +269,7 @@ def _image(reader: KeptReader, at: LogPlace) -> Generator[GetImageResponse, None
         yield from image_parts(offset, records)
 
 
-def _next(past: KeptPast, *, subject: Subject, cursor: Cursor, end: Offset) -> tuple[WatchImageResponse, Cursor]:
+def _next(past: StatePast, *, subject: Subject, cursor: Cursor, end: Offset) -> tuple[WatchImageResponse, Cursor]:
     if cursor.offset < (begins := past.begins()):
         raise _out_of_range(f"the watch was at offset {cursor.offset}: changes are known from offset {begins} on now")
     page: Page = past.changes(subject, begin=cursor, end=end, limit=LIMIT_MAX)
@@ -281,7 +281,7 @@ def _next(past: KeptPast, *, subject: Subject, cursor: Cursor, end: Offset) -> t
     return told, following
 
 
-def _end_of(past: KeptPast) -> Offset:
+def _end_of(past: StatePast) -> Offset:
     """Returns how far the database is. Raises ApiError if it has nothing yet."""
     applied = past.applied()
     if applied is None:
@@ -289,7 +289,7 @@ def _end_of(past: KeptPast) -> Offset:
     return applied.next_offset
 
 
-def _offset(past: KeptPast, place: LogPlace, name: str, absent: Offset, applied: Offset) -> Offset:
+def _offset(past: StatePast, place: LogPlace, name: str, absent: Offset, applied: Offset) -> Offset:
     """Returns the offset of a place. Raises ApiError for one beyond the state of the database."""
     match place.WhichOneof("kind"):
         case "offset":
@@ -307,7 +307,7 @@ def _ms(place: LogPlace) -> int | None:
     return place.timestamp_ms if place.WhichOneof("kind") == "timestamp_ms" else None
 
 
-def _offset_of_state(past: KeptPast, place: LogPlace, name: str, absent: Offset, applied: Offset) -> Offset:
+def _offset_of_state(past: StatePast, place: LogPlace, name: str, absent: Offset, applied: Offset) -> Offset:
     """Returns the offset as of which the state is that of a place. Raises as `_offset`, and UnknownState."""
     if place.WhichOneof("kind") == "timestamp_ms":
         return past.offset_of_state_at(place.timestamp_ms, end=applied)

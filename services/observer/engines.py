@@ -9,7 +9,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from quorate.sql.guarded import PRIMARY, is_damaged
-from quorate.sql.kept import IDLE_S, INTERVAL_S, PROBES
+from quorate.sql.state_database import IDLE_S, INTERVAL_S, PROBES
 
 __all__ = ["engine_of", "is_away", "is_broken", "reading_engine_of"]
 

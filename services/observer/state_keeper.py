@@ -21,8 +21,8 @@ from quorate.runtime.event_loop.daemon_threads import DaemonThreads
 from quorate.runtime.following.log_reader import CommittedBatch, Event, LoadedSnapshot, LogReader
 from quorate.runtime.logging.logs import logger
 from quorate.sql.following import Following
-from quorate.sql.kept import Applied, KeptDatabase, Superseded
-from quorate.sql.kept_writes import Missing
+from quorate.sql.state_database import Applied, StateDatabase, Superseded
+from quorate.sql.state_writes import Missing
 from services.observer.database import is_refused, reason_of, refusal
 from services.observer.engines import engine_of, is_away
 from services.observer.state_log import apply, loaded, skip
@@ -70,7 +70,7 @@ class StateKeeper:
         self._clock = clock or SystemClock()
         self._url = url
         self._source = source
-        self._database = KeptDatabase(engine_of(url, synchronous="NORMAL"))
+        self._database = StateDatabase(engine_of(url, synchronous="NORMAL"))
         self._thread = DaemonThreads(1, "state-writer")  # a database may hang for ever
         self._at: Applied | None = None
         """How far the database is."""

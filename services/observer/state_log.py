@@ -12,7 +12,7 @@ from quorate.records import SnapshotHeaderRecord, VotersRecord
 from quorate.runtime.event_loop.turns import decoded, in_turns
 from quorate.runtime.following.log_reader import CommittedBatch, LoadedSnapshot
 from quorate.sql.following import Following, Place
-from quorate.sql.kept import Applied
+from quorate.sql.state_database import Applied
 from quorate.wire.batch import BatchHeader, ControlType, batches, data_values, records
 from quorate.wire.codec import decode
 

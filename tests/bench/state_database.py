@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from quorate.runtime.following.log_reader import LoadedSnapshot
-from quorate.sql.kept import KeptDatabase
+from quorate.sql.state_database import StateDatabase
 from quorate.storage.names import checkpoint_file
 from services.observer.engines import engine_of, reading_engine_of
 from services.observer.state_log import loaded
@@ -90,7 +90,7 @@ def _measure(folder: Path, url: str) -> Mapping[str, float]:
     begun = time.perf_counter()
     following, applied = asyncio.run(loaded(snapshot, "bench"))
     decoded, begun_cpu = time.perf_counter(), time.process_time()
-    database = KeptDatabase(engine_of(url, synchronous="NORMAL"))
+    database = StateDatabase(engine_of(url, synchronous="NORMAL"))
     assert database.claim()
     database.replace(following.image, before=None, after=applied)
     written, cpu = time.perf_counter(), time.process_time()

@@ -26,7 +26,7 @@ from deploy.local.processes import Running
 from kraft import Message
 from quorate.metadata.versions import LATEST, METADATA_VERSION, record_version
 from quorate.records import FeatureLevelRecord, PartitionChangeRecord, PartitionRecord, TopicRecord, encode_record
-from quorate.sql.kept_tables import APPLIED, KEPT
+from quorate.sql.state_tables import APPLIED, NOUN_TABLES
 from services.observer.engines import reading_engine_of
 from tests.bench.measure import Table, cpu_seconds, ms, percentile, us
 from tests.bench.quorum_nodes import QUIET, Writer, quorum
@@ -110,7 +110,7 @@ def _count() -> int:
 
 def _read(url: str, seen: Seen, first: int, count: int) -> None:
     """Reads the newest row again and again, until that of the last change is there."""
-    table = KEPT["partitions"].present
+    table = NOUN_TABLES["partitions"].present
     newest = sa.select(sa.func.max(table.c.valid_from_offset))
     engine = reading_engine_of(url).execution_options(isolation_level="AUTOCOMMIT")
     ends = time.monotonic() + WITHIN_S

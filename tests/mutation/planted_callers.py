@@ -14,7 +14,7 @@ CALLERS: Final = "tests/network/test_many_callers.py"
 
 CHANGES: Final = "tests/services/observer/test_changes.py"
 
-PAST: Final = "tests/sql/test_kept_reads.py"
+PAST: Final = "tests/sql/test_state_past.py"
 TURNS: Final = "tests/services/gateway/test_turns.py"
 
 LONG: Final = "tests/services/controller/test_long_answers.py"
@@ -293,7 +293,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C23",
         what="a page that begins within one record's changes tells the next ones twice",
-        file="libs/quorate/sql/kept_reads.py",
+        file="libs/quorate/sql/state_past.py",
         right="            skip += self.begun.skip\n",
         wrong="            pass\n",
         test=f"{PAST}::test_a_page_may_end_between_changes_of_one_record_and_rows_beyond_the_most_are_refused",
@@ -301,7 +301,7 @@ CALLER_BUGS: Final = (
     Planted(
         number="C24",
         what="a difference has the rows that were others meanwhile, and are what they were",
-        file="libs/quorate/sql/kept_reads.py",
+        file="libs/quorate/sql/state_past.py",
         right="if _has_secret(name, row)}",
         wrong="}",
         test=f"{PAST}::test_what_is_again_as_it_was_is_no_difference",

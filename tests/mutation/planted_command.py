@@ -127,7 +127,7 @@ COMMAND_BUGS: Final = (
         file="libs/quorate/sql/as_of.py",
         right="valid_to_offset >= {offset}",
         wrong="valid_to_offset > {offset}",
-        test="tests/sql/test_kept_reads.py::test_a_query_as_of_any_offset_has_the_rows_of_the_state_there",
+        test="tests/sql/test_state_past.py::test_a_query_as_of_any_offset_has_the_rows_of_the_state_there",
     ),
     Planted(
         number="C114",

@@ -13,7 +13,7 @@ DATABASE_BUGS: Final = (
     Planted(
         number="C130",
         what="PostgreSQL refuses a long name for its index, and the database stands still from there on",
-        file="libs/quorate/sql/kept_tables.py",
+        file="libs/quorate/sql/state_tables.py",
         right='postgresql_using="hash"',
         wrong='postgresql_using="btree"',
         test=f"{KEEPER}::test_names_of_any_length_are_written_to_postgresql_by_record_and_by_checkpoint",
@@ -29,23 +29,23 @@ DATABASE_BUGS: Final = (
     Planted(
         number="C132",
         what="a process that ends before it has filled new columns leaves them empty for good",
-        file="libs/quorate/sql/kept_schema.py",
+        file="libs/quorate/sql/state_schema.py",
         right="    if grown:\n",
         wrong="    if not known:\n",
-        test="tests/sql/test_kept.py::test_a_table_of_an_earlier_release_grows_and_its_rows_with_it",
+        test="tests/sql/test_state_database.py::test_a_table_of_an_earlier_release_grows_and_its_rows_with_it",
     ),
     Planted(
         number="C133",
         what="what an earlier release has written after a rollback lacks the values of this one's columns for good",
-        file="libs/quorate/sql/kept.py",
+        file="libs/quorate/sql/state_database.py",
         right="found.whole != whole_at(found.next_offset)",
         wrong="found.whole is None",
-        test="tests/sql/test_kept.py::test_what_an_earlier_release_has_written_in_between_is_made_whole",
+        test="tests/sql/test_state_database.py::test_what_an_earlier_release_has_written_in_between_is_made_whole",
     ),
     Planted(
         number="C134",
         what="an observer ends after a rollback, as a later release's view has a column more",
-        file="libs/quorate/sql/kept_schema.py",
+        file="libs/quorate/sql/state_schema.py",
         right="        if not sa.inspect(connection).has_table(name):\n            raise\n        return False\n",
         wrong="        raise\n",
         test=f"{KEEPER}::test_views_of_a_later_release_and_of_others_stay_on_postgresql",
@@ -53,7 +53,7 @@ DATABASE_BUGS: Final = (
     Planted(
         number="C135",
         what="an observer ends where a table has grown and somebody's view stands on its history",
-        file="libs/quorate/sql/kept_tables.py",
+        file="libs/quorate/sql/state_tables.py",
         right="dict.fromkeys([*had, *(",
         wrong="dict.fromkeys([*(",
         test=f"{KEEPER}::test_views_of_a_later_release_and_of_others_stay_on_postgresql",
@@ -61,7 +61,7 @@ DATABASE_BUGS: Final = (
     Planted(
         number="C136",
         what="a server keeps the lock of a writer for hours whose host has died",
-        file="libs/quorate/sql/kept.py",
+        file="libs/quorate/sql/state_database.py",
         right="for name, value in ALIVE.items():",
         wrong="for name, value in dict[str, int]().items():",
         test=f"{KEEPER}::test_a_server_notices_within_half_a_minute_that_the_host_of_the_writer_has_died",
@@ -69,18 +69,18 @@ DATABASE_BUGS: Final = (
     Planted(
         number="C137",
         what="the history does not say from where on it is whole, once its beginning is dropped",
-        file="libs/quorate/sql/kept_retention.py",
+        file="libs/quorate/sql/state_retention.py",
         right='{"after_offset": -1, "until_offset": until, ',
         wrong='{"after_offset": until - 1, "until_offset": until, ',
-        test="tests/sql/test_kept.py::test_what_is_too_old_is_dropped_and_all_that_is_later_is_whole",
+        test="tests/sql/test_state_database.py::test_what_is_too_old_is_dropped_and_all_that_is_later_is_whole",
     ),
     Planted(
         number="C138",
         what="the retention drops rows that held until after its time",
-        file="libs/quorate/sql/kept_retention.py",
-        right="ms = kept.past.c[TO[0]], kept.past.c[TO[2]]",
-        wrong="ms = kept.past.c[TO[0]], kept.past.c.valid_from_ms",
-        test="tests/sql/test_kept.py::test_what_is_too_old_is_dropped_and_all_that_is_later_is_whole",
+        file="libs/quorate/sql/state_retention.py",
+        right="ms = tables.past.c[TO[0]], tables.past.c[TO[2]]",
+        wrong="ms = tables.past.c[TO[0]], tables.past.c.valid_from_ms",
+        test="tests/sql/test_state_database.py::test_what_is_too_old_is_dropped_and_all_that_is_later_is_whole",
     ),
     Planted(
         number="B120",
@@ -94,7 +94,7 @@ DATABASE_BUGS: Final = (
     Planted(
         number="B121",
         what="of a gap that an earlier release has noted no time is known, and any is answered",
-        file="libs/quorate/sql/kept_reads.py",
+        file="libs/quorate/sql/state_past.py",
         right="self._first_ms_after(gap) if gap.until_ms is None else gap.until_ms",
         wrong="gap.until_ms or 0",
         test="tests/services/observer/test_state_retention.py"
@@ -103,9 +103,9 @@ DATABASE_BUGS: Final = (
     Planted(
         number="B93",
         what="a state of the past lacks the rows that have changed since",
-        file="libs/quorate/sql/kept_reads.py",
-        right='((kept.past, holds["past"]), (kept.present, holds["present"])):\n            query',
-        wrong='((kept.present, holds["present"]),):\n            query',
+        file="libs/quorate/sql/state_past.py",
+        right='((tables.past, holds["past"]), (tables.present, holds["present"])):\n            query',
+        wrong='((tables.present, holds["present"]),):\n            query',
         test="tests/services/observer/test_changes.py"
         "::test_by_an_observers_process_the_commands_print_what_they_print_of_the_log",
     ),

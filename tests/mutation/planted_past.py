@@ -13,7 +13,7 @@ PAST_BUGS: Final = (
     Planted(
         number="C190",
         what="of a part of the log within a gap it is said that nothing has changed",
-        file="libs/quorate/sql/kept_reads.py",
+        file="libs/quorate/sql/state_past.py",
         right="            if begin <= gap.until_offset or",
         wrong="            if begin <= gap.until_offset < end or",
         test=f"{GAPS}::test_a_list_names_each_gap_that_has_a_part_in_it",
@@ -37,7 +37,7 @@ PAST_BUGS: Final = (
     Planted(
         number="C193",
         what="a checkpoint's time is compared with that of a batch, and the log is taken for another one",
-        file="libs/quorate/sql/kept.py",
+        file="libs/quorate/sql/state_database.py",
         right="self.is_replaced = found is not None and _ends_with_gap(connection, found.next_offset)",
         wrong="self.is_replaced = False",
         test=f"{ANOTHER_LOG}::test_the_same_log_is_taken_by_batches_and_from_a_checkpoint_on",
@@ -45,7 +45,7 @@ PAST_BUGS: Final = (
     Planted(
         number="C194",
         what="a change of a row that is not there is passed over",
-        file="libs/quorate/sql/kept_writes.py",
+        file="libs/quorate/sql/state_writes.py",
         right="            if connection.exec_driver_sql(text, told).rowcount != len(rows) and not count:\n",
         wrong="            if connection.exec_driver_sql(text, told).rowcount < 0:\n",
         test=f"{ANOTHER_LOG}::test_a_change_of_a_row_that_is_not_there_is_refused",
@@ -86,10 +86,10 @@ PAST_BUGS: Final = (
     Planted(
         number="C199",
         what="what an upgrade has filled is told as changes, and states of before as if they were whole",
-        file="libs/quorate/sql/kept.py",
+        file="libs/quorate/sql/state_database.py",
         right="            if self.is_grown:\n",
         wrong="            if not self.is_grown and self.is_replaced:\n",
-        test="tests/sql/test_kept_reads.py::test_after_tables_have_grown_the_history_begins_anew",
+        test="tests/sql/test_state_past.py::test_after_tables_have_grown_the_history_begins_anew",
     ),
     Planted(
         number="C200",
@@ -127,15 +127,15 @@ PAST_BUGS: Final = (
     Planted(
         number="C204",
         what="each page of a topic sorts all of the topic's past",
-        file="libs/quorate/sql/kept_tables.py",
+        file="libs/quorate/sql/state_tables.py",
         right="            if noun.name in OWNED:\n",
         wrong="            if False:\n",
-        test="tests/sql/test_kept_reads.py::test_a_page_of_a_topic_reads_no_more_of_its_past_than_it_tells",
+        test="tests/sql/test_state_past.py::test_a_page_of_a_topic_reads_no_more_of_its_past_than_it_tells",
     ),
     Planted(
         number="C205",
         what="of a schema that is not there it is said for ever that another observer writes it",
-        file="libs/quorate/sql/kept.py",
+        file="libs/quorate/sql/state_database.py",
         right="    if connection.scalar(sa.select(sa.func.current_schema())) is None:\n",
         wrong='    if connection.scalar(sa.select(sa.func.current_schema())) == "":\n',
         test="tests/services/observer/test_state_keeper.py::test_a_schema_that_is_not_there_ends_the_start",
@@ -155,7 +155,7 @@ PAST_BUGS: Final = (
         file="libs/quorate/sql/as_of.py",
         right='WITH: Final = re.compile(rf"{BLANK}*WITH',
         wrong='WITH: Final = re.compile(rf"\\s*WITH',
-        test="tests/sql/test_kept_reads.py::test_a_query_as_of_an_offset_may_have_comments_and_may_be_explained",
+        test="tests/sql/test_state_past.py::test_a_query_as_of_an_offset_may_have_comments_and_may_be_explained",
     ),
     Planted(
         number="C208",

@@ -151,7 +151,7 @@ PLAN_BUGS: Final = (
     Planted(
         number="C102",
         what="a checkpoint with the character NUL in it is no COPY that PostgreSQL takes",
-        file="libs/quorate/sql/kept_writes.py",
+        file="libs/quorate/sql/state_writes.py",
         right="[text(each) if type(each) is str else each for each in row]",
         wrong="row",
         test="tests/services/observer/test_state_keeper.py::test_checkpoints_are_the_same_rows_on_postgresql_and_sqlite",

@@ -13,8 +13,8 @@ tables             the same as SQLAlchemy's tables
 views              the questions that are asked again and again, as SQL
 listings           what people list, as SQL: topics, partitions, brokers and so on
 following          follows a log, and says what each record has changed
-kept               a database that is kept at the state of a log; kept_tables, kept_schema, kept_writes, kept_retention
-kept_reads         what changed in it between two offsets, and what differs between the states at them
+state_database     a database that follows a log; state_tables, state_schema, state_writes, state_retention
+state_past         what changed in it between two offsets, and what differs between the states at them
 guarded            queries on SQLite: read only, bounded
 database           a state in SQLite in memory, for a query on it
 """

@@ -56,8 +56,8 @@ from tests.services.observer.test_images import rebuilt
 from tests.services.observer.test_state_keeper import append, batches_of, reached, reading
 from tests.services.observer.test_stop import observing
 from tests.services.scripted import WITHIN_S, listening
-from tests.sql.test_kept import Kept
-from tests.sql.test_kept_reads import whole
+from tests.sql.test_state_database import Written
+from tests.sql.test_state_past import whole
 
 LARGE = 200_000
 """Characters of a value, of which a few fill a part."""
@@ -65,10 +65,10 @@ LARGE_COUNT = 40
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Kept]]:
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Written]]:
     """A database of a log, by its URL, and what may write on."""
     url = f"sqlite:///{tmp_path_factory.mktemp('state') / 'state.db'}"
-    made = Kept(url)
+    made = Written(url)
     made.follow(whole(write(Random(1), 60)))
     made.follow([ConfigRecord(TOPIC, f"t{number}", "retention.ms", "1" * LARGE) for number in range(LARGE_COUNT)])
     made.follow([])
@@ -100,9 +100,9 @@ async def serving_at(
     await store.close()
 
 
-def end_of(kept: Kept) -> int:
-    assert kept.at is not None
-    return kept.at.next_offset
+def end_of(written: Written) -> int:
+    assert written.at is not None
+    return written.at.next_offset
 
 
 async def listed(stub: ObserverStub, limit: int, **of: Any) -> list[LoggedChange]:
@@ -247,8 +247,8 @@ async def by_command(*arguments: str) -> Ran:
     return await asyncio.to_thread(run, *arguments)
 
 
-async def test_pages_of_any_size_have_all_changes_and_a_difference_comes_in_parts(kept: tuple[str, Kept]) -> None:
-    url, made = kept
+async def test_pages_of_any_size_have_all_changes_and_a_difference_comes_in_parts(written: tuple[str, Written]) -> None:
+    url, made = written
     end = end_of(made)
     async with serving(url) as stub:
         small, large = await listed(stub, 7), await listed(stub, 1_000)
@@ -263,8 +263,8 @@ async def test_pages_of_any_size_have_all_changes_and_a_difference_comes_in_part
     assert LARGE_COUNT <= sum(len(part.rows) for part in parts)
 
 
-async def test_a_state_of_the_past_is_examined_as_the_doctor_does(kept: tuple[str, Kept]) -> None:
-    async with serving(kept[0]) as stub:
+async def test_a_state_of_the_past_is_examined_as_the_doctor_does(written: tuple[str, Written]) -> None:
+    async with serving(written[0]) as stub:
         found = [await stub.Examine(ExamineRequest(at=LogPlace(offset=each), limit=1_000)) for each in (30, 30, 10)]
         parts = [part async for part in stub.GetImage(GetImageRequest(at=LogPlace(offset=30)))]
         after = [part async for part in stub.GetImage(GetImageRequest(at=LogPlace(offset=30)))]
@@ -277,11 +277,11 @@ async def test_a_state_of_the_past_is_examined_as_the_doctor_does(kept: tuple[st
 
 
 async def test_a_state_of_the_past_is_held_for_a_bounded_time(
-    kept: tuple[str, Kept], monkeypatch: pytest.MonkeyPatch
+    written: tuple[str, Written], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As its transaction is open meanwhile. The present one takes none."""
     monkeypatch.setattr(changes, "IMAGE_S", 0.0)
-    async with serving(kept[0]) as stub:
+    async with serving(written[0]) as stub:
         let_go = await failure(stub.GetImage(GetImageRequest(at=LogPlace(offset=30))))
         present = [part.next_offset async for part in stub.GetImage(GetImageRequest())]
 
@@ -290,7 +290,7 @@ async def test_a_state_of_the_past_is_held_for_a_bounded_time(
 
 
 async def test_an_observer_that_tells_the_present_alone_is_not_taken_for_the_past(
-    kept: tuple[str, Kept], monkeypatch: pytest.MonkeyPatch
+    written: tuple[str, Written], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one of an earlier release does, which does not know that a state was asked for."""
     told = ObserverService.GetImage
@@ -300,7 +300,7 @@ async def test_an_observer_that_tells_the_present_alone_is_not_taken_for_the_pas
             yield part
 
     monkeypatch.setattr(ObserverService, "GetImage", present)
-    async with serving_at(kept[0]) as address:
+    async with serving_at(written[0]) as address:
         ran = [
             await by_command("doctor", *as_of, "--observer", address) for as_of in ((), ("--as-of", "30"), AT_A_TIME)
         ]
@@ -310,8 +310,8 @@ async def test_an_observer_that_tells_the_present_alone_is_not_taken_for_the_pas
     assert f"--as-of {AT_A_TIME[1]}: it answers with the state at 0" in ran[2].err
 
 
-async def test_a_watch_tells_what_was_and_what_comes_and_goes_on_from_an_offset(kept: tuple[str, Kept]) -> None:
-    url, made = kept
+async def test_a_watch_tells_what_was_and_what_comes_and_goes_on_from_an_offset(written: tuple[str, Written]) -> None:
+    url, made = written
     async with serving(url) as stub:
         begun = end_of(made)
         call, of_one, what_comes = (
@@ -332,8 +332,8 @@ async def test_a_watch_tells_what_was_and_what_comes_and_goes_on_from_an_offset(
     assert 2 == len(changes_in(its))
 
 
-async def test_the_command_follows_and_says_where_to_go_on(kept: tuple[str, Kept]) -> None:
-    url, made = kept
+async def test_the_command_follows_and_says_where_to_go_on(written: tuple[str, Written]) -> None:
+    url, made = written
     async with serving_at(url) as address:
         of = ("history", "configs", "--json", "--observer", address)
         command = (sys.executable, "-m", "quorate.cli", *of, "--follow", "--from", "0")
@@ -352,10 +352,10 @@ async def test_the_command_follows_and_says_where_to_go_on(kept: tuple[str, Kept
 
 
 async def test_a_watch_that_is_not_read_costs_one_part_and_is_let_go_with_the_reason(
-    kept: tuple[str, Kept], monkeypatch: pytest.MonkeyPatch
+    written: tuple[str, Written], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(changes, "WATCHES_MAX", 1)
-    async with serving(kept[0], taken_within_s=0.2) as stub:
+    async with serving(written[0], taken_within_s=0.2) as stub:
         slow = stub.WatchImage(WatchImageRequest(from_offset=0))
         await slow.read()
         refused, other = set[ErrorCode](), None
@@ -373,8 +373,8 @@ async def test_a_watch_that_is_not_read_costs_one_part_and_is_let_go_with_the_re
     assert (ErrorCode.REQUEST_TIMED_OUT, True) == (let_go.code, "was not taken within 0.2 s" in let_go.message)
 
 
-async def test_a_watch_ends_for_who_has_lost_the_right(kept: tuple[str, Kept]) -> None:
-    url, made = kept
+async def test_a_watch_ends_for_who_has_lost_the_right(written: tuple[str, Written]) -> None:
+    url, made = written
     door = Door(entry(1, "broker", AclOperation.CLUSTER_ACTION))
     async with serving(url, guard=door.of_broker) as stub:
         call = stub.WatchImage(WatchImageRequest())
@@ -407,10 +407,15 @@ async def test_a_watch_ends_for_who_has_lost_the_right(kept: tuple[str, Kept]) -
     ],
 )
 async def test_what_cannot_be_told_is_refused(
-    kept: tuple[str, Kept], monkeypatch: pytest.MonkeyPatch, method: str, request_: Any, code: ErrorCode, words: str
+    written: tuple[str, Written],
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    request_: Any,
+    code: ErrorCode,
+    words: str,
 ) -> None:
     monkeypatch.setattr(changes, "WAIT_S", 0.0)
-    async with serving(kept[0]) as stub:
+    async with serving(written[0]) as stub:
         error = await failure(getattr(stub, method)(request_))
 
     assert (code, True) == (error.code, words in error.message), error

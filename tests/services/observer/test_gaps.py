@@ -17,7 +17,7 @@ from quorate.records import ConfigRecord, NoOpRecord, PartitionChangeRecord, Par
 from tests.cli.directories import run
 from tests.controller.clusters import uuid
 from tests.services.observer.test_changes import serving, serving_at
-from tests.sql.test_kept import Kept, place
+from tests.sql.test_state_database import Written, place
 
 AFTER, UNTIL, END = 4, 11, 20
 GAP = HistoryGap(after_offset=AFTER, until_offset=UNTIL)
@@ -31,30 +31,30 @@ def kept_with_gap(url: str, *, is_quiet: bool) -> str:
         NoOpRecord() if offset in quiet else ConfigRecord(TOPIC, "orders", "retention.ms", str(offset))
         for offset in range(END)
     ]
-    kept = Kept(url)
-    kept.follow(log[: AFTER + 1])
-    kept.write()
-    kept.load(log[: UNTIL + 1])
-    kept.follow(log[UNTIL + 1 :])
-    kept.write()
-    kept.close()
+    written = Written(url)
+    written.follow(log[: AFTER + 1])
+    written.write()
+    written.load(log[: UNTIL + 1])
+    written.follow(log[UNTIL + 1 :])
+    written.write()
+    written.close()
     return url
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, str]:
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, str]:
     """By whether nothing has changed in the gap."""
     directory: Path = tmp_path_factory.mktemp("gaps")
     return {quiet: kept_with_gap(f"sqlite:///{directory}/{quiet}.db", is_quiet=quiet) for quiet in (False, True)}
 
 
 @pytest.mark.parametrize("is_quiet", [False, True])
-async def test_a_list_names_each_gap_that_has_a_part_in_it(kept: dict[bool, str], *, is_quiet: bool) -> None:
+async def test_a_list_names_each_gap_that_has_a_part_in_it(written: dict[bool, str], *, is_quiet: bool) -> None:
     """By offsets and by times, which are those of the first change that is later."""
     ranges = {(0, 5): False, (0, 6): True, (6, 9): True, (UNTIL, 12): True, (UNTIL + 1, END): False, (0, END): True}
     times = {(6, 9): True, (6, END - 1): True, (UNTIL, END - 1): False}
     found, at_times = {}, {}
-    async with serving(kept[is_quiet]) as stub:
+    async with serving(written[is_quiet]) as stub:
         for begin, end in ranges:
             asked = {"from": LogPlace(offset=begin), "to": LogPlace(offset=end)}
             found[begin, end] = list((await stub.ListChanges(ListChangesRequest(**asked))).gaps)
@@ -68,8 +68,8 @@ async def test_a_list_names_each_gap_that_has_a_part_in_it(kept: dict[bool, str]
 
 
 @pytest.mark.parametrize("is_quiet", [False, True])
-async def test_a_watch_names_the_gap_that_it_passes(kept: dict[bool, str], *, is_quiet: bool) -> None:
-    async with serving(kept[is_quiet]) as stub:
+async def test_a_watch_names_the_gap_that_it_passes(written: dict[bool, str], *, is_quiet: bool) -> None:
+    async with serving(written[is_quiet]) as stub:
         told = {}
         for begin in (AFTER - 2, AFTER + 2, UNTIL + 1):
             call = stub.WatchImage(WatchImageRequest(from_offset=begin))
@@ -80,8 +80,8 @@ async def test_a_watch_names_the_gap_that_it_passes(kept: dict[bool, str], *, is
     assert {AFTER - 2: ([[], [GAP]], END), AFTER + 2: ([[], [GAP]], END), UNTIL + 1: ([[], []], END)} == told
 
 
-async def test_the_command_names_it_as_text_as_a_document_and_while_it_follows(kept: dict[bool, str]) -> None:
-    async with serving_at(kept[False]) as address:
+async def test_the_command_names_it_as_text_as_a_document_and_while_it_follows(written: dict[bool, str]) -> None:
+    async with serving_at(written[False]) as address:
         of = ("history", "--observer", address)
         within = ("--from", str(AFTER + 2), "--to", str(UNTIL - 1))
         text, document = [await asyncio.to_thread(run, *of, *within, *form) for form in ((), ("--json",))]
@@ -108,15 +108,15 @@ async def test_of_what_happened_in_a_gap_nothing_is_inferred(tmp_path: Path, *, 
         PartitionChangeRecord(0, topic, isr=(1, 2, 3)),
         PartitionChangeRecord(0, topic, isr=(2, 3), leader=3),
     ]
-    kept = Kept(f"sqlite:///{tmp_path}/state.db")
-    kept.follow(log[:2])
-    kept.write()
+    written = Written(f"sqlite:///{tmp_path}/state.db")
+    written.follow(log[:2])
+    written.write()
     if is_gap:
-        kept.load(log)
+        written.load(log)
     else:
-        kept.follow([PartitionChangeRecord(0, topic, isr=(2, 3), leader=3)])
-        kept.write()
-    kept.close()
+        written.follow([PartitionChangeRecord(0, topic, isr=(2, 3), leader=3)])
+        written.write()
+    written.close()
     async with serving(f"sqlite:///{tmp_path}/state.db") as stub:
         page = await stub.ListChanges(ListChangesRequest(subject="partitions", **{"from": LogPlace(offset=2)}))
         call = stub.WatchImage(WatchImageRequest(subject="partitions", from_offset=2))

@@ -40,17 +40,17 @@ from tests.network.certificates import Authority, authority, der
 from tests.runtime.test_entry_guard import Door, entry
 from tests.services.observer.pages import OBSERVER, Served, page_of
 from tests.services.scripted import LOOPBACK
-from tests.sql.test_kept import Kept
-from tests.sql.test_kept_reads import whole
+from tests.sql.test_state_database import Written
+from tests.sql.test_state_past import whole
 
 EVIL = "<img src=x onerror=alert(1)>"
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Kept]]:
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Written]]:
     """A database of a log, by its URL, and what may write on."""
     url = f"sqlite:///{tmp_path_factory.mktemp('state') / 'state.db'}"
-    made = Kept(url)
+    made = Written(url)
     made.follow(whole(write(Random(1), 60)))
     made.follow([ConfigRecord(TOPIC, "evil", "retention.ms", EVIL)])
     made.follow([])
@@ -84,8 +84,8 @@ async def by_grpc(served: Served, method: str, request: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("method", ASKED)
-async def test_an_answer_is_that_of_the_rpc_as_proto3_json(kept: tuple[str, Kept], method: str) -> None:
-    async with page_of(kept[0]) as served:
+async def test_an_answer_is_that_of_the_rpc_as_proto3_json(written: tuple[str, Written], method: str) -> None:
+    async with page_of(written[0]) as served:
         expected = documents(await by_grpc(served, method, ASKED[method]))
         answer = await served.call(method, json_format.MessageToDict(ASKED[method]))
 
@@ -95,8 +95,8 @@ async def test_an_answer_is_that_of_the_rpc_as_proto3_json(kept: tuple[str, Kept
 
 
 @pytest.mark.parametrize("method", REFUSED)
-async def test_a_refusal_has_the_code_and_the_words_of_the_rpc(kept: tuple[str, Kept], method: str) -> None:
-    async with page_of(kept[0]) as served:
+async def test_a_refusal_has_the_code_and_the_words_of_the_rpc(written: tuple[str, Written], method: str) -> None:
+    async with page_of(written[0]) as served:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await by_grpc(served, method, REFUSED[method])
         answer = await served.call(method, json_format.MessageToDict(REFUSED[method]))
@@ -107,10 +107,10 @@ async def test_a_refusal_has_the_code_and_the_words_of_the_rpc(kept: tuple[str, 
     assert ErrorCode.INVALID_REQUEST.name == answer.document["details"][0]["reason"]
 
 
-async def test_a_refusal_after_the_first_part_is_the_last_line(kept: tuple[str, Kept]) -> None:
+async def test_a_refusal_after_the_first_part_is_the_last_line(written: tuple[str, Written]) -> None:
     numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 3000)"
     fails = f"{numbers} SELECT CASE WHEN i < 2500 THEN i ELSE json('{{') END AS i FROM n"
-    async with page_of(kept[0]) as served:
+    async with page_of(written[0]) as served:
         answer = await served.call("Query", {"sql": fails})
 
     assert (200, ["i"]) == (answer.status, answer.lines[0]["columns"])
@@ -118,8 +118,8 @@ async def test_a_refusal_after_the_first_part_is_the_last_line(kept: tuple[str, 
     assert "malformed JSON" in answer.lines[-1]["error"]["message"]
 
 
-async def test_a_watch_is_events_that_go_on_from_the_last_id(kept: tuple[str, Kept]) -> None:
-    url, made = kept
+async def test_a_watch_is_events_that_go_on_from_the_last_id(written: tuple[str, Written]) -> None:
+    url, made = written
     async with page_of(url) as served:
         reader, writer = await asyncio.open_connection(LOOPBACK, served.port)
         at = f"GET /{OBSERVER}/WatchImage?subject=configs HTTP/1.1\r\nHost: localhost\r\n"
@@ -152,9 +152,9 @@ async def event(reader: asyncio.StreamReader) -> tuple[int, Any]:
 
 
 async def test_without_a_right_there_is_the_page_and_no_answer_and_a_watch_ends_with_the_right(
-    kept: tuple[str, Kept],
+    written: tuple[str, Written],
 ) -> None:
-    url, made = kept
+    url, made = written
     door = Door(entry(1, "broker", AclOperation.CLUSTER_ACTION))
     async with page_of(url, guard=door.of_broker) as served:
         reader, writer = await asyncio.open_connection(LOOPBACK, served.port)
@@ -303,8 +303,8 @@ async def test_connections_that_only_stay_open_keep_nobody_out(monkeypatch: pyte
     assert ({0, 1}, 200) == (gone, answer.status)
 
 
-async def test_the_calls_of_the_page_count_with_those_of_grpc(kept: tuple[str, Kept]) -> None:
-    async with page_of(kept[0], limits=CallLimits(calls=1, streams=1, streams_per_ip=1)) as served:
+async def test_the_calls_of_the_page_count_with_those_of_grpc(written: tuple[str, Written]) -> None:
+    async with page_of(written[0], limits=CallLimits(calls=1, streams=1, streams_per_ip=1)) as served:
         reader, writer = await asyncio.open_connection(LOOPBACK, served.port)
         writer.write(f"GET /{OBSERVER}/WatchImage HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         await event(reader)
@@ -358,11 +358,11 @@ async def test_a_head_is_answered_by_the_head_of_a_get_alone() -> None:
 
 
 @pytest.mark.parametrize("is_waiting", [True, False])
-async def test_who_waits_for_a_100_is_told_to_send_its_body(kept: tuple[str, Kept], is_waiting: bool) -> None:
+async def test_who_waits_for_a_100_is_told_to_send_its_body(written: tuple[str, Written], is_waiting: bool) -> None:
     """And once it has sent a part, as it need not wait, it is not."""
     head = f"POST /{OBSERVER}/ListTraces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n".encode()
     head += b"Content-Length: 2\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
-    async with page_of(kept[0]) as served:
+    async with page_of(written[0]) as served:
         reader, writer = await asyncio.open_connection(LOOPBACK, served.port)
         writer.write(head if is_waiting else head + b"{}")
         first = await reader.readuntil(b"\r\n\r\n")

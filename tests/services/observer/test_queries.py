@@ -33,7 +33,7 @@ from tests.cli.directories import Ran, run
 from tests.metadata.histories import write
 from tests.services.observer.test_changes import failure
 from tests.services.scripted import WITHIN_S, listening
-from tests.sql.test_kept import Kept
+from tests.sql.test_state_database import Written
 
 NUMBERS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
 PAGE_BYTES = 4_096
@@ -41,13 +41,13 @@ ENDLESS = f"{NUMBERS} SELECT count(*) FROM n"
 
 
 @pytest.fixture(scope="module")
-def state(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Kept]:
+def state(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Written]:
     """A database, and what has written it."""
     path = tmp_path_factory.mktemp("state") / "state.db"
-    kept = Kept(f"sqlite:///{path}")
-    kept.load(write(Random(1), 100))
-    kept.close()
-    return path, kept
+    written = Written(f"sqlite:///{path}")
+    written.load(write(Random(1), 100))
+    written.close()
+    return path, written
 
 
 @asynccontextmanager
@@ -83,8 +83,8 @@ def value_of(value: QueryResponse.Value) -> object:
     return None if kind is None else getattr(value, kind)
 
 
-async def test_an_answer_is_what_the_database_has_at_an_offset(state: tuple[Path, Kept]) -> None:
-    path, kept = state
+async def test_an_answer_is_what_the_database_has_at_an_offset(state: tuple[Path, Written]) -> None:
+    path, written = state
     values = "SELECT -5 AS a, 1.5 AS b, 'größe' AS c, x'00ff' AS d, NULL AS e"
     async with serving(f"sqlite:///{path}") as stub:
         topics = await asked(stub, "SELECT name, topic_id FROM topics")
@@ -92,15 +92,15 @@ async def test_an_answer_is_what_the_database_has_at_an_offset(state: tuple[Path
         many = await asked(stub, f"{NUMBERS} SELECT i FROM n LIMIT {PART_ROWS + 1}")
         none = await asked(stub, "SELECT name FROM topics WHERE false")
 
-    assert kept.at is not None
-    assert (["name", "topic_id"], kept.present()["topics"], kept.at.next_offset) == topics
+    assert written.at is not None
+    assert (["name", "topic_id"], written.present()["topics"], written.at.next_offset) == topics
     assert (["a", "b", "c", "d", "e"], [(-5, 1.5, "größe", b"\x00\xff", None)]) == of_each_kind[:2]
     assert [(number,) for number in range(1, PART_ROWS + 2)] == many[1]
     assert (["name"], []) == none[:2]
 
 
-async def test_the_command_prints_what_an_observer_answers(state: tuple[Path, Kept]) -> None:
-    path, kept = state
+async def test_the_command_prints_what_an_observer_answers(state: tuple[Path, Written]) -> None:
+    path, written = state
     (nobody,) = free_ports(1)
     async with serving_at(f"sqlite:///{path}") as address:
         text = await by_command("SELECT -5 AS a, NULL AS b", f"127.0.0.1:{nobody},{address}")
@@ -113,9 +113,9 @@ async def test_the_command_prints_what_an_observer_answers(state: tuple[Path, Ke
     async with serving_at(None) as address:
         without = await by_command("SELECT 1", address)
 
-    assert kept.at is not None
-    assert Ran(0, f"  a   b\n  -5  -\n1 row, as of offset {kept.at.next_offset}\n", "") == text
-    assert {kept.at.next_offset - 1} == {row["valid_from_offset"] for row in past.document["rows"]}
+    assert written.at is not None
+    assert Ran(0, f"  a   b\n  -5  -\n1 row, as of offset {written.at.next_offset}\n", "") == text
+    assert {written.at.next_offset - 1} == {row["valid_from_offset"] for row in past.document["rows"]}
     assert (1, "") == (refused.code, refused.out)
     assert "a write to topics is refused" in refused.err
     assert "observer.state.database.url is not set" in without.err
@@ -154,7 +154,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("sql", HOSTILE)
-def test_a_query_that_would_do_more_than_read_or_take_too_much_is_refused(state: tuple[Path, Kept], sql: str) -> None:
+def test_a_query_that_would_do_more_than_read_or_take_too_much_is_refused(
+    state: tuple[Path, Written], sql: str
+) -> None:
     path, _ = state
     before = path.read_bytes()
     caps = Caps(rows=1_000, characters=100_000, seconds=0.2)
@@ -165,13 +167,13 @@ def test_a_query_that_would_do_more_than_read_or_take_too_much_is_refused(state:
     assert before == path.read_bytes()
 
 
-def test_a_row_that_fits_no_message_is_refused(state: tuple[Path, Kept]) -> None:
+def test_a_row_that_fits_no_message_is_refused(state: tuple[Path, Written]) -> None:
     *_, (kind, content) = frames(str(state[0]), "SELECT hex(zeroblob(300000))")
 
     assert (Kind.REFUSED, b"a row has more than 524,288 characters, the cap: substr returns a part") == (kind, content)
 
 
-async def test_rows_of_long_texts_take_no_more_memory_than_their_process_may_have(state: tuple[Path, Kept]) -> None:
+async def test_rows_of_long_texts_take_no_more_memory_than_their_process_may_have(state: tuple[Path, Written]) -> None:
     """Python has four bytes of each character, where SQLite has one."""
     texts = ", ".join(f"x || {number}" for number in range(99))
     async with serving(f"sqlite:///{state[0]}") as stub:
@@ -184,7 +186,7 @@ async def test_rows_of_long_texts_take_no_more_memory_than_their_process_may_hav
 
 
 async def test_a_function_that_takes_too_long_is_ended_from_outside(
-    state: tuple[Path, Kept], monkeypatch: pytest.MonkeyPatch
+    state: tuple[Path, Written], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queries, "ANSWERED_S", 1.0)
     monkeypatch.setattr(queries, "TAKEN_S", 8.0)
@@ -196,7 +198,7 @@ async def test_a_function_that_takes_too_long_is_ended_from_outside(
     assert ErrorCode.INVALID_REQUEST is refused.value.code
 
 
-async def test_refusals_name_the_reason_and_endless_queries_hold_nobody_up(state: tuple[Path, Kept]) -> None:
+async def test_refusals_name_the_reason_and_endless_queries_hold_nobody_up(state: tuple[Path, Written]) -> None:
     """Those that are cancelled make room."""
     path, _ = state
     async with serving(f"sqlite:///{path}") as stub:
@@ -251,7 +253,7 @@ async def test_without_a_database_that_can_be_asked_it_says_so(url: str | None, 
     ],
 )
 async def test_of_a_database_that_is_damaged_query_and_changes_say_so(
-    state: tuple[Path, Kept], tmp_path: Path, made: str, code: ErrorCode, reason: str
+    state: tuple[Path, Written], tmp_path: Path, made: str, code: ErrorCode, reason: str
 ) -> None:
     path = tmp_path / "state.db"
     match made:

@@ -33,11 +33,11 @@ from quorate.records import (
 from quorate.runtime.clients.client import open_channel
 from quorate.runtime.following.log_reader import LogReader
 from quorate.runtime.settings.config import ConfigError
-from quorate.sql.kept import KeptDatabase
-from quorate.sql.kept_reads import KeptReader
-from quorate.sql.kept_tables import APPLIED, GAPS, KEPT
 from quorate.sql.listings import LISTINGS, listing_query
 from quorate.sql.nouns import NOUNS, Image, Row, column_names, rows
+from quorate.sql.state_database import StateDatabase
+from quorate.sql.state_past import StateReader
+from quorate.sql.state_tables import APPLIED, GAPS, NOUN_TABLES
 from quorate.sql.views import VIEWS
 from quorate.wire.schema import layout_of
 from services.observer import state_keeper
@@ -53,8 +53,8 @@ from tests.runtime.test_log_reader import ONLY_THE_LATEST, node
 from tests.services.nodes import committed
 from tests.services.observer.test_stop import observing
 from tests.services.scripted import WITHIN_S
-from tests.sql.test_kept import Kept, applied
-from tests.sql.test_kept_reads import ALL, listed, whole
+from tests.sql.test_state_database import Written, applied
+from tests.sql.test_state_past import ALL, listed, whole
 
 POLL_S = 0.02
 ROLE = """\
@@ -83,7 +83,7 @@ HOSTILE = {
     "SELECT count(*) FROM pg_class a, pg_class b, pg_class c, pg_class d": LATE,
 }
 """What who reads PostgreSQL tries, and the SQLSTATE of the refusal."""
-TABLES = {name: [kept.present.c[each] for each in column_names(name)] for name, kept in KEPT.items()}
+TABLES = {name: [tables.present.c[each] for each in column_names(name)] for name, tables in NOUN_TABLES.items()}
 
 
 def batches_of(count: int, seed: int) -> list[list[Message]]:
@@ -151,11 +151,11 @@ def history_at(engine: sa.Engine, end: Offset) -> dict[str, list[Row]]:
             name: in_order(
                 tuple(row)
                 for row in connection.exec_driver_sql(
-                    f"SELECT {', '.join(column_names(name))} FROM {kept.history} "
+                    f"SELECT {', '.join(column_names(name))} FROM {tables.history} "
                     f"WHERE valid_from_offset < {end} AND (valid_to_offset IS NULL OR valid_to_offset >= {end})"
                 )
             )
-            for name, kept in KEPT.items()
+            for name, tables in NOUN_TABLES.items()
         }
 
 
@@ -248,14 +248,14 @@ async def test_a_database_of_another_log_is_refused(tmp_path: Path, column: str,
             await reached(engine, end)
         with engine.begin() as connection:
             connection.execute(sa.update(APPLIED).values({column: value}))
-        kept = rows_of(engine)
+        written = rows_of(engine)
         async with keeping(url, log) as running:
             with pytest.raises(ConfigError) as refused:
                 await running
 
     assert f"observer.state.database.url = {url}: must be a database" in str(refused.value)
     assert reason.format(end=end) in str(refused.value)
-    assert kept == rows_of(engine)
+    assert written == rows_of(engine)
 
 
 async def test_what_a_database_refuses_is_told_and_is_written_once_it_is_taken(
@@ -376,10 +376,10 @@ def test_names_of_any_length_are_written_to_postgresql_by_record_and_by_checkpoi
     with reading(server).begin() as connection:
         connection.exec_driver_sql(f"CREATE SCHEMA {schema}")
     url = f"{server}?options=-csearch_path%3D{schema}"
-    kept = Kept(url)
-    with kept.engine.begin() as connection:
+    written = Written(url)
+    with written.engine.begin() as connection:
         connection.exec_driver_sql("CREATE INDEX configs_key ON configs (resource_type, resource_name, name)")
-    kept.close()
+    written.close()
     entity, entities = ClientQuotaRecord.EntityData, ("user", name)
     log: list[Message] = [
         ClientQuotaRecord((entity(*entities),), "producer_byte_rate", 1.0),
@@ -389,13 +389,13 @@ def test_names_of_any_length_are_written_to_postgresql_by_record_and_by_checkpoi
         UserScramCredentialRecord(name, 1, b"s", b"k", b"v", 4096),
     ]
     more = [*log, ConfigRecord(BROKER, "2", name, name)]
-    kept = Kept(url)
-    kept.follow(log)
-    kept.write()
-    by_record = kept.present(), kept.rows_at(1)
-    kept.load(more)
-    by_checkpoint = kept.present()
-    kept.close()
+    written = Written(url)
+    written.follow(log)
+    written.write()
+    by_record = written.present(), written.rows_at(1)
+    written.load(more)
+    by_checkpoint = written.present()
+    written.close()
 
     assert rows_after(log) == {each: in_order(found) for each, found in by_record[0].items()}
     assert rows_after(log[:1]) == {each: in_order(found) for each, found in by_record[1].items()}
@@ -405,7 +405,7 @@ def test_names_of_any_length_are_written_to_postgresql_by_record_and_by_checkpoi
 def test_a_server_notices_within_half_a_minute_that_the_host_of_the_writer_has_died(server: str) -> None:
     """Else the lock of its session stays for hours: the settings are those of the session that has it."""
     engine = sa.create_engine(server, poolclass=sa.StaticPool)
-    database = KeptDatabase(engine)
+    database = StateDatabase(engine)
     assert database.lock()
     with engine.connect() as connection:
         idle, interval, count, unread_ms = (
@@ -424,24 +424,24 @@ def test_views_of_a_later_release_and_of_others_stay_on_postgresql(server: str) 
     with reading(server).begin() as connection:
         connection.exec_driver_sql(f"CREATE SCHEMA {schema}")
     url = f"{server}?options=-csearch_path%3D{schema}"
-    kept = Kept(url)
-    kept.load(log)
-    with kept.engine.begin() as connection:
+    written = Written(url)
+    written.load(log)
+    with written.engine.begin() as connection:
         connection.exec_driver_sql("DROP VIEW rack_load")
         connection.exec_driver_sql("CREATE VIEW rack_load AS SELECT 1 AS broker_id, 2 AS more")
         for table in ("brokers", "brokers_past"):
             connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN rack CASCADE")
         connection.exec_driver_sql("CREATE VIEW brokers_history AS SELECT valid_to_ms, broker_id FROM brokers_past")
         connection.exec_driver_sql("CREATE VIEW mine AS SELECT broker_id FROM brokers_history")
-    kept.close()
-    kept = Kept(url)
-    left = kept.database.left_views
-    kept.begin(log)
-    kept.database.replace(kept.following.image, before=kept.at, after=applied(len(log)))
-    now = kept.rows_at(len(log) + 1)
-    with kept.engine.connect() as connection:
+    written.close()
+    written = Written(url)
+    left = written.database.left_views
+    written.begin(log)
+    written.database.replace(written.following.image, before=written.at, after=applied(len(log)))
+    now = written.rows_at(len(log) + 1)
+    with written.engine.connect() as connection:
         mine = [broker for (broker,) in connection.exec_driver_sql("SELECT broker_id FROM mine")]
-    kept.close()
+    written.close()
 
     assert ["rack_load"] == left
     assert rows_after(log) == {each: in_order(found) for each, found in now.items()}
@@ -454,21 +454,21 @@ def rows_after(log: list[Message]) -> dict[str, list[Row]]:
 
 def told_of(url: str, log: list[Message]) -> list[Any]:
     """The rows of views and listings, changes, a difference, the offset at a time, a state, after a second start."""
-    kept = Kept(url)
-    kept.follow(log)
-    kept.follow([])
-    kept.write()
-    kept.close()
-    kept = Kept(url)
-    with kept.engine.connect() as connection:
+    written = Written(url)
+    written.follow(log)
+    written.follow([])
+    written.write()
+    written.close()
+    written = Written(url)
+    with written.engine.connect() as connection:
         views = {name: in_order(map(tuple, connection.exec_driver_sql(f"SELECT * FROM {name}"))) for name in VIEWS}
         listings = [
             in_order(map(tuple, connection.exec_driver_sql(listing_query(noun, name=name))))
             for noun in LISTINGS
             for name in (None, "1*")
         ]
-    kept.close()
-    reader = KeptReader(sa.create_engine(url))
+    written.close()
+    reader = StateReader(sa.create_engine(url))
     with reader.reading() as past:
         changes = listed(past, None, limit=50, end=len(log))
         found = [views, listings, changes, list(past.diff(ALL, 50, 200)), past.offset_at(1_100, end=len(log))]
@@ -495,11 +495,11 @@ def test_checkpoints_are_the_same_rows_on_postgresql_and_sqlite(tmp_path: Path, 
 
 def loaded_twice(url: str, log: list[Message]) -> list[dict[str, list[Row]]]:
     """The present rows, and those of the first checkpoint's offset, after two checkpoints of a log."""
-    kept = Kept(url)
-    kept.load(log[: len(log) // 2])
-    kept.load(log)
-    found = kept.present(), kept.rows_at(len(log) // 2)
-    kept.close()
+    written = Written(url)
+    written.load(log[: len(log) // 2])
+    written.load(log)
+    found = written.present(), written.rows_at(len(log) // 2)
+    written.close()
     return [{name: in_order(shown(each)) for name, each in tables.items()} for tables in found]
 
 
@@ -514,12 +514,12 @@ def test_on_postgresql_the_role_of_who_reads_can_do_nothing_else(server: str) ->
     kept_url = f"{server}?options=-csearch_path%3D{schema}"
     with reading(server).begin() as connection:
         connection.exec_driver_sql(f"CREATE SCHEMA {schema}")
-    kept = Kept(kept_url)
-    with kept.engine.begin() as connection:
+    written = Written(kept_url)
+    with written.engine.begin() as connection:
         for line in (each.strip() for each in ROLE.splitlines()):
             connection.exec_driver_sql(line.replace("public", schema).replace("20s", "200ms"))
-    kept.load(log)
-    before = kept.present()
+    written.load(log)
+    before = written.present()
     url = sa.make_url(kept_url).set(username="reader", password="theirs")
     told = dict[str, str]()
     for sql, why in HOSTILE.items():
@@ -530,8 +530,8 @@ def test_on_postgresql_the_role_of_who_reads_can_do_nothing_else(server: str) ->
             with pytest.raises(sa.exc.DBAPIError) as refused:
                 connection.exec_driver_sql(sql).fetchall()
             told[sql] = getattr(refused.value.orig, "sqlstate", "")
-    after = kept.present()
-    kept.close()
+    after = written.present()
+    written.close()
 
     assert HOSTILE == told
     assert before == after

@@ -20,8 +20,8 @@ from quorate.records import ConfigRecord, NoOpRecord, RemoveTopicRecord, TopicRe
 from quorate.runtime.clients.client import open_channel
 from quorate.runtime.event_loop.clock import SystemClock
 from quorate.runtime.following.log_reader import CommittedBatch, Event
-from quorate.sql.kept_reads import KeptReader, UnknownState
-from quorate.sql.kept_tables import GAPS, KEPT
+from quorate.sql.state_past import StateReader, UnknownState
+from quorate.sql.state_tables import GAPS, NOUN_TABLES
 from quorate.sql.subjects import subject_of
 from services.observer import state_keeper
 from services.observer.change_messages import PART_BYTES
@@ -42,7 +42,7 @@ from tests.services.observer.test_state_keeper import (
     reading,
     rows_of,
 )
-from tests.sql.test_kept import Kept, place
+from tests.sql.test_state_database import Written, place
 
 YEAR_MS = 365 * 86_400_000
 
@@ -52,7 +52,7 @@ async def test_the_past_is_dropped_while_the_log_goes_on_and_the_present_stays(
 ) -> None:
     monkeypatch.setattr(state_keeper, "DROP_EACH_S", 0.0)
     url, batches = f"sqlite:///{tmp_path}/state.db", batches_of(120, seed=6)
-    engine, reader = reading(url), KeptReader(reading(url))
+    engine, reader = reading(url), StateReader(reading(url))
     async with node(tmp_path) as (driver, log), keeping(url, log, retention_ms=0):
         for batch in batches:
             await reached(engine, await append(driver, [batch]))
@@ -82,15 +82,15 @@ async def test_a_state_of_a_time_before_what_the_retention_has_dropped_is_refuse
     log = [TopicRecord("a", Uuid(b"a" * 16)), TopicRecord("orders", orders), TopicRecord("b", Uuid(b"b" * 16))]
     log += [RemoveTopicRecord(orders), TopicRecord("c", Uuid(b"c" * 16)), TopicRecord("d", Uuid(b"d" * 16))]
     url = f"sqlite:///{tmp_path}/state.db"
-    kept = Kept(url)
+    written = Written(url)
     for record in log:
-        kept.follow([record])
-        kept.write()
-    kept.database.drop_past(place(4).timestamp_ms)
+        written.follow([record])
+        written.write()
+    written.database.drop_past(place(4).timestamp_ms)
     if is_of_an_earlier_release:
-        with kept.engine.begin() as connection:
+        with written.engine.begin() as connection:
             connection.execute(sa.update(GAPS).values(until_ms=None))
-    kept.close()
+    written.close()
     past, known = Changes(url), 4 if is_of_an_earlier_release else 3
 
     def at(offset: Offset) -> LogPlace:
@@ -113,7 +113,7 @@ async def test_a_state_of_a_time_before_what_the_retention_has_dropped_is_refuse
     assert [4, 5] == [each.offset for each in listed.changes]
 
 
-def begins_of(reader: KeptReader) -> Offset:
+def begins_of(reader: StateReader) -> Offset:
     with reader.reading() as past:
         return past.begins()
 
@@ -160,7 +160,7 @@ async def test_a_leader_whose_clock_is_ahead_drops_no_past(
     await asyncio.wait([running])
     await keeper.close()
     with engine.connect() as connection:
-        found = connection.scalar(sa.select(sa.func.count()).select_from(KEPT["configs"].past))
+        found = connection.scalar(sa.select(sa.func.count()).select_from(NOUN_TABLES["configs"].past))
 
     assert left == found
 
@@ -168,17 +168,17 @@ async def test_a_leader_whose_clock_is_ahead_drops_no_past(
 async def test_a_watch_that_the_retention_has_passed_ends_with_the_first_offset_that_is_there(tmp_path: Path) -> None:
     """It does not go on behind what is lost; the command names no other offset to go on from."""
     url, large = f"sqlite:///{tmp_path}/state.db", "1" * PART_BYTES
-    kept = Kept(url)
+    written = Written(url)
     for each in range(8):
-        kept.follow([ConfigRecord(TOPIC, "t", "retention.ms", f"{each}{large}")])
-    kept.write()
+        written.follow([ConfigRecord(TOPIC, "t", "retention.ms", f"{each}{large}")])
+    written.write()
     async with serving_at(url) as address, open_channel(address) as channel:
         call = ObserverStub(channel).WatchImage(WatchImageRequest(from_offset=0))
         begun = [await call.read(), await call.read()]
-        kept.database.drop_past(place(6).timestamp_ms)
+        written.database.drop_past(place(6).timestamp_ms)
         error = await failure(call)
         ran = await asyncio.to_thread(run, "history", "--follow", "--from", "0", "--observer", address)
-    kept.close()
+    written.close()
 
     assert 0 <= begun[-1].next_offset < 5
     assert (ErrorCode.OFFSET_OUT_OF_RANGE, True) == (error.code, "are known from offset 6 on now" in error.message)
@@ -187,11 +187,11 @@ async def test_a_watch_that_the_retention_has_passed_ends_with_the_first_offset_
 
 async def test_a_list_of_what_lies_before_the_history_says_so_and_one_backwards_is_refused(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/state.db"
-    kept = Kept(url)
-    kept.load([*(NoOpRecord() for _ in range(8)), TopicRecord("a", Uuid(b"a" * 16))])
-    kept.follow([TopicRecord("b", Uuid(b"b" * 16))])
-    kept.write()
-    kept.close()
+    written = Written(url)
+    written.load([*(NoOpRecord() for _ in range(8)), TopicRecord("a", Uuid(b"a" * 16))])
+    written.follow([TopicRecord("b", Uuid(b"b" * 16))])
+    written.write()
+    written.close()
     async with serving_at(url) as address:
         of = ("history", "--observer", address)
         before, across, backwards = [
@@ -209,17 +209,17 @@ async def test_a_list_that_the_retention_has_passed_between_two_pages_ends_with_
     tmp_path: Path,
 ) -> None:
     url = f"sqlite:///{tmp_path}/state.db"
-    kept = Kept(url)
+    written = Written(url)
     for each in range(8):
-        kept.follow([ConfigRecord(TOPIC, "t", "retention.ms", str(each))])
-    kept.write()
+        written.follow([ConfigRecord(TOPIC, "t", "retention.ms", str(each))])
+    written.write()
     past = Changes(url)
     first = await past.page(ListChangesRequest(limit=2))
-    kept.database.drop_past(place(6).timestamp_ms)
+    written.database.drop_past(place(6).timestamp_ms)
     with pytest.raises(ApiError, match="the list was at offset 2: changes are known from offset 6 on now") as refused:
         await past.page(ListChangesRequest(page_token=first.next_page_token))
     past.close()
-    kept.close()
+    written.close()
 
     assert [0, 1] == [each.offset for each in first.changes]
     assert ErrorCode.OFFSET_OUT_OF_RANGE is refused.value.code

@@ -1,4 +1,4 @@
-"""What a kept database says of its past is what a replay of the log says: changes by offset, and differences."""
+"""What a state database says of its past is what a replay of the log says: changes by offset, and differences."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from quorate.records import (
     TopicRecord,
     with_trace,
 )
-from quorate.sql import kept_reads
+from quorate.sql import state_past
 from quorate.sql.as_of import query_as_of
 from quorate.sql.difference import Change, Difference, differences
 from quorate.sql.following import Changed, Following
-from quorate.sql.kept_reads import Cursor, Gap, KeptPast, KeptReader, TooMany, UnknownState
 from quorate.sql.nouns import NOUNS, Image, rows
 from quorate.sql.records import IN_IMAGE
 from quorate.sql.sentences import sentence
+from quorate.sql.state_past import Cursor, Gap, StatePast, StateReader, TooMany, UnknownState
 from quorate.sql.subjects import subject_of
 from tests.metadata.histories import histories, write
 from tests.metadata.test_properties import replayed
-from tests.sql.test_kept import Kept, applied, is_open, place
+from tests.sql.test_state_database import Written, applied, is_open, place
 
 ALL = subject_of(None)
 SUBJECTS = ("topic/orders", "topic/größe", "broker/1", "broker/01", "controller/2", "user/alice", "configs", "acls")
@@ -49,18 +49,18 @@ TRACEPARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 @contextmanager
-def kept_past(log: list[Message], *, checkpoint: Offset = 0) -> Iterator[KeptPast]:
+def past_of(log: list[Message], *, checkpoint: Offset = 0) -> Iterator[StatePast]:
     """The database of a log, of which the records below a checkpoint came with that."""
     with TemporaryDirectory() as directory:
         url = f"sqlite:///{directory}/state.db"
-        kept = Kept(url)
+        written = Written(url)
         if checkpoint:
-            kept.load(log[:checkpoint])
-        kept.follow(log[checkpoint:])
-        kept.follow([])
-        kept.write()
-        kept.close()
-        reader = KeptReader(sa.create_engine(url))
+            written.load(log[:checkpoint])
+        written.follow(log[checkpoint:])
+        written.follow([])
+        written.write()
+        written.close()
+        reader = StateReader(sa.create_engine(url))
         with reader.reading() as past:
             yield past
         reader.close()
@@ -77,11 +77,11 @@ def whole(log: list[Message]) -> list[Message]:
 @given(histories(max_size=40).map(whole))
 def test_a_query_as_of_any_offset_has_the_rows_of_the_state_there(log: list[Message]) -> None:
     with TemporaryDirectory() as directory:
-        kept = Kept(f"sqlite:///{directory}/state.db")
-        kept.follow(log)
-        kept.follow([])
-        kept.write()
-        kept.close()
+        written = Written(f"sqlite:///{directory}/state.db")
+        written.follow(log)
+        written.follow([])
+        written.write()
+        written.close()
         connection = sqlite3.connect(f"{directory}/state.db")
         for offset in (each for each in range(len(log) + 1) if log and not is_open(log[:each])):
             image = Image(state=replayed(log[:offset]))
@@ -107,7 +107,7 @@ def of_tables(state: ClusterState) -> list[str]:
     return [repr(redacted(record)) for record, _ in state.records(LATEST) if isinstance(record, in_tables)]
 
 
-def listed(past: KeptPast, subject: str | None, *, limit: int, begin: Offset = 0, end: Offset) -> list[Changed]:
+def listed(past: StatePast, subject: str | None, *, limit: int, begin: Offset = 0, end: Offset) -> list[Changed]:
     """All changes, page by page."""
     found, cursor = list[Changed](), Cursor(begin)
     while True:
@@ -133,10 +133,10 @@ def at_their_places(changes: list[Changed]) -> list[tuple[Offset, Difference]]:
     ],
 )
 def test_a_query_as_of_an_offset_may_have_comments_and_may_be_explained(tmp_path: Path, query: str) -> None:
-    kept = Kept(f"sqlite:///{tmp_path}/state.db")
-    kept.follow([TopicRecord(name, Uuid(name.encode() * 16)) for name in "abc"])
-    kept.write()
-    kept.close()
+    written = Written(f"sqlite:///{tmp_path}/state.db")
+    written.follow([TopicRecord(name, Uuid(name.encode() * 16)) for name in "abc"])
+    written.write()
+    written.close()
     with sqlite3.connect(tmp_path / "state.db") as connection:
         found = connection.execute(query_as_of(query, 2)).fetchall()
         plan = connection.execute(query_as_of(f"/**/ EXPLAIN /**/ QUERY\nPLAN {query}", 2)).fetchall()
@@ -155,7 +155,7 @@ def test_its_changes_are_those_of_a_replay_and_its_differences_those_of_the_stat
     expected = followed(log)
     if not log:
         return
-    with kept_past(log) as past:
+    with past_of(log) as past:
         found = listed(past, None, limit=limit, begin=begin, end=end)
         subjects = {each: listed(past, each, limit=limit, end=len(log)) for each in SUBJECTS}
         diff = list(past.diff(ALL, begin, end))
@@ -178,13 +178,13 @@ def test_a_page_may_end_between_changes_of_one_record_and_rows_beyond_the_most_a
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = write(Random(1), 100)
-    with kept_past(whole(log), checkpoint=len(whole(log))) as past:
+    with past_of(whole(log), checkpoint=len(whole(log))) as past:
         end, gaps = len(whole(log)), past.gaps()
         found = listed(past, None, limit=3, end=end)
         diff = list(past.diff(ALL, 0, end))
         for bound in ("ROWS_MAX", "CHARACTERS_MAX"):
             with monkeypatch.context() as bounded:
-                bounded.setattr(kept_reads, bound, 1)
+                bounded.setattr(state_past, bound, 1)
                 with pytest.raises(TooMany, match=f"of one table changed at offset {end - 1}, the most that is"):
                     listed(past, None, limit=1, end=end)
                 with pytest.raises(TooMany, match=f"differ between offset 0 and offset {end}, the most that is"):
@@ -198,8 +198,8 @@ def test_a_page_may_end_between_changes_of_one_record_and_rows_beyond_the_most_a
 
 def test_large_rows_are_read_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     log = whole(write(Random(3), 60))
-    monkeypatch.setattr(kept_reads, "PAGE_CHARACTERS", 1)
-    with kept_past(log) as past:
+    monkeypatch.setattr(state_past, "PAGE_CHARACTERS", 1)
+    with past_of(log) as past:
         found = listed(past, None, limit=1_000, end=len(log))
         first = past.changes(ALL, begin=Cursor(0), end=len(log), limit=1_000)
 
@@ -209,7 +209,7 @@ def test_large_rows_are_read_one_after_the_other(monkeypatch: pytest.MonkeyPatch
 
 def test_what_a_checkpoint_has_replaced_is_not_known_and_times_are_found_by_what_changed() -> None:
     log = whole(write(Random(2), 90))
-    with kept_past(log, checkpoint=40) as past:
+    with past_of(log, checkpoint=40) as past:
         first, *_ = changes = listed(past, None, limit=1_000, begin=40, end=len(log))
         begins = past.begins()
         at = past.offset_at(first.place.timestamp_ms - 1, end=len(log)), past.offset_at(10_000, end=len(log))
@@ -228,9 +228,9 @@ def test_what_a_checkpoint_has_replaced_is_not_known_and_times_are_found_by_what
 
 def test_the_trace_of_the_request_is_that_of_its_batch() -> None:
     first, second = (TopicRecord(name, Uuid(name.encode() * 16)) for name in "ab")
-    with kept_past([with_trace(first, TRACEPARENT), second]) as past:
+    with past_of([with_trace(first, TRACEPARENT), second]) as past:
         traced = [each.place for each in listed(past, None, limit=9, end=2)]
-    with kept_past([with_trace(first, b"no trace")]) as past:
+    with past_of([with_trace(first, b"no trace")]) as past:
         none = [each.place.trace_id for each in listed(past, None, limit=9, end=1)]
 
     trace_id = "0af7651916cd43dd8448eb211c80319c"
@@ -242,7 +242,7 @@ def test_what_is_again_as_it_was_is_no_difference() -> None:
     """Of a secret nobody knows: it was written anew."""
     public = [ConfigRecord(TOPIC, "t", "retention.ms", value) for value in "121"]
     hidden = [ConfigRecord(TOPIC, "t", "plugin.of.somebody", value) for value in "121"]
-    with kept_past([public[0], hidden[0], *public[1:], *hidden[1:]]) as past:
+    with past_of([public[0], hidden[0], *public[1:], *hidden[1:]]) as past:
         (found,) = past.diff(ALL, 2, 6)
 
     assert ("plugin.of.somebody", {}, {}) == (found.key["name"], found.before, found.after)
@@ -250,7 +250,7 @@ def test_what_is_again_as_it_was_is_no_difference() -> None:
 
 def test_a_token_is_of_its_owner_when_it_is_made_renewed_and_removed() -> None:
     made = DelegationTokenRecord("User:alice", "User:bob", ("User:bob",), 1, 3, 2, "token")
-    with kept_past([made, structs.replace(made, expiration_timestamp=3), RemoveDelegationTokenRecord("token")]) as past:
+    with past_of([made, structs.replace(made, expiration_timestamp=3), RemoveDelegationTokenRecord("token")]) as past:
         changes = [each.row.change for each in listed(past, "user/alice", limit=9, end=3)]
         of_another = listed(past, "user/bob", limit=9, end=3)
 
@@ -269,24 +269,24 @@ def test_after_tables_have_grown_the_history_begins_anew(tmp_path: Path) -> None
     log = whole(write(Random(5), 200))
     more, end = [ConfigRecord(TOPIC, "t", "retention.ms", "1")], len(log)
     url = f"sqlite:///{tmp_path}/state.db"
-    kept = Kept(url)
+    written = Written(url)
     for record in log:
-        kept.follow([record])
-        kept.write()
-    kept.close()
+        written.follow([record])
+        written.write()
+    written.close()
     with sqlite3.connect(tmp_path / "state.db") as connection:
         for (view,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'view'").fetchall():
             connection.execute(f"DROP VIEW {view}")
         for table in ("brokers", "brokers_past"):
             connection.execute(f"ALTER TABLE {table} DROP COLUMN broker_epoch")
     connection.close()
-    kept = Kept(url)
-    kept.begin(log)
-    kept.database.replace(kept.following.image, before=kept.at, after=kept.at or applied(0))
-    kept.follow(more)
-    kept.write()
-    kept.close()
-    reader = KeptReader(sa.create_engine(url))
+    written = Written(url)
+    written.begin(log)
+    written.database.replace(written.following.image, before=written.at, after=written.at or applied(0))
+    written.follow(more)
+    written.write()
+    written.close()
+    reader = StateReader(sa.create_engine(url))
     with reader.reading() as past:
         begins, changes = past.begins(), listed(past, None, limit=1_000, begin=past.begins(), end=end + 1)
         for unknown in (1, end - 1):
@@ -307,18 +307,18 @@ def test_after_tables_have_grown_the_history_begins_anew(tmp_path: Path) -> None
 def test_a_page_of_a_topic_reads_no_more_of_its_past_than_it_tells(tmp_path: Path) -> None:
     """Also in a database of an earlier release, which had no index for that."""
     url, log = f"sqlite:///{tmp_path}/state.db", whole(write(Random(3), 60))
-    kept = Kept(url)
-    kept.follow(log)
-    kept.write()
-    with kept.engine.begin() as connection:
+    written = Written(url)
+    written.follow(log)
+    written.write()
+    with written.engine.begin() as connection:
         for (index,) in plan_indexes(connection):
             connection.exec_driver_sql(f"DROP INDEX {index}")
-    kept.close()
-    Kept(url).close()
+    written.close()
+    Written(url).close()
     engine = sa.create_engine(url)
     asked = list[tuple[str, Any]]()
     sa.event.listen(engine, "before_cursor_execute", lambda *of: asked.append((of[2], of[3])))
-    reader = KeptReader(engine)
+    reader = StateReader(engine)
     with reader.reading() as past:
         past.changes(subject_of("topic/orders"), begin=Cursor(3), end=len(log), limit=5)
         of_partitions = [each for each in asked if "FROM partitions" in each[0]]

@@ -1,4 +1,4 @@
-"""Makes the tables and views of a kept database, and adds what those of an earlier release lack."""
+"""Makes the tables and views of a state database, and adds what those of an earlier release lack."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateColumn
 
-from quorate.sql.kept_tables import APPLIED, KEPT, LONG_KEYS, METADATA
+from quorate.sql.state_tables import APPLIED, LONG_KEYS, METADATA, NOUN_TABLES
 from quorate.sql.tables import COLUMNS, described
 from quorate.sql.views import POSTGRESQL, VIEWS, views_in
 
@@ -44,8 +44,8 @@ def make(connection: sa.Connection) -> Sequence[str]:
 
 def _drop_indexes_of_whole_keys(connection: sa.Connection) -> None:
     """Drops indexes of an earlier release that refuse long texts."""
-    for kept in map(KEPT.__getitem__, LONG_KEYS):
-        for table in (kept.present, kept.past):
+    for tables in map(NOUN_TABLES.__getitem__, LONG_KEYS):
+        for table in (tables.present, tables.past):
             connection.exec_driver_sql(f"DROP INDEX IF EXISTS {table.name}_key")
 
 
@@ -56,10 +56,10 @@ def _make_views_on_postgresql(connection: sa.Connection) -> Sequence[str]:
     """
     inspector, left = sa.inspect(connection), list[str]()
     views = set(inspector.get_view_names())
-    for kept in KEPT.values():
-        had = [each["name"] for each in inspector.get_columns(kept.history)] if kept.history in views else []
-        if not _is_replaced(connection, kept.history, kept.history_query(had)):
-            left.append(kept.history)
+    for tables in NOUN_TABLES.values():
+        had = [each["name"] for each in inspector.get_columns(tables.history)] if tables.history in views else []
+        if not _is_replaced(connection, tables.history, tables.history_query(had)):
+            left.append(tables.history)
     for name, view in views_in(POSTGRESQL).items():
         if not _is_replaced(connection, name, view.query):
             left.append(name)
@@ -83,7 +83,7 @@ def _is_replaced(connection: sa.Connection, name: str, query: str) -> bool:
 
 def _make_what_sqlite_lacks(connection: sa.Connection) -> None:
     """Makes the views, and the table of the columns' comments, which PostgreSQL has by itself."""
-    histories = {kept.history: kept.history_query() for kept in KEPT.values()}
+    histories = {tables.history: tables.history_query() for tables in NOUN_TABLES.values()}
     for name, query in {**histories, **{name: view.query for name, view in VIEWS.items()}}.items():
         connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
         connection.exec_driver_sql(f"CREATE VIEW {name} AS {query}")

@@ -1,4 +1,4 @@
-"""The writes to a kept database: changed rows in the order of the log, or a whole state."""
+"""The writes to a state database: changed rows in the order of the log, or a whole state."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from quorate.sql.difference import Change, Difference
 from quorate.sql.following import Changed, Place
-from quorate.sql.kept_tables import FROM, KEPT, PLACE_TYPES, TO, KeptNoun
 from quorate.sql.nouns import Row, Value, column_names
+from quorate.sql.state_tables import FROM, NOUN_TABLES, PLACE_TYPES, TO, NounTables
 
 __all__ = ["Missing", "insert_rows", "merge_rows", "prepared", "storable_text", "write_changes"]
 
@@ -70,11 +70,13 @@ def write_changes(connection: sa.Connection, changes: Iterable[Changed]) -> None
 
 def _require_all(connection: sa.Connection, kind: _Kind, run: Iterable[Changed]) -> None:
     """Raises Missing if a row is not there, when the first statement for it was executed; one may be there twice."""
-    kept, text = KEPT[kind.table], storable_text(connection)
+    tables, text = NOUN_TABLES[kind.table], storable_text(connection)
     for place, row in run:
         key = {name: text(each) if isinstance(each, str) else each for name, each in row.key.items()}
         found = (
-            sa.select(sa.true()).select_from(kept.present).where(*(kept.present.c[name] == key[name] for name in key))
+            sa.select(sa.true())
+            .select_from(tables.present)
+            .where(*(tables.present.c[name] == key[name] for name in key))
         )
         if connection.execute(found.limit(1)).first() is None:
             named = ", ".join(f"{name} {value!r}" for name, value in key.items())
@@ -117,24 +119,24 @@ def _copy(connection: sa.Connection, table: sa.Table, rows: Iterable[Row]) -> No
         raise sa.exc.DBAPIError.instance(statement, None, problem, dialect.dbapi.Error, dialect=dialect) from problem
 
 
-def merge_rows(connection: sa.Connection, kept: KeptNoun, rows: Iterable[Row], place: Place) -> None:
+def merge_rows(connection: sa.Connection, tables: NounTables, rows: Iterable[Row], place: Place) -> None:
     """Makes a table's present these rows: what is not among them any more ends at `place`, what is new begins there."""
-    kept.incoming.create(connection)
-    insert_rows(connection, kept.incoming, rows, None)
-    gone = ~sa.exists().where(_is_same(kept))
-    connection.execute(_ended(kept, gone), _end(place))
-    connection.execute(sa.delete(kept.present).where(gone))
-    names = column_names(kept.noun.name)
+    tables.incoming.create(connection)
+    insert_rows(connection, tables.incoming, rows, None)
+    gone = ~sa.exists().where(_is_same(tables))
+    connection.execute(_ended(tables, gone), _end(place))
+    connection.execute(sa.delete(tables.present).where(gone))
+    names = column_names(tables.noun.name)
     since = [sa.literal(value, kind) for value, kind in zip(place, PLACE_TYPES, strict=True)]
-    came = sa.select(*(kept.incoming.c[name] for name in names), *since).where(~sa.exists().where(_is_same(kept)))
-    connection.execute(sa.insert(kept.present).from_select([*names, *FROM], came))
-    kept.incoming.drop(connection)
+    came = sa.select(*(tables.incoming.c[name] for name in names), *since).where(~sa.exists().where(_is_same(tables)))
+    connection.execute(sa.insert(tables.present).from_select([*names, *FROM], came))
+    tables.incoming.drop(connection)
 
 
-def _is_same(kept: KeptNoun) -> sa.ColumnElement[bool]:
+def _is_same(tables: NounTables) -> sa.ColumnElement[bool]:
     """Returns the condition that a row of the present is an incoming one; the key by =, for which there is an index."""
-    pairs = [(name, kept.present.c[name], kept.incoming.c[name]) for name in column_names(kept.noun.name)]
-    of_key = kept.noun.identity
+    pairs = [(name, tables.present.c[name], tables.incoming.c[name]) for name in column_names(tables.noun.name)]
+    of_key = tables.noun.identity
     return sa.and_(*(old == new if name in of_key else old.is_not_distinct_from(new) for name, old, new in pairs))
 
 
@@ -166,23 +168,23 @@ def _flat(each: Changed) -> Row:
 @cache
 def _statements(kind: _Kind) -> Sequence[_Statement]:
     """Returns what is executed for each change of a kind, one after the other."""
-    kept = KEPT[kind.table]
-    identity, columns = kept.noun.identity, kind.columns
+    tables = NOUN_TABLES[kind.table]
+    identity, columns = tables.noun.identity, kind.columns
     key = {KEY.format(name): place for place, name in enumerate(identity)}
     after = {name: place for place, name in enumerate(columns, len(key))}
     since = {name: place for place, name in enumerate(FROM, len(key) + len(after))}
     end = dict(zip(map(END.format, TO), since.values(), strict=True))
-    found = sa.and_(sa.true(), *(kept.present.c[name] == sa.bindparam(KEY.format(name)) for name in identity))
-    ended = _Statement(_ended(kept, found), {**key, **end})
+    found = sa.and_(sa.true(), *(tables.present.c[name] == sa.bindparam(KEY.format(name)) for name in identity))
+    ended = _Statement(_ended(tables, found), {**key, **end})
     match kind.change:
         case Change.CREATED:
             made = {name: place for place, name in enumerate(identity)}
-            return (_Statement(sa.insert(kept.present), {**made, **after, **since}),)
+            return (_Statement(sa.insert(tables.present), {**made, **after, **since}),)
         case Change.CHANGED:
-            changed = sa.update(kept.present).where(found)
+            changed = sa.update(tables.present).where(found)
             return ended, _Statement(changed, {**key, **after, **since})
         case Change.DELETED:
-            return ended, _Statement(sa.delete(kept.present).where(found), key)
+            return ended, _Statement(sa.delete(tables.present).where(found), key)
         case _:
             assert_never(kind.change)
 
@@ -197,11 +199,11 @@ def prepared(what: sa.UpdateBase, dialect: sa.Dialect, names: tuple[str, ...]) -
     return str(compiled), compiled.positiontup
 
 
-def _ended(kept: KeptNoun, found: sa.ColumnElement[bool]) -> sa.Insert:
+def _ended(tables: NounTables, found: sa.ColumnElement[bool]) -> sa.Insert:
     """Returns what copies rows of the present to the past; its parameters are those of `_end`."""
     ends = [sa.bindparam(END.format(name), type_=kind) for name, kind in zip(TO, PLACE_TYPES, strict=True)]
-    columns = [column.name for column in kept.past.columns]
-    return sa.insert(kept.past).from_select(columns, sa.select(*kept.present.columns, *ends).where(found))
+    columns = [column.name for column in tables.past.columns]
+    return sa.insert(tables.past).from_select(columns, sa.select(*tables.present.columns, *ends).where(found))
 
 
 def _end(place: Place) -> Parameters:

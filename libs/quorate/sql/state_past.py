@@ -1,4 +1,4 @@
-"""Reads the past of a kept database: what changed between two offsets, and what differs between the states at them."""
+"""Reads the past of a state database: what changed between two offsets, and what differs between the states at them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from quorate.controller.secrets import REDACTED
 from quorate.nouns import Offset
 from quorate.sql.difference import Difference, compared
 from quorate.sql.following import Changed, Place
-from quorate.sql.kept import Applied
-from quorate.sql.kept_tables import APPLIED, FROM, GAPS, KEPT, TO, KeptNoun
-from quorate.sql.kept_writes import storable_text
 from quorate.sql.nouns import NOUNS, Row, Value, column_names
 from quorate.sql.records import IN_IMAGE, records_of
+from quorate.sql.state_database import Applied
+from quorate.sql.state_tables import APPLIED, FROM, GAPS, NOUN_TABLES, TO, NounTables
+from quorate.sql.state_writes import storable_text
 from quorate.sql.subjects import Subject
 
-__all__ = ["ROWS_MAX", "Cursor", "Gap", "KeptPast", "KeptReader", "Page", "TooMany", "UnknownState"]
+__all__ = ["ROWS_MAX", "Cursor", "Gap", "Page", "StatePast", "StateReader", "TooMany", "UnknownState"]
 
 ROWS_MAX: Final = 100_000
 """Rows of one table that are looked at together."""
@@ -88,8 +88,8 @@ class Page(NamedTuple):
         return Page(self.changes[:count], Cursor(offset, skip), self.begun)
 
 
-class KeptReader:
-    """Reads a kept database, also while another process writes it. It may be used by several threads."""
+class StateReader:
+    """Reads a state database, also while another process writes it. It may be used by several threads."""
 
     def __init__(self, engine: sa.Engine) -> None:
         """`engine` is for this alone: its transactions see one state, and write nothing."""
@@ -99,21 +99,21 @@ class KeptReader:
             sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
 
     @contextmanager
-    def reading(self) -> Iterator[KeptPast]:
+    def reading(self) -> Iterator[StatePast]:
         """Yields the database as it is at one moment. Raises sqlalchemy.exc.DBAPIError."""
         with self._engine.connect() as connection:
             if self._engine.dialect.name != "sqlite":
                 connection = connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             with connection.begin():
-                yield KeptPast(connection)
+                yield StatePast(connection)
 
     def close(self) -> None:
         """Lets go of the connections."""
         self._engine.dispose()
 
 
-class KeptPast:
-    """The content of a kept database at one moment."""
+class StatePast:
+    """The content of a state database at one moment."""
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
@@ -151,8 +151,8 @@ class KeptPast:
     def offset_at(self, timestamp_ms: int, *, end: Offset) -> Offset:
         """Returns the offset of the first change that is later than a time; `end` if none is."""
         found = [end]
-        for kept in KEPT.values():
-            for table, names in ((kept.present, FROM), (kept.past, FROM), (kept.past, TO)):
+        for tables in NOUN_TABLES.values():
+            for table, names in ((tables.present, FROM), (tables.past, FROM), (tables.past, TO)):
                 offset, ms = table.c[names[0]], table.c[names[2]]
                 first = self._connection.scalar(sa.select(sa.func.min(offset)).where(ms > timestamp_ms))
                 found += [] if first is None else [first]
@@ -177,8 +177,8 @@ class KeptPast:
         """Returns when the first change was that is after a gap, or else the last record: not before the gap's end."""
         applied = self.applied()
         found = [] if applied is None else [(applied.next_offset, applied.timestamp_ms)]
-        for kept in KEPT.values():
-            for table, names in ((kept.present, FROM), (kept.past, FROM), (kept.past, TO)):
+        for tables in NOUN_TABLES.values():
+            for table, names in ((tables.present, FROM), (tables.past, FROM), (tables.past, TO)):
                 offset, ms = table.c[names[0]], table.c[names[2]]
                 after = sa.select(offset, ms).where(offset > gap.until_offset).order_by(offset).limit(1)
                 found += [tuple(row) for row in self._connection.execute(after)]
@@ -213,16 +213,16 @@ class KeptPast:
             self._require_known(offset)
         left = _Bound(ROWS_MAX, CHARACTERS_MAX)
         for name in (each for each in NOUNS if each in subject.tables):
-            kept = KEPT[name]
-            old = self._rows(kept, subject, _holds_at(kept, before, until=after), left)
-            new = self._rows(kept, subject, _holds_at(kept, after, since=before), left)
+            tables = NOUN_TABLES[name]
+            old = self._rows(tables, subject, _holds_at(tables, before, until=after), left)
+            new = self._rows(tables, subject, _holds_at(tables, after, since=before), left)
             if old is None or new is None or (left := left.less(max(old, new, key=len))).is_passed:
                 raise TooMany(
                     f"more than {_MOST} differ between offset {before} and offset {after}, the most that is "
                     "compared: take offsets nearer to each other, or ask for the rows of one topic"
                 )
             again = {row for row in set(old).intersection(new) if _has_secret(name, row)}
-            yield from filter(subject.has, compared(kept.noun, old, new, again))
+            yield from filter(subject.has, compared(tables.noun, old, new, again))
 
     def records(self, offset: Offset) -> Iterator[Message]:
         """Yields the records that rebuild the state with all records below an offset, without secrets.
@@ -231,12 +231,12 @@ class KeptPast:
         """
         self._require_known(offset)
         for name in IN_IMAGE:
-            yield from records_of(NOUNS[name], self._held(KEPT[name], offset))
+            yield from records_of(NOUNS[name], self._held(NOUN_TABLES[name], offset))
 
-    def _held(self, kept: KeptNoun, offset: Offset) -> Iterator[Row]:
+    def _held(self, tables: NounTables, offset: Offset) -> Iterator[Row]:
         """Yields the rows that hold at an offset."""
-        holds, names = _holds_at(kept, offset), column_names(kept.noun.name)
-        for table, condition in ((kept.past, holds["past"]), (kept.present, holds["present"])):
+        holds, names = _holds_at(tables, offset), column_names(tables.noun.name)
+        for table, condition in ((tables.past, holds["past"]), (tables.present, holds["present"])):
             query = sa.select(*(table.c[name] for name in names)).where(condition)
             with self._connection.execute(query, execution_options=STREAMED) as result:
                 yield from map(tuple, result)
@@ -246,12 +246,12 @@ class KeptPast:
             if gap.after_offset + 1 < offset <= gap.until_offset:
                 raise UnknownState(f"the state at offset {offset} is not known: {gap.what}")
 
-    def _rows(self, kept: KeptNoun, subject: Subject, holds: Mapping[str, Any], left: _Bound) -> list[Row] | None:
+    def _rows(self, tables: NounTables, subject: Subject, holds: Mapping[str, Any], left: _Bound) -> list[Row] | None:
         """Returns rows of the past and the present; None if they are more than `left`."""
         found: list[Row] = []
-        for table, condition in ((kept.past, holds["past"]), (kept.present, holds["present"])):
-            columns = [table.c[name] for name in column_names(kept.noun.name)]
-            query = sa.select(*columns).where(condition, *self._own(table, subject, kept))
+        for table, condition in ((tables.past, holds["past"]), (tables.present, holds["present"])):
+            columns = [table.c[name] for name in column_names(tables.noun.name)]
+            query = sa.select(*columns).where(condition, *self._own(table, subject, tables))
             rows, is_whole = self._taken(query, left)
             if not is_whole:
                 return None
@@ -269,26 +269,26 @@ class KeptPast:
                     return rows, False
         return rows, True
 
-    def _own(self, table: sa.Table, subject: Subject, kept: KeptNoun) -> list[sa.ColumnElement[bool]]:
-        wanted = subject.tables[kept.noun.name]
+    def _own(self, table: sa.Table, subject: Subject, tables: NounTables) -> list[sa.ColumnElement[bool]]:
+        wanted = subject.tables[tables.noun.name]
         text = storable_text(self._connection)
         return [table.c[name] == (text(each) if isinstance(each, str) else each) for name, each in wanted.items()]
 
     def _events(self, subject: Subject, begin: Offset, end: Offset, bound: _Bound) -> _Events:
         """Returns the rows that ended and began from `begin` on, below the offset up to which all are there."""
         events, complete_to = _Events(), end
-        for kept in (KEPT[name] for name in NOUNS if name in subject.tables):
-            for table, names in ((kept.past, TO), (kept.past, FROM), (kept.present, FROM)):
+        for tables in (NOUN_TABLES[name] for name in NOUNS if name in subject.tables):
+            for table, names in ((tables.past, TO), (tables.past, FROM), (tables.present, FROM)):
                 offset = table.c[names[0]]
-                where = [offset >= begin, offset < end, *self._own(table, subject, kept)]
-                if table is kept.past:
+                where = [offset >= begin, offset < end, *self._own(table, subject, tables)]
+                if table is tables.past:
                     # A row that began and ended with one record never was: tables that were grown have it.
                     where.append(table.c[FROM[0]] < table.c[TO[0]])
-                columns = [table.c[name] for name in (*names, *column_names(kept.noun.name))]
+                columns = [table.c[name] for name in (*names, *column_names(tables.noun.name))]
                 rows, is_whole = self._taken(sa.select(*columns).where(*where).order_by(offset), bound)
                 if not is_whole:
                     complete_to = min(complete_to, rows[-1][0])
-                events.note(kept.noun.name, names is FROM, rows)
+                events.note(tables.noun.name, names is FROM, rows)
         events.complete_to = complete_to
         return events
 
@@ -337,10 +337,10 @@ class _Events:
 
 
 def _holds_at(
-    kept: KeptNoun, offset: Offset, *, since: Offset | None = None, until: Offset | None = None
+    tables: NounTables, offset: Offset, *, since: Offset | None = None, until: Offset | None = None
 ) -> Mapping[str, sa.ColumnElement[bool]]:
     """Returns the conditions of the rows that hold at an offset, and began since another one, or end until one."""
-    past_from, past_to, present_from = kept.past.c[FROM[0]], kept.past.c[TO[0]], kept.present.c[FROM[0]]
+    past_from, past_to, present_from = tables.past.c[FROM[0]], tables.past.c[TO[0]], tables.present.c[FROM[0]]
     past = sa.and_(past_from < offset, past_to >= offset)
     present: sa.ColumnElement[bool] = present_from < offset
     if since is not None:

@@ -1,4 +1,4 @@
-"""A database that is kept at the state of a log: rows, and the offset that they have reached, move in one transaction.
+"""A database of a log's state and history: rows, and the offset that they have reached, move in one transaction.
 
 SQLite in a file, or PostgreSQL. One process writes at a time: it holds a lock, on a file beside SQLite's or in the
 server, which ends with it; and each transaction begins only where the one before it ended.
@@ -16,13 +16,13 @@ import sqlalchemy as sa
 
 from quorate.nouns import Epoch, Offset
 from quorate.sql.following import Changed, Place
-from quorate.sql.kept_retention import drop_past, note_beginning
-from quorate.sql.kept_schema import make
-from quorate.sql.kept_tables import APPLIED, GAPS, KEPT, whole_at
-from quorate.sql.kept_writes import Missing, insert_rows, merge_rows, prepared, write_changes
 from quorate.sql.nouns import Image, rows
+from quorate.sql.state_retention import drop_past, note_beginning
+from quorate.sql.state_schema import make
+from quorate.sql.state_tables import APPLIED, GAPS, NOUN_TABLES, whole_at
+from quorate.sql.state_writes import Missing, insert_rows, merge_rows, prepared, write_changes
 
-__all__ = ["Applied", "KeptDatabase", "Superseded"]
+__all__ = ["Applied", "StateDatabase", "Superseded"]
 
 WRITER_LOCK: Final = 0x51756F72
 """The first number of PostgreSQL's advisory lock of who writes: "Quor"; the second one is made from the schema."""
@@ -68,7 +68,7 @@ MOVED: Final = sa.update(APPLIED).where(
 """Moves `applied` from where it was: prepared once, as it is a part of each transaction."""
 
 
-class KeptDatabase:
+class StateDatabase:
     """One database. One method runs at a time, in whichever thread."""
 
     def __init__(self, engine: sa.Engine) -> None:
@@ -160,12 +160,12 @@ class KeptDatabase:
             elif after.place.offset > had:
                 gap = {"after_offset": had, "until_offset": after.place.offset, "until_ms": after.timestamp_ms}
                 connection.execute(sa.insert(GAPS), gap)
-            for kept in KEPT.values():
-                found = rows(kept.noun, image)
+            for tables in NOUN_TABLES.values():
+                found = rows(tables.noun, image)
                 if before is None:
-                    insert_rows(connection, kept.present, found, after.place)
+                    insert_rows(connection, tables.present, found, after.place)
                 else:
-                    merge_rows(connection, kept, found, after.place)
+                    merge_rows(connection, tables, found, after.place)
         self.is_grown, self.is_replaced = False, True
 
     def drop_past(self, before_ms: int) -> bool:

@@ -1,4 +1,4 @@
-"""The tables of a kept database: of each noun the present rows, those that were, and a view of both.
+"""The tables of a state database: of each noun the present rows, those that were, and a view of both.
 
 A row of the present says from which record on it holds; a row of the past says, too, by which record it ended. Columns
 of numbers, texts and JSON are as in `tables`, so that the same question may be asked of both.
@@ -18,7 +18,18 @@ from quorate.nouns import Offset
 from quorate.sql.nouns import NOUNS, Noun
 from quorate.sql.tables import column_of
 
-__all__ = ["APPLIED", "FROM", "GAPS", "KEPT", "LONG_KEYS", "METADATA", "PLACE_TYPES", "TO", "KeptNoun", "whole_at"]
+__all__ = [
+    "APPLIED",
+    "FROM",
+    "GAPS",
+    "LONG_KEYS",
+    "METADATA",
+    "NOUN_TABLES",
+    "PLACE_TYPES",
+    "TO",
+    "NounTables",
+    "whole_at",
+]
 
 METADATA: Final = MetaData()
 
@@ -61,7 +72,7 @@ def _places(names: tuple[str, ...], did: str) -> list[Column[Any]]:  # Any: as S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptNoun:
+class NounTables:
     """The two tables of a noun, and the SQL of the view of both."""
 
     noun: Noun
@@ -88,7 +99,7 @@ class KeptNoun:
         return f"SELECT {of_past} FROM {self.past.name} UNION ALL SELECT {of_present} FROM {self.present.name}"
 
 
-def _kept(noun: Noun) -> KeptNoun:
+def _tables(noun: Noun) -> NounTables:
     present = Table(
         noun.name, METADATA, *map(column_of, noun.columns), *_places(FROM, "made"), comment=f"{noun.about}: now"
     )
@@ -108,7 +119,7 @@ def _kept(noun: Noun) -> KeptNoun:
             Index(f"{table.name}_{name}", table.c[name])
             if noun.name in OWNED:
                 Index(f"{table.name}_{OWNED[noun.name]}_{name}", table.c[OWNED[noun.name]], table.c[name])
-    return KeptNoun(noun=noun, present=present, past=past, incoming=incoming)
+    return NounTables(noun=noun, present=present, past=past, incoming=incoming)
 
 
 def _index_key(table: Table, noun: Noun) -> None:
@@ -120,7 +131,7 @@ def _index_key(table: Table, noun: Noun) -> None:
         by_hash.ddl_if(dialect="postgresql")
 
 
-KEPT: Final[Mapping[str, KeptNoun]] = {name: _kept(noun) for name, noun in NOUNS.items()}
+NOUN_TABLES: Final[Mapping[str, NounTables]] = {name: _tables(noun) for name, noun in NOUNS.items()}
 
 APPLIED: Final = Table(
     "applied",
@@ -144,7 +155,9 @@ def whole_at(next_offset: Offset) -> str:
 
 
 _COLUMNS: Final = sha256(
-    repr([(kept.noun.name, [column.name for column in kept.present.columns]) for kept in KEPT.values()]).encode()
+    repr(
+        [(tables.noun.name, [column.name for column in tables.present.columns]) for tables in NOUN_TABLES.values()]
+    ).encode()
 ).hexdigest()[:16]
 
 GAPS: Final = Table(

@@ -20,9 +20,9 @@ from quorate.metadata.state import ClusterState
 from quorate.nouns import Offset
 from quorate.records import VotersRecord
 from quorate.sql.following import Following, Place
-from quorate.sql.kept import Applied, KeptDatabase, Superseded
-from quorate.sql.kept_tables import GAPS, KEPT, TO
 from quorate.sql.nouns import NOUNS, Image, Row, column_names, rows
+from quorate.sql.state_database import Applied, StateDatabase, Superseded
+from quorate.sql.state_tables import GAPS, NOUN_TABLES, TO
 from tests.cli.test_no_secret import FORMS, with_secrets
 from tests.metadata.histories import histories, write
 from tests.metadata.test_properties import replayed
@@ -39,12 +39,12 @@ def applied(end: Offset) -> Applied:
     return Applied(CLUSTER, end, *place(end - 1)[1:3])
 
 
-class Kept:
+class Written:
     """What an observer does with a database, without its threads and its reading."""
 
     def __init__(self, url: str) -> None:
         self.engine = sa.create_engine(url)
-        self.database = KeptDatabase(self.engine)
+        self.database = StateDatabase(self.engine)
         assert self.database.lock()
         self.at = self.database.applied()
         self.following = Following()
@@ -80,15 +80,17 @@ class Kept:
                 name: [
                     tuple(row)
                     for row in connection.exec_driver_sql(
-                        f"SELECT {', '.join(column_names(name))} FROM {kept.history} "
+                        f"SELECT {', '.join(column_names(name))} FROM {tables.history} "
                         f"WHERE valid_from_offset < {end} AND (valid_to_offset IS NULL OR valid_to_offset >= {end})"
                     )
                 ]
-                for name, kept in KEPT.items()
+                for name, tables in NOUN_TABLES.items()
             }
 
     def present(self) -> dict[str, list[Row]]:
-        selected = {name: [kept.present.c[each] for each in column_names(name)] for name, kept in KEPT.items()}
+        selected = {
+            name: [tables.present.c[each] for each in column_names(name)] for name, tables in NOUN_TABLES.items()
+        }
         with self.engine.connect() as connection:
             return {name: list(map(tuple, connection.execute(sa.select(*each)))) for name, each in selected.items()}
 
@@ -116,10 +118,10 @@ class Cut(Exception):
     """The end of a process in the middle of a transaction."""
 
 
-def cut_off(kept: Kept, *, statements: int) -> None:
+def cut_off(written: Written, *, statements: int) -> None:
     """Ends it after some statements of a transaction, if that has as many."""
 
-    @sa.event.listens_for(kept.engine, "before_cursor_execute")
+    @sa.event.listens_for(written.engine, "before_cursor_execute")
     def count(*_: object) -> None:
         nonlocal statements
         statements -= 1
@@ -127,8 +129,8 @@ def cut_off(kept: Kept, *, statements: int) -> None:
             raise Cut
 
     with suppress(Cut):
-        kept.write()
-    kept.close()
+        written.write()
+    written.close()
 
 
 @settings(max_examples=8)
@@ -139,28 +141,28 @@ def test_rows_and_history_are_those_of_a_replay_however_often_it_begins_again(
     """It ends between transactions of the database, within one, or with changes that are not written yet."""
     with TemporaryDirectory() as directory:
         url = f"sqlite:///{directory}/state.db"
-        kept, end = Kept(url), 0
+        written, end = Written(url), 0
         for batch in batches(log, chance):
             if chance.random() < 0.2:
-                kept.close()
-                kept = Kept(url)
-                kept.begin(log)
-                kept.follow(log[kept.following.end : end])
-            kept.follow(batch)
+                written.close()
+                written = Written(url)
+                written.begin(log)
+                written.follow(log[written.following.end : end])
+            written.follow(batch)
             end += len(batch)
             if chance.random() < 0.2:
-                cut_off(kept, statements=chance.randrange(6))
-                kept = Kept(url)
-                kept.begin(log)
-                kept.follow(log[kept.following.end : end])
+                cut_off(written, statements=chance.randrange(6))
+                written = Written(url)
+                written.begin(log)
+                written.follow(log[written.following.end : end])
             elif chance.random() < 0.6:
-                kept.write()
-        kept.follow([])
-        kept.write()
+                written.write()
+        written.follow([])
+        written.write()
         states = {end: replayed(log[:end]) for end in range(1, len(log) + 1) if not is_open(log[:end])}
-        found = {end: sorted_rows(kept.rows_at(end)) for end in states}
-        now = sorted_rows(kept.present())
-        kept.close()
+        found = {end: sorted_rows(written.rows_at(end)) for end in states}
+        now = sorted_rows(written.present())
+        written.close()
 
     assert expected(replayed(log)) == now
     for end, state in states.items():
@@ -171,25 +173,25 @@ def test_a_table_of_an_earlier_release_grows_and_its_rows_with_it(tmp_path: Path
     """Here one without the epochs of brokers, and without any ACL entry; the first start of the later one is killed."""
     log = write(Random(5), 200)
     url = f"sqlite:///{tmp_path}/state.db"
-    kept = Kept(url)
-    kept.load(log)
-    kept.close()
+    written = Written(url)
+    written.load(log)
+    written.close()
     with sqlite3.connect(tmp_path / "state.db") as connection:
         for (view,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'view'").fetchall():
             connection.execute(f"DROP VIEW {view}")
         for statement in ("ALTER TABLE brokers DROP COLUMN broker_epoch", "DROP TABLE acls", "DROP TABLE acls_past"):
             connection.execute(statement)
     connection.close()
-    Kept(url).close()
-    kept = Kept(url)
-    is_grown = kept.database.is_grown
-    kept.begin(log)
-    kept.database.replace(kept.following.image, before=kept.at, after=applied(len(log)))
-    now = sorted_rows(kept.present())
-    kept.close()
-    kept = Kept(url)
-    is_grown_again = kept.database.is_grown
-    kept.close()
+    Written(url).close()
+    written = Written(url)
+    is_grown = written.database.is_grown
+    written.begin(log)
+    written.database.replace(written.following.image, before=written.at, after=applied(len(log)))
+    now = sorted_rows(written.present())
+    written.close()
+    written = Written(url)
+    is_grown_again = written.database.is_grown
+    written.close()
 
     assert is_grown
     assert not is_grown_again
@@ -201,18 +203,18 @@ def test_a_table_of_an_earlier_release_grows_and_its_rows_with_it(tmp_path: Path
 def test_what_an_earlier_release_has_written_in_between_is_made_whole(tmp_path: Path) -> None:
     """It moves the offset, and knows neither this release's columns nor its mark."""
     url = f"sqlite:///{tmp_path}/state.db"
-    kept = Kept(url)
-    kept.load(write(Random(5), 200))
-    kept.close()
-    kept = Kept(url)
-    is_grown = [kept.database.is_grown]
-    kept.close()
+    written = Written(url)
+    written.load(write(Random(5), 200))
+    written.close()
+    written = Written(url)
+    is_grown = [written.database.is_grown]
+    written.close()
     with sqlite3.connect(tmp_path / "state.db") as connection:
         connection.execute("UPDATE applied SET next_offset = next_offset + 1")
     connection.close()
-    kept = Kept(url)
-    is_grown.append(kept.database.is_grown)
-    kept.close()
+    written = Written(url)
+    is_grown.append(written.database.is_grown)
+    written.close()
 
     assert [False, True] == is_grown
 
@@ -220,20 +222,20 @@ def test_what_an_earlier_release_has_written_in_between_is_made_whole(tmp_path: 
 def test_what_is_too_old_is_dropped_and_all_that_is_later_is_whole(tmp_path: Path) -> None:
     """Here all that ended before the middle of the log, by its time."""
     log = write(Random(7), 200)
-    kept = Kept(f"sqlite:///{tmp_path}/state.db")
+    written = Written(f"sqlite:///{tmp_path}/state.db")
     for record in log:
-        kept.follow([record])
-        kept.write()
-    kept.follow([])
-    kept.write()
+        written.follow([record])
+        written.write()
+    written.follow([])
+    written.write()
     middle = place(len(log) // 2).timestamp_ms
-    is_more = kept.database.drop_past(middle)
-    with kept.engine.connect() as connection:
+    is_more = written.database.drop_past(middle)
+    with written.engine.connect() as connection:
         (begins,) = [until + 1 for after, until, _ in connection.execute(sa.select(GAPS)) if after == -1]
-        left = [connection.scalar(sa.select(sa.func.min(each.past.c[TO[2]]))) for each in KEPT.values()]
+        left = [connection.scalar(sa.select(sa.func.min(each.past.c[TO[2]]))) for each in NOUN_TABLES.values()]
     ends = [end for end in range(begins, len(log) + 1) if not is_open(log[:end])]
-    found = {end: sorted_rows(kept.rows_at(end)) for end in ends}
-    kept.close()
+    found = {end: sorted_rows(written.rows_at(end)) for end in ends}
+    written.close()
 
     assert not is_more
     assert 0 < begins <= len(log) // 2
@@ -242,15 +244,15 @@ def test_what_is_too_old_is_dropped_and_all_that_is_later_is_whole(tmp_path: Pat
 
 
 def test_nothing_is_written_where_another_process_has_written(tmp_path: Path) -> None:
-    kept = Kept(f"sqlite:///{tmp_path}/state.db")
+    written = Written(f"sqlite:///{tmp_path}/state.db")
     log = write(Random(6), 20)
-    kept.load(log)
-    before = kept.present()
+    written.load(log)
+    before = written.present()
     for stale in (None, applied(len(log) - 1)):
         with pytest.raises(Superseded, match=r"is not at|was empty"):
-            kept.database.replace(Following().image, before=stale, after=applied(len(log) + 1))
-    at, now = kept.database.applied(), kept.present()
-    kept.close()
+            written.database.replace(Following().image, before=stale, after=applied(len(log) + 1))
+    at, now = written.database.applied(), written.present()
+    written.close()
 
     assert (applied(len(log)), before) == (at, now)
 
@@ -258,14 +260,14 @@ def test_nothing_is_written_where_another_process_has_written(tmp_path: Path) ->
 def test_no_secret_is_in_the_file(tmp_path: Path) -> None:
     """Neither of the present rows nor of the past ones, whether they came by records or by a checkpoint."""
     file = tmp_path / "state.db"
-    kept, log = Kept(f"sqlite:///{file}"), list[Message]()
+    written, log = Written(f"sqlite:///{file}"), list[Message]()
     for number in range(3):
         records = [record for record, _ in with_secrets(number)]
-        kept.follow(records)
-        kept.write()
+        written.follow(records)
+        written.write()
         log += records
-    kept.load([*log, *(record for record, _ in with_secrets(3))])
-    kept.close()
+    written.load([*log, *(record for record, _ in with_secrets(3))])
+    written.close()
     found = file.read_bytes()
 
     assert REDACTED.encode() in found

@@ -1,4 +1,4 @@
-"""Drops the oldest past of a kept database, and notes from which offset on the rest is whole."""
+"""Drops the oldest past of a state database, and notes from which offset on the rest is whole."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from quorate.nouns import Offset
-from quorate.sql.kept_tables import GAPS, KEPT, TO
+from quorate.sql.state_tables import GAPS, NOUN_TABLES, TO
 
 __all__ = ["drop_past", "note_beginning"]
 
@@ -24,13 +24,13 @@ def drop_past(connection: sa.Connection, before_ms: int) -> bool:
     those at times from its end on.
     """
     until, until_ms, is_more = -1, -1, False
-    for kept in KEPT.values():
-        ended, ms = kept.past.c[TO[0]], kept.past.c[TO[2]]
+    for tables in NOUN_TABLES.values():
+        ended, ms = tables.past.c[TO[0]], tables.past.c[TO[2]]
         oldest = connection.execute(sa.select(ended, ms).order_by(ended).limit(ROWS_AT_ONCE))
         old = list(takewhile(lambda row: row[1] < before_ms, oldest.all()))
         if old:
             last = old[-1][0]
-            connection.execute(sa.delete(kept.past).where(ended <= last))
+            connection.execute(sa.delete(tables.past).where(ended <= last))
             until, is_more = max(until, last), is_more or len(old) == ROWS_AT_ONCE
             until_ms = max(until_ms, *(ms for _, ms in old))
     if until >= 0:
