@@ -70,7 +70,7 @@ Event = CommittedBatch | LoadedSnapshot
 class LogReader:
     """Reads committed batches from offset 0 or from a snapshot, across leader changes.
 
-    `replica_id` is the reader's node id in the leader's list of observers; -1 keeps it out of the list. With
+    `replica_id` is the reader's node id in the leader's list of observers; NOBODY keeps it out of the list. With
     `from_any` it fetches from followers in `servers`, which takes load off the leader, and only reports to the leader
     how far it is; it fetches from the leader if no follower answers. Without, it fetches from a follower while the
     leader has no address for gRPC: such a leader is a Kafka controller, whose log is read from one of our followers.
@@ -87,7 +87,7 @@ class LogReader:
         connect: Callable[[str], grpc.aio.Channel],
         *,
         cluster_id: str | None = None,
-        replica_id: NodeId = -1,
+        replica_id: NodeId = NOBODY,
         from_any: bool = False,
         start: tuple[Offset, Epoch] = (0, 0),
         on_change: Callable[[], None] = lambda: None,
@@ -103,10 +103,10 @@ class LogReader:
             fetched=self.delivered,
             fetched_epoch=self._delivered_epoch,
         )
-        is_unseen = from_any and replica_id >= 0
+        is_unseen = from_any and replica_id != NOBODY
         self._reports = LeaderReports(self._servers, self._position) if is_unseen else None
-        self.leader_id: NodeId = -1
-        """The node id of the leader in the last answer; -1 before it, if it is unknown, or if no answer comes."""
+        self.leader_id: NodeId = NOBODY
+        """The node id of the leader in the last answer; NOBODY before it, if it is unknown, or if no answer comes."""
         self.leader_epoch: Epoch = -1
         """Its epoch; -1 where `leader_id` is."""
         self.voters: frozenset[NodeId] | None = None
