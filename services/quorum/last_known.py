@@ -11,7 +11,7 @@ from pathlib import Path
 from quorate.nouns import ZERO_UUID, OffsetAndEpoch, ReplicaKey
 from quorate.raft.voters import is_same
 from quorate.storage.election_file import StoredElection
-from quorate.storage.last_known import LastKnown, LastKnownFile, claim_partition
+from quorate.storage.last_known import LastKnown, LastKnownFile, write_owner
 from quorate.storage.meta_properties import read_meta_properties
 from quorate.storage.names import META_PROPERTIES, OWNER, PARTITION_DIRECTORY, PROMISE, QUORUM_STATE
 
@@ -23,7 +23,7 @@ class Memory:
     """
 
     def __init__(self, directory: Path, *, end: OffsetAndEpoch, stored: StoredElection | None) -> None:
-        """Compares the directory, whose log goes to `end` and whose quorum-state has `stored`, and claims it."""
+        """Compares the directory, whose log goes to `end` and whose quorum-state has `stored`, and writes its owner."""
         self.doubts: list[str] = []
         self.lost: OffsetAndEpoch | None = None
         """Where the log had been flushed to, if that is not there any more."""
@@ -77,7 +77,7 @@ class Memory:
             self._file.write(known)
 
     def _look_at_owner(self, directory: Path, owner: ReplicaKey) -> None:
-        other = claim_partition(directory, owner)
+        other = write_owner(directory, owner)
         if other is not None:
             self.doubts.append(
                 f"{directory / PARTITION_DIRECTORY / OWNER} has {other}, and {META_PROPERTIES} is of {owner}:"

@@ -22,7 +22,7 @@ from quorate.storage.election_file import StoredElection
 from quorate.storage.files import FILE_MODE, naming, replace_whole, write_all
 from quorate.storage.names import LAST_KNOWN, OWNER, PARTITION_DIRECTORY
 
-__all__ = ["LastKnown", "LastKnownFile", "claim_partition"]
+__all__ = ["LastKnown", "LastKnownFile", "write_owner"]
 
 _SIZE: Final = 192
 """Bytes of the file, padded with spaces: it is overwritten in place, and nothing of an earlier line is left."""
@@ -103,7 +103,7 @@ class LastKnownFile:
         return f"{self._begins} {known.end.offset} {known.end.epoch} {vote}"
 
 
-def claim_partition(directory: Path, owner: ReplicaKey) -> str | None:
+def write_owner(directory: Path, owner: ReplicaKey) -> str | None:
     """Writes the node's name into its partition directory; returns the earlier name if that was another one."""
     path = directory / PARTITION_DIRECTORY / OWNER
     own = f"node.id={owner.id} directory.id={uuid_text(owner.directory_id)}"
