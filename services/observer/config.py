@@ -24,7 +24,7 @@ from quorate.runtime.settings.setting_types import (
     path,
     text,
 )
-from services.observer.database import database_url, is_kept
+from services.observer.database import database_url, is_durable
 
 HOUR_MS: Final = 3_600_000
 
@@ -120,7 +120,7 @@ class ObserverConfig(GuardedSettings):
             yield f"observer.log.relay = true: must be false with {kafka}; fetches are handed on to quorum nodes alone"
         if self.command_config is not None and not self.kafka_controllers:
             yield f"command.config = {self.command_config}: is for {kafka}, which is not given"
-        if self.state_database is not None and not is_kept(self.state_database):
+        if self.state_database is not None and not is_durable(self.state_database):
             yield "observer.state.database.url: in memory nothing is kept; it must be a file, or a server"
         if 0 <= self.state_retention_ms < HOUR_MS:
             name = "observer.state.history.retention.ms"

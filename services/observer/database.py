@@ -13,7 +13,7 @@ from quorate.runtime.settings.setting_types import SettingType
 from services.observer.engines import is_away
 from services.observer.spans import SpanStore
 
-__all__ = ["database_url", "is_kept", "is_refused", "open_store", "reason_of", "refusal"]
+__all__ = ["database_url", "is_durable", "is_refused", "open_store", "reason_of", "refusal"]
 
 log = logger(__name__)
 
@@ -32,10 +32,10 @@ REFUSED: Final = re.compile(
 away, as a connection that fails has no SQLSTATE."""
 
 
-def is_kept(url: str) -> bool:
+def is_durable(url: str) -> bool:
     """Returns whether a database outlives its process.
 
-    >>> [is_kept(url) for url in ("sqlite:////var/state.db", "postgresql+psycopg://host/name", "sqlite://")]
+    >>> [is_durable(url) for url in ("sqlite:////var/state.db", "postgresql+psycopg://host/name", "sqlite://")]
     [True, True, False]
     """
     parsed = sa.make_url(url)

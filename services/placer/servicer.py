@@ -17,7 +17,7 @@ from quorate.errors import ApiError, ErrorCode
 from quorate.placement import REQUEST_MAX, PlacementSpec, Racks, Random, Replicas, UsableBroker, check_size, place
 from services.placer.metrics import PLACED, REFUSED
 
-BROKER_SETS_KEPT = 8
+BROKER_SETS_CACHED = 8
 """Broker sets that are cached with their racks sorted, as sorting takes longer than placing one partition."""
 
 PARTITIONS_PER_TURN = 1_000
@@ -90,7 +90,7 @@ async def _answer(request: PlaceRequest, racks: Racks) -> PlaceResponse:
     return response
 
 
-@lru_cache(maxsize=BROKER_SETS_KEPT)
+@lru_cache(maxsize=BROKER_SETS_CACHED)
 def _racks(brokers: tuple[UsableBroker, ...]) -> Racks:
     return Racks.of(brokers)
 

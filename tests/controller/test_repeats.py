@@ -13,7 +13,7 @@ from kraft.api.create_topics import CreateTopicsResponse
 from kraft.api.delete_topics import DeleteTopicsResponse
 from quorate.controller.engine import deduplication
 from quorate.controller.engine.decision import RECORDS_PER_WRITE_MAX, Command, Decision, Moment
-from quorate.controller.engine.deduplication import KEPT_BYTES_MAX, KEPT_MAX, RequestDeduplication, RequestId, mark
+from quorate.controller.engine.deduplication import DONE_BYTES_MAX, DONE_MAX, RequestDeduplication, RequestId, mark
 from quorate.controller.engine.engine import Answer, Append, Engine
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.configs import TOPIC
@@ -196,19 +196,19 @@ def test_callers_who_choose_the_same_id_do_not_meet() -> None:
 def test_the_oldest_is_forgotten_first() -> None:
     kept = RequestDeduplication()
     response = CreateTopicsResponse()
-    for number in range(KEPT_MAX + 1):
+    for number in range(DONE_MAX + 1):
         text = mark(RequestId(b"%16d" % number, CreateTopicsResponse), response)
         kept.begin(text, response)
         kept.note(text)
 
-    assert KEPT_MAX == len(kept)
+    assert DONE_MAX == len(kept)
     assert kept.answer(RequestId(b"%16d" % 0, CreateTopicsResponse)) is None
-    assert response == kept.answer(RequestId(b"%16d" % KEPT_MAX, CreateTopicsResponse))
+    assert response == kept.answer(RequestId(b"%16d" % DONE_MAX, CreateTopicsResponse))
 
 
 def test_answers_take_no_more_than_so_many_bytes_and_the_last_one_is_kept() -> None:
     """They are of every caller that may write, and on each controller."""
-    kept, size = RequestDeduplication(), KEPT_BYTES_MAX // 8
+    kept, size = RequestDeduplication(), DONE_BYTES_MAX // 8
     texts = [ANOTHER.value[:-1] + bytes([number]) + b"Kind\0\0\1" + bytes(size) for number in range(9)]
     for text in (*texts, *texts[1:], texts[0]):
         kept.note(text)

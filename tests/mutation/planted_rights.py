@@ -114,8 +114,8 @@ RIGHT_BUGS: Final = (
         number="C162",
         what="10,000 answers of 256 KiB are remembered for retries",
         file="libs/quorate/controller/engine/deduplication.py",
-        right="while len(self._done) > KEPT_MAX or self._done_bytes > KEPT_BYTES_MAX:",
-        wrong="while len(self._done) > KEPT_MAX:",
+        right="while len(self._done) > DONE_MAX or self._done_bytes > DONE_BYTES_MAX:",
+        wrong="while len(self._done) > DONE_MAX:",
         test="tests/controller/test_repeats.py::test_answers_take_no_more_than_so_many_bytes_and_the_last_one_is_kept",
     ),
     Planted(

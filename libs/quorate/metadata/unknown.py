@@ -20,19 +20,19 @@ __all__ = ["Unknown"]
 class Unknown:
     """The table of unknown records, in log order. One may replace another; without the schema nobody can know.
 
-    With `are_faults` each unknown record raises ReplayFault, and none is kept.
+    With `are_faults` each unknown record raises ReplayFault, and none is added.
     """
 
     def __init__(self, registry: SnapshotRegistry, *, are_faults: bool = False) -> None:
         self._are_faults = are_faults
-        self._kept: TimelineDict[int, UnknownRecord] = TimelineDict(registry)
+        self._records: TimelineDict[int, UnknownRecord] = TimelineDict(registry)
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._records)
 
     def __iter__(self) -> Iterator[UnknownRecord]:
         """Yields all unknown records, oldest first."""
-        return iter([self._kept[place] for place in range(len(self._kept))])
+        return iter([self._records[place] for place in range(len(self._records))])
 
     def records(self) -> Iterator[tuple[Message, int]]:
         """Yields all unknown records, oldest first, each with its own version."""
@@ -45,6 +45,6 @@ class Unknown:
             raise ReplayFault(
                 f"record type {record.api_key} in version {record.version} is not known here: who wrote it is newer"
             )
-        place = len(self._kept)
-        assert place not in self._kept, (place, record)  # records are only added, or undone from the last one on
-        self._kept[place] = record
+        place = len(self._records)
+        assert place not in self._records, (place, record)  # records are only added, or undone from the last one on
+        self._records[place] = record

@@ -159,8 +159,8 @@ def _reading(table: str) -> tuple[list[str], list[Callable[[Any], Value] | None]
     return [each.name for each in fields], [_converter(each, noun.words.get(each.name)) for each in fields]
 
 
-TEXTS_KEPT: Final = 65_536
-"""Texts of lists and ids that are kept for each column, as they repeat from row to row."""
+TEXTS_CACHED: Final = 65_536
+"""Texts of lists and ids that are cached for each column, as they repeat from row to row."""
 
 
 def _converter(of: Field, words: Mapping[int, str] | None) -> Callable[[Any], Value] | None:
@@ -169,8 +169,8 @@ def _converter(of: Field, words: Mapping[int, str] | None) -> Callable[[Any], Va
     if words is not None:
         return lambda number: words.get(number, str(number))
     if of.array or of.kind is FieldType.STRUCT:
-        return lru_cache(TEXTS_KEPT)(_as_json)
-    return lru_cache(TEXTS_KEPT)(uuid_text) if of.kind is FieldType.UUID else None
+        return lru_cache(TEXTS_CACHED)(_as_json)
+    return lru_cache(TEXTS_CACHED)(uuid_text) if of.kind is FieldType.UUID else None
 
 
 def _as_json(value: Any) -> Value:

@@ -18,8 +18,8 @@ __all__ = ["Missing", "insert_rows", "merge_rows", "prepared", "storable_text", 
 
 ROWS_AT_ONCE: Final = 10_000
 """Rows of a whole state that are given to the database in one call."""
-TEXTS_KEPT: Final = 1_024
-"""Statements that are kept as text: there are three for each set of columns that records change together."""
+TEXTS_CACHED: Final = 1_024
+"""Statements that are cached as text: there are three for each set of columns that records change together."""
 COPYING: Final = "psycopg"
 """The driver that copies rows into PostgreSQL; with another one they are inserted."""
 NO_TEXT: Final = "\ufffd"
@@ -189,7 +189,7 @@ def _statements(kind: _Kind) -> Sequence[_Statement]:
             assert_never(kind.change)
 
 
-@lru_cache(TEXTS_KEPT)
+@lru_cache(TEXTS_CACHED)
 def prepared(what: sa.UpdateBase, dialect: sa.Dialect, names: tuple[str, ...]) -> tuple[str, Sequence[str] | None]:
     """Returns a statement as the driver takes it, and the order of its parameters if they have no names there.
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from quorate.metadata.scram import MECHANISMS
 
-__all__ = ["HASHES", "ITERATIONS_MAX", "ITERATIONS_MIN", "kept_keys", "salted_password"]
+__all__ = ["HASHES", "ITERATIONS_MAX", "ITERATIONS_MIN", "salted_password", "stored_keys"]
 
 ITERATIONS_MIN: Final = 4096
 """The minimum of PBKDF2 iterations: RFC 7677's, and Kafka's for both mechanisms."""
@@ -26,11 +26,11 @@ def salted_password(mechanism: int, password: bytes, salt: bytes, iterations: in
     return hashlib.pbkdf2_hmac(HASHES[mechanism], password, salt, iterations)
 
 
-def kept_keys(mechanism: int, salted: bytes) -> tuple[bytes, bytes]:
+def stored_keys(mechanism: int, salted: bytes) -> tuple[bytes, bytes]:
     """Returns (StoredKey, ServerKey) for a salted password, RFC 5802 section 3; `mechanism` is a key of MECHANISMS.
 
     >>> salt = bytes.fromhex("5b6d99689d12358eeca04b141236fa81")
-    >>> stored, _ = kept_keys(1, salted_password(1, b"pencil", salt, 4096))
+    >>> stored, _ = stored_keys(1, salted_password(1, b"pencil", salt, 4096))
     >>> stored.hex()
     '586e5df283e6dceb5c3e791d8b8528ec191e664045ce971792e2e6b5bb13e2a6'
     """

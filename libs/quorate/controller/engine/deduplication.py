@@ -15,14 +15,14 @@ from quorate.errors import ApiError, Corrupt, ErrorCode
 from quorate.wire.codec import decode, encode
 from quorate.wire.schema import layout_of
 
-__all__ = ["ID_BYTES", "KEPT_BYTES_MAX", "KEPT_MAX", "MARK_BYTES_MAX", "RequestDeduplication", "RequestId", "mark"]
+__all__ = ["DONE_BYTES_MAX", "DONE_MAX", "ID_BYTES", "MARK_BYTES_MAX", "RequestDeduplication", "RequestId", "mark"]
 
 ID_BYTES: Final = 16
 DIGEST_BYTES: Final = 8
 """The size in bytes of the digest of what a request asks for, kept to tell a retry from another request."""
-KEPT_MAX: Final = 10_000
+DONE_MAX: Final = 10_000
 """The number of ids that are remembered: about 10 s at 1,000 writes a second, longer than a client retries."""
-KEPT_BYTES_MAX: Final = 32 << 20
+DONE_BYTES_MAX: Final = 32 << 20
 """The bytes of the answers that are remembered: 10,000 of the longest would take 2.5 GiB."""
 MARK_BYTES_MAX: Final = 256 << 10
 """The largest response in bytes that is kept in the log; a request with a longer one is refused."""
@@ -73,7 +73,7 @@ class _UnderWay:
 class RequestDeduplication:
     """The last committed answers to requests with an id, and the answers that are not committed yet.
 
-    Of the committed ones at most `KEPT_MAX` are kept, with at most `KEPT_BYTES_MAX`.
+    Of the committed ones at most `DONE_MAX` are remembered, with at most `DONE_BYTES_MAX`.
     """
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class RequestDeduplication:
         self._forget(text[:ID_BYTES])
         done = self._done[text[:ID_BYTES]] = _Done(kind, version, text[kind_end + 3 :])
         self._done_bytes += len(done.body)
-        while len(self._done) > KEPT_MAX or self._done_bytes > KEPT_BYTES_MAX:
+        while len(self._done) > DONE_MAX or self._done_bytes > DONE_BYTES_MAX:
             self._forget(next(iter(self._done)))
         assert self._done_bytes >= 0, self._done_bytes
 

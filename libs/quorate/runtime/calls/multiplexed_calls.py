@@ -35,7 +35,7 @@ SPAWNED_PER_TURN: Final = 100
 """Calls of a message that begin before the event loop runs other tasks."""
 IDLE_S: Final = 120.0
 """A stream without calls ends after this time, and makes room for another; our clients open a new one sooner."""
-KEYS_KEPT: Final = 64
+KEYS_CACHED: Final = 64
 """How many keys of metadata are known to be keys; there are a dozen, and only a caller that tries others makes more."""
 PAIR_BYTES: Final = 32
 """The bytes that each key of metadata counts beside its own, as in HTTP/2 (RFC 9113, 10.5.1)."""
@@ -144,7 +144,7 @@ class MultiplexedCalls(MultiplexedServicer):
         return tuple([(key, value if _checked_is_binary(key) else _text(key, value)) for key, value in pairs])
 
 
-@lru_cache(KEYS_KEPT)
+@lru_cache(KEYS_CACHED)
 def _checked_is_binary(key: str) -> bool:
     """Returns whether a key has values of any bytes. Raises _Aborted for what is no key."""
     if not _KEY.fullmatch(key):
