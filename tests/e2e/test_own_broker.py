@@ -75,6 +75,7 @@ def marks(disks: list[Path]) -> list[int | None]:
 
 
 async def test_is_registered_with_its_listener_and_directories(cluster: Cluster, brokers: OwnBrokers) -> None:
+    await brokers.unfenced(101, 102)  # controller 1 may stand by, and hear of it later than the broker
     registered = (await brokers.registered())[101]
     (record, *_) = await registrations(cluster)
     found = [read_meta_properties(disk) for disk in brokers.disks(101)]
