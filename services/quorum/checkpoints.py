@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +12,8 @@ from quorate.nouns import Offset, OffsetAndEpoch
 from quorate.raft.ready import SnapshotChunk
 from quorate.raft.voters import VoterSet
 from quorate.records import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord, VotersRecord
-from quorate.storage.failpoints import reach
 from quorate.storage.files import sync_directory
-from quorate.storage.names import BOOTSTRAP_ID, DELETED, checkpoint_file
+from quorate.storage.names import BOOTSTRAP_ID, checkpoint_file
 from quorate.storage.segment import Segment
 from quorate.storage.snapshots import DownloadFile, SnapshotReader, SnapshotWriter, open_checkpoints
 from quorate.wire.batch import ControlType
@@ -34,7 +32,6 @@ class CheckpointVoters(NamedTuple):
 class Retired:
     """Files that were renamed to `….deleted` and are still open, so that readers may finish."""
 
-    paths: tuple[Path, ...] = ()
     readers: tuple[SnapshotReader, ...] = ()
     segments: tuple[Segment, ...] = ()
 
@@ -43,9 +40,7 @@ class Retired:
         for segment in self.segments:
             segment.remove()
         for reader in self.readers:
-            reader.close()
-        for path in self.paths:
-            path.unlink(missing_ok=True)
+            reader.remove()
 
 
 class Checkpoints:
@@ -126,16 +121,11 @@ class Checkpoints:
     def retire_before(self, offset: Offset, *, but: OffsetAndEpoch | None = None) -> Retired:
         """Renames the checkpoints before `offset` (except `but`) to `….deleted`, durably; open readers may finish."""
         older = sorted(key for key in self._readers if key.offset < offset and key != but)
-        paths = []
         for key in older:
-            path = checkpoint_file(self._directory, key)
-            aside = path.with_name(path.name + DELETED)
-            reach("snapshot.before_retire")
-            os.replace(path, aside)
-            paths.append(aside)
+            self._readers[key].retire()
         if older:
             sync_directory(self._directory)
-        return Retired(paths=tuple(paths), readers=tuple(self._readers.pop(key) for key in older))
+        return Retired(readers=tuple(self._readers.pop(key) for key in older))
 
     def close(self) -> None:
         """Closes all files, and deletes an incomplete download."""

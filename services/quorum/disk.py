@@ -185,11 +185,6 @@ class Disk:
         self._checkpoints.add(snapshot, reader)
         return reader.size
 
-    def drop_snapshot(self, reader: SnapshotReader) -> None:
-        """Closes and deletes a finished checkpoint that was not added."""
-        reader.close()
-        reader.path.unlink()
-
     @property
     def size(self) -> int:
         """The size of the log and its checkpoints, in bytes."""

@@ -120,7 +120,7 @@ async def _put_in_place(driver: QuorumDriver, writing: StateSnapshot) -> int:
         driver.disk.making.discard(writing.id)
     why = refusal(driver.core.log, writing.id)
     if why is not None:  # a snapshot of the leader was installed meanwhile
-        driver.disk.drop_snapshot(reader)
+        reader.remove()
         raise why
     size = driver.disk.add_snapshot(writing.id, reader)
     driver.core.snapshot_taken(writing.id, size)

@@ -162,6 +162,19 @@ class SnapshotReader:
         assert 0 <= position <= self.size, (position, self.size, self.path)
         return read_at(self._descriptor, max_bytes, position, path=self.path)
 
+    def retire(self) -> None:
+        """Renames the file to `.deleted`; it may still be read, until `remove`. The caller syncs the directory."""
+        assert self.path.suffix == CHECKPOINT, self.path
+        aside = self.path.with_name(self.path.name + DELETED)
+        reach("snapshot.before_retire")
+        os.replace(self.path, aside)
+        self.path = aside
+
+    def remove(self) -> None:
+        """Closes and deletes the file."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+
     def close(self) -> None:
         """Closes the file."""
         if self._descriptor is not None:
