@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from services.pipeline.gold import GOLD
+from services.pipeline.gold import GOLD, TABLES
 from services.pipeline.report.audit import read_audit
 from services.pipeline.report.churn import read_churn
 from services.pipeline.report.cluster import read_clusters
@@ -81,7 +81,7 @@ def answers(
         on_section(f"report: {part}")
         return answer
 
-    names = (*(f"{SILVER}/{name}" for name in (*HISTORIES, "events")), *(f"{GOLD}/{name}" for name in _NEEDED))
+    names = (*(f"{SILVER}/{name}" for name in (*HISTORIES, "events")), *(f"{GOLD}/{name}" for name in TABLES))
     found = {name: tables.read(name) for name in names}
     there = {name.partition("/")[2]: frame for name, frame in found.items() if frame is not None}
     if missing := [name for name, frame in found.items() if frame is None]:
@@ -89,22 +89,18 @@ def answers(
     availability = there["availability"]
     fleet = read_fleet(there["events"], there["partition_history"], there["broker_history"], availability, limits.fleet)
     clusters = reported("the fleet", fleet.clusters.rows)
-    slo, paths = tables.read(f"{GOLD}/commit_slo"), tables.read(f"{SILVER}/{WRITE_PATH}")
-    wrong, told = tables.read(f"{GOLD}/causes"), tables.read(f"{GOLD}/story")
     ids = [each.cluster_id for each in clusters]
+    drawn, causes, paths = clusters[: limits.clusters], there["causes"], tables.read(f"{SILVER}/{WRITE_PATH}")
     return Answers(
         fleet=fleet,
         trust=reported("what can be trusted", read_trust(tables, left_out)),
-        findings=reported("findings", read_findings(tables.read(f"{GOLD}/fleet_doctor"), limits.each)),
-        incident=reported("what happened", read_incident(wrong, told, ids[: limits.clusters], limits)),
-        drawn=reported("timelines", read_clusters(clusters[: limits.clusters], there, availability, limits)),
+        findings=reported("findings", read_findings(there["fleet_doctor"], limits.each)),
+        incident=reported("what happened", read_incident(causes, there["story"], ids[: limits.clusters], limits)),
+        drawn=reported("timelines", read_clusters(drawn, there, availability, limits)),
         days=reported("days", read_days(availability, limits.rows)),
         calendar=reported("calendar", read_calendar(availability, ids, limits)),
         churn=reported("churn", read_churn(there["isr_churn"], limits.rows)),
-        placement=reported("placement", read_placement(tables.read(f"{GOLD}/placement_skew"), limits.rows)),
-        latency=reported("latency", read_latency(slo, paths, limits)),
+        placement=reported("placement", read_placement(there["placement_skew"], limits.rows)),
+        latency=reported("latency", read_latency(there["commit_slo"], paths, limits)),
         audit=reported("audit timeline", read_audit(there["audit_timeline"], limits.sentences)),
     )
-
-
-_NEEDED = ("audit_timeline", "availability", "isr_churn")

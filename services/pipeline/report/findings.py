@@ -49,10 +49,8 @@ class Findings:
         return sum(each["count"] for each in self.counts if each.severity == "error")
 
 
-def read_findings(doctor: DataFrame | None, most: int) -> Findings | None:
-    """Collects the counts and at most `most` findings of each code; None if the table does not exist."""
-    if doctor is None:
-        return None
+def read_findings(doctor: DataFrame, most: int) -> Findings:
+    """Collects the counts and at most `most` findings of each code."""
     rank = fn.when(fn.col("severity") == "error", 0).when(fn.col("severity") == "warn", 1).otherwise(2)
     kinds = doctor.groupBy(rank.alias("rank"), "severity", "code").agg(
         fn.count("*").alias("count"), fn.count_distinct("cluster_id").alias("clusters")
@@ -66,10 +64,8 @@ def read_findings(doctor: DataFrame | None, most: int) -> Findings | None:
     return Findings(counts=counts, rows=rows)
 
 
-def findings_table(findings: Findings | None, limits: ReportLimits, clusters: int) -> list[Part]:
+def findings_table(findings: Findings, limits: ReportLimits, clusters: int) -> list[Part]:
     """Builds the counts by code, and for each code a table of its findings, the longest-lasting ones first."""
-    if findings is None:
-        return [Note("There is no gold/fleet_doctor: run gold.")]
     if not findings.total:
         return [Note("The doctor found nothing.", "good")]
     parts: list[Part] = [Tally([(each["count"], each.code) for each in findings.counts])]

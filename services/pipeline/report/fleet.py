@@ -75,7 +75,7 @@ class Tile:
     note: str
 
 
-def tiles(fleet: Fleet, findings: Findings | None) -> list[Tile]:
+def tiles(fleet: Fleet, findings: Findings) -> list[Tile]:
     """Returns the key figures of all clusters."""
     whole, clusters = fleet.whole, fleet.clusters.total
     unclean, offline = whole.unclean_elections, whole.offline_seconds
@@ -124,9 +124,7 @@ def cluster_table(fleet: Fleet, limits: ReportLimits) -> list[Part]:
     return [Note(shown.words("the worst", "clusters")), table(shown.rows, columns)]
 
 
-def _findings_tile(findings: Findings | None) -> tuple[str, str, str, str]:
-    if findings is None:
-        return "findings", "–", "", "gold was not run"
+def _findings_tile(findings: Findings) -> tuple[str, str, str, str]:
     look = "grave" if findings.errors else "low" if findings.total else "good"
     return "findings", _short(findings.total), look, f"{findings.errors:,} of them errors"
 

@@ -36,12 +36,8 @@ class Incident:
     events: Sequence[Row]
 
 
-def read_incident(
-    causes: DataFrame | None, story: DataFrame | None, clusters: Sequence[str], limits: ReportLimits
-) -> Incident | None:
-    """Collects causes and events; None if gold lacks one of the tables."""
-    if causes is None or story is None:
-        return None
+def read_incident(causes: DataFrame, story: DataFrame, clusters: Sequence[str], limits: ReportLimits) -> Incident:
+    """Collects causes and events."""
     short = [fn.substring(name, 1, TEXT_MAX).alias(name) for name in ("sentence", "advice")]
     order = (fn.col("severity") != "error", fn.desc("partitions"), "cluster_id", "sentence")
     selected = causes.select(
@@ -59,10 +55,8 @@ def read_incident(
     return Incident(causes=ShownRows(rows, causes.count()), events=found)
 
 
-def story_parts(incident: Incident | None, limits: ReportLimits, clusters: int) -> list[Part]:
+def story_parts(incident: Incident, limits: ReportLimits, clusters: int) -> list[Part]:
     """Builds a table of events for each cluster."""
-    if incident is None:
-        return []
     stories = [
         _story([event for event in incident.events if event.cluster_id == cluster_id], limits, clusters)
         for cluster_id in dict.fromkeys(event.cluster_id for event in incident.events)
@@ -70,10 +64,8 @@ def story_parts(incident: Incident | None, limits: ReportLimits, clusters: int) 
     return [part for story in stories for part in story]
 
 
-def cause_parts(incident: Incident | None, limits: ReportLimits, clusters: int) -> list[Part]:
+def cause_parts(incident: Incident, limits: ReportLimits, clusters: int) -> list[Part]:
     """Builds the table of causes."""
-    if incident is None:
-        return [Note("There is no gold/causes or no gold/story: run gold.")]
     if not incident.causes.total:
         return [Note("As the log ends, every partition has a leader and all its replicas in sync.", "good")]
     shown = incident.causes.first(limits.rows)

@@ -49,12 +49,9 @@ class Latency:
     gaps: ShownRows[Row]
 
 
-def read_latency(slo: DataFrame | None, write_path: DataFrame | None, limits: ReportLimits) -> Latency | None:
-    """Collects the data of the commit latency section; None if `gold/commit_slo` does not exist."""
-    if slo is None:
-        return None
-    hours = _hours(slo, limits.rows) if "writes" in slo.columns else ShownRows[Row]((), 0)
-    gaps = _gaps(slo, limits.rows)
+def read_latency(slo: DataFrame, write_path: DataFrame | None, limits: ReportLimits) -> Latency:
+    """Collects the data of the commit latency section; `write_path` is None if there are no spans."""
+    hours, gaps = _hours(slo, limits.rows), _gaps(slo, limits.rows)
     if write_path is None:
         return Latency(writes=0, failed=0, stages=(), spread={}, hours=hours, gaps=gaps)
     quantiles: list[Any] = [0.5, 0.99]  # Any, because pyspark's stubs declare it so
@@ -68,10 +65,8 @@ def read_latency(slo: DataFrame | None, write_path: DataFrame | None, limits: Re
     return Latency(writes=row["writes"], failed=row["failed"], stages=stages, spread=spread, hours=hours, gaps=gaps)
 
 
-def latency_parts(latency: Latency | None, limits: ReportLimits, clusters: int) -> list[Part]:
+def latency_parts(latency: Latency, limits: ReportLimits, clusters: int) -> list[Part]:
     """Builds the charts and tables of the commit latency section for which there is data."""
-    if latency is None:
-        return [Note("There is no gold/commit_slo: run gold.")]
     if not latency.writes:
         words = (
             "No traces (spans) were ingested, so the duration of writes is not known; the log's timestamps tell for how"

@@ -39,14 +39,14 @@ class Answers:
 
     fleet: Fleet
     trust: Trust
-    findings: Findings | None
-    incident: Incident | None
+    findings: Findings
+    incident: Incident
     drawn: Sequence[Drawn]
     days: ShownRows[Row]
     calendar: Calendar
     churn: ShownRows[Row]
-    placement: dict[str, ShownRows[Row]] | None
-    latency: Latency | None
+    placement: dict[str, ShownRows[Row]]
+    latency: Latency
     audit: ShownRows[Row]
 
 

@@ -17,13 +17,11 @@ SCOPES: Final = ("broker", "rack", "topic")
 _COLUMNS: Final = ("cluster_id", "scope", "replicas", "leaders", "fair_replicas", "fair_leaders", "rack_violations")
 
 
-def read_placement(skew: DataFrame | None, most: int) -> dict[str, ShownRows[Row]] | None:
+def read_placement(skew: DataFrame, most: int) -> dict[str, ShownRows[Row]]:
     """Collects the brokers and racks farthest from their fair share, and the topics with most rack violations.
 
-    Returns them by scope; None if `gold/placement_skew` does not exist.
+    Returns them by scope.
     """
-    if skew is None:
-        return None
     found = {}
     for scope in SCOPES:
         of_scope = skew.where(fn.col("scope") == scope)
@@ -38,10 +36,8 @@ def read_placement(skew: DataFrame | None, most: int) -> dict[str, ShownRows[Row
     return found
 
 
-def placement_tables(shares: dict[str, ShownRows[Row]] | None, limits: ReportLimits, clusters: int) -> list[Part]:
+def placement_tables(shares: dict[str, ShownRows[Row]], limits: ReportLimits, clusters: int) -> list[Part]:
     """Builds a table of placement for each scope (broker, rack, topic) that has rows."""
-    if shares is None:
-        return [Note("There is no gold/placement_skew: run gold.")]
     parts: list[Part] = []
     for scope, all_of_it in shares.items():
         shown = all_of_it.first(limits.rows)

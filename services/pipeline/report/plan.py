@@ -97,9 +97,9 @@ def steps(incident: Incident, findings: Findings) -> list[Step]:
     return sorted(made, key=lambda step: _place(step.code))
 
 
-def plan_parts(incident: Incident | None, findings: Findings | None, limits: ReportLimits, clusters: int) -> list[Part]:
+def plan_parts(incident: Incident, findings: Findings, limits: ReportLimits, clusters: int) -> list[Part]:
     """Builds the table of the steps; nothing without findings."""
-    if incident is None or findings is None or not findings.total:
+    if not findings.total:
         return []
     found = steps(incident, findings)
     shown = ShownRows(found, len(found)).first(limits.rows)
