@@ -19,8 +19,7 @@ import pyarrow.compute as pc
 
 from kraft import Message
 from quorate.errors import Corrupt
-from quorate.nouns import uuid_text
-from quorate.pipeline.json_text import KEPT_MAX, base64_text, writer
+from quorate.pipeline.json_text import KEPT_MAX, base64_text, uuid_json, writer
 from quorate.pipeline.record_shapes import HEAD_BYTES, marks_of
 from quorate.pipeline.record_spans import Array
 from quorate.wire.codec import decode, encode
@@ -151,7 +150,7 @@ class _Columns:
             return [self._variable(each, prefix, version)]
         if each.kind is FieldType.UUID:
             codes, uuids = self._distinct(self._at + _UUID_BYTES)
-            return [_texts(uuids, lambda raw: _uuid(raw) if len(raw) == _UUID_BYTES else None, prefix).take(codes)]
+            return [_texts(uuids, lambda raw: uuid_json(raw) if len(raw) == _UUID_BYTES else None, prefix).take(codes)]
         if each.kind is FieldType.BOOL:
             are_set = self._data[self._at] != 0
             self._advance(self._at + 1)
@@ -209,7 +208,6 @@ def _texts(raws: list[bytes], text: _Text, prefix: str) -> Any:
     return pa.array(found, pa.string())
 
 
-_uuid: Final = lru_cache(KEPT_MAX)(lambda raw: f'"{uuid_text(raw)}"')
 _string: Final = lru_cache(KEPT_MAX)(lambda raw: encode_basestring(raw.decode()))
 
 
@@ -224,7 +222,7 @@ def _shown(each: Field) -> Callable[[bytes], str]:
 def _array(kind: FieldType) -> Callable[[bytes], str]:
     code = FIXED[kind]
     width = struct.calcsize(f">{code}")
-    show: Callable[[Any], str] = _uuid if kind is FieldType.UUID else str
+    show: Callable[[Any], str] = uuid_json if kind is FieldType.UUID else str
 
     @lru_cache(KEPT_MAX)
     def text(raw: bytes) -> str:

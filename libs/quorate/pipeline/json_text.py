@@ -1,16 +1,13 @@
 """Writes a record as the JSON text that Kafka's own converters print, and parses such JSON into a record.
 
-A function is generated for each record class and version, like the codec's decoders: building dicts for a JSON
-encoder costs more than the decoding. The text has the fields of that version; a tagged field is left out at its
-default. The texts of ids and arrays are cached.
+The text has the fields of the record's version; a tagged field is left out at its default. The texts of ids are cached.
 """
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from json.encoder import encode_basestring
 from typing import Any, Final
 
@@ -20,47 +17,11 @@ from quorate.nouns import parse_uuid, uuid_text
 from quorate.wire.json_names import json_name
 from quorate.wire.schema import Field, FieldType, Layout, default_of, layout_of, struct_class
 
-__all__ = ["KEPT_MAX", "base64_text", "from_document", "writer"]
+__all__ = ["KEPT_MAX", "base64_text", "from_document", "uuid_json", "writer"]
 
 KEPT_MAX: Final = 1 << 16
-"""Size limit of a cache of id or array texts; a full cache is cleared."""
-_INTEGERS: Final = (
-    FieldType.INT8,
-    FieldType.INT16,
-    FieldType.INT32,
-    FieldType.INT64,
-    FieldType.UINT16,
-    FieldType.UINT32,
-)
-
-
-class _Ids(dict[bytes, str]):
-    """A cache of uuids as JSON strings."""
-
-    def __missing__(self, uuid: bytes) -> str:
-        if len(self) >= KEPT_MAX:
-            self.clear()
-        self[uuid] = text = f'"{uuid_text(uuid)}"'
-        return text
-
-
-class _Arrays(dict[tuple[Any, ...], str]):
-    """A cache of arrays as JSON text, by their items. Not for floats and bools: 1, 1.0 and True are equal dict keys."""
-
-    def __init__(self, one: Callable[[Any], str]) -> None:
-        super().__init__()
-        self._one = one
-
-    def __missing__(self, items: tuple[Any, ...]) -> str:
-        if len(self) >= KEPT_MAX:
-            self.clear()
-        self[items] = text = f"[{','.join(map(self._one, items))}]"
-        return text
-
-
-_IDS: Final = _Ids()
-_ID_ARRAYS: Final = _Arrays(_IDS.__getitem__)
-_NUMBER_ARRAYS: Final = _Arrays(str)
+"""Size limit of a cache of texts."""
+_Text = Callable[[Any], str]
 
 
 def writer(record: type[Message], version: int) -> Callable[[Message], str]:
@@ -73,56 +34,47 @@ def from_document(record: type[Message], version: int, document: Mapping[str, An
     return _struct(layout_of(record), version, document)
 
 
+def base64_text(data: bytes) -> str:
+    """Encodes bytes as a base64 JSON string, quotes included."""
+    return f'"{b64encode(data).decode("ascii")}"'
+
+
+@lru_cache(KEPT_MAX)
+def uuid_json(uuid: bytes) -> str:
+    """Returns a uuid as a JSON string, quotes included."""
+    return f'"{uuid_text(uuid)}"'
+
+
 @cache
-def _writer(layout: Layout, version: int) -> Callable[[Message], str]:
-    names: dict[str, Any] = {"NULL": "null", "TRUE": "true", "FALSE": "false"}
+def _writer(layout: Layout, version: int) -> _Text:
     present = [field for field in layout.fields if field.in_version(version)]
-    plain = [field for field in present if field.tag is None]
-    shown = "".join(_member(field, version, names) for field in plain)
-    lines = ["def write(m):", f"    text = f'{shown}'"]
-    for field in present:
-        if field.tag is not None:
-            default = _named(names, default_of(field))
-            lines += [f"    if m.{field.name} != {default}:", f"        text += f'{_member(field, version, names)}'"]
-    lines += ["    return '{' + text[1:] + '}'"]
-    exec(compile("\n".join(lines), f"<JSON of {layout.name} v{version}>", "exec"), names)
-    write: Callable[[Message], str] = names["write"]
+    plain = [
+        (field.name, f'"{json_name(field.name)}":', _text(field, version)) for field in present if field.tag is None
+    ]
+    tagged = [
+        (field.name, default_of(field), f'"{json_name(field.name)}":', _text(field, version))
+        for field in present
+        if field.tag is not None
+    ]
+
+    def write(message: Message) -> str:
+        members = [prefix + text(getattr(message, name)) for name, prefix, text in plain]
+        for name, default, prefix, text in tagged:
+            if (value := getattr(message, name)) != default:
+                members.append(prefix + text(value))
+        return f"{{{','.join(members)}}}"
+
     return write
 
 
-def _member(field: Field, version: int, names: dict[str, Any]) -> str:
-    """Generates the f-string source of one JSON member, with the comma before it."""
-    value = f"m.{field.name}"
-    written = _array(field, value, version, names) if field.array else _one(field, value, version, names)
-    if field.nullable_in(version):
-        written = f"NULL if {value} is None else {written}"
-    return f',"{json_name(field.name)}":{{{written}}}'
+def _text(field: Field, version: int) -> _Text:
+    """Returns what makes the text of a field's value, of one or of several if it is an array."""
+    one = _one(field, version)
+    many: _Text = (lambda values: f"[{','.join(map(one, values))}]") if field.array else one
+    return (lambda value: "null" if value is None else many(value)) if field.nullable_in(version) else many
 
 
-def _array(field: Field, value: str, version: int, names: dict[str, Any]) -> str:
-    if field.kind in _INTEGERS:
-        return f"{_named(names, _NUMBER_ARRAYS)}[{value}]"
-    if field.kind is FieldType.UUID:
-        return f"{_named(names, _ID_ARRAYS)}[{value}]"
-    one = _scalar(field, version)
-    return f"{_named(names, _joined(one))}({value})"
-
-
-def _joined(one: Callable[[Any], str]) -> Callable[[tuple[Any, ...]], str]:
-    return lambda items: f"[{','.join(map(one, items))}]"
-
-
-def _one(field: Field, value: str, version: int, names: dict[str, Any]) -> str:
-    if field.kind in _INTEGERS:
-        return value
-    if field.kind is FieldType.BOOL:
-        return f"TRUE if {value} else FALSE"
-    if field.kind is FieldType.UUID:
-        return f"{_named(names, _IDS)}[{value}]"
-    return f"{_named(names, _scalar(field, version))}({value})"
-
-
-def _scalar(field: Field, version: int) -> Callable[[Any], str]:
+def _one(field: Field, version: int) -> _Text:
     match field.kind:
         case FieldType.STRUCT:
             assert field.struct is not None, field
@@ -131,22 +83,14 @@ def _scalar(field: Field, version: int) -> Callable[[Any], str]:
             return encode_basestring
         case FieldType.BYTES | FieldType.RECORDS:
             return base64_text
+        case FieldType.UUID:
+            return uuid_json
         case FieldType.FLOAT64:
             return double_json
+        case FieldType.BOOL:
+            return lambda value: "true" if value else "false"
         case _:
-            return json.dumps
-
-
-def base64_text(data: bytes) -> str:
-    """Encodes bytes as a base64 JSON string, quotes included."""
-    return f'"{b64encode(data).decode("ascii")}"'
-
-
-def _named(names: dict[str, Any], value: Any) -> str:
-    """Adds `value` to the generated function's globals and returns its name there."""
-    found = f"_{len(names)}"
-    names[found] = value
-    return found
+            return str
 
 
 def _struct(layout: Layout, version: int, document: Mapping[str, Any]) -> Message:
