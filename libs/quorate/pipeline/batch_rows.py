@@ -63,7 +63,7 @@ class Run:
 
 
 class Value(NamedTuple):
-    """The decoded value of one record: the columns that are not those of its batch."""
+    """The decoded value of one record: the columns that are not those of its batch, in their order."""
 
     key: int
     type: str
@@ -87,15 +87,10 @@ def decode_batch(run: Run, position: int, header: BatchHeader, columns: Columns)
         return
     base, wanted = header.base_offset, run.wanted
     low, high = run.range
-    before = len(columns)
+    of_batch = header.epoch, header.base_timestamp, base, False
     for offset, value in enumerate(values, base):
         if low <= offset < high and (wanted.types is None or shape_of(value).type in wanted.types):
-            _put(columns, offset, decode_value(run, offset, value, position))
-    count = len(columns) - before
-    columns.epoch += [header.epoch] * count
-    columns.timestamp += [header.base_timestamp] * count
-    columns.batch_base_offset += [base] * count
-    columns.is_control += [False] * count
+            columns.rows.append((offset, *of_batch, *decode_value(run, offset, value, position)))
 
 
 def decode_value(run: Run, offset: Offset, value: bytes, position: int) -> Value:
@@ -117,18 +112,6 @@ def told(part: FilePart, wanted: RowFilter, reason: str, position: int, size: in
     if wanted.failfast:
         raise Corrupt(reason, path=Path(part.place.path), position=position)
     return f"{reason}, {size} bytes at byte {position}"
-
-
-def _put(columns: Columns, offset: Offset, value: Value) -> None:
-    """Appends a record's own values: offset, type, payload and the like; epoch and timestamp are those of its batch."""
-    columns.offset.append(offset)
-    columns.api_key.append(value.key)
-    columns.type.append(value.type)
-    columns.version.append(value.version)
-    columns.payload.append(value.payload)
-    columns.trace_id.append(value.trace_id)
-    columns.raw.append(value.raw)
-    columns.corrupt.append(value.corrupt)
 
 
 def _misread(run: Run, offset: Offset, damage: Corrupt, position: int) -> str:

@@ -62,7 +62,7 @@ def _decoded(found: Iterator[Piece]) -> Iterator[Columns | Arrays]:
     columns = Columns()
     for piece in found:
         if isinstance(piece, Columns):
-            columns.extend(piece)
+            columns.rows += piece.rows
             continue
         for chunk in _run(piece):
             if isinstance(chunk, Arrays):
@@ -71,7 +71,7 @@ def _decoded(found: Iterator[Piece]) -> Iterator[Columns | Arrays]:
                     columns = Columns()
                 yield from chunk.slices()
                 continue
-            columns.extend(chunk)
+            columns.rows += chunk.rows
             if len(columns) >= ROWS_MAX:
                 yield columns
                 columns = Columns()

@@ -1,8 +1,8 @@
-"""The columns of decoded records: the decoding loop fills them, and Arrow batches are made from them."""
+"""The columns of decoded records: the decoding loop notes their rows, and Arrow batches are made from them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from quorate.nouns import Offset
@@ -34,34 +34,21 @@ def is_dated(header: BatchHeader) -> bool:
     return header.base_timestamp in _DATED_MS
 
 
+Row = tuple[int | bool | str | bytes | None, ...]
+
+
 class Columns:
-    """Decoded records by column: one list for each name in COLUMNS, in that order, all of equal length."""
+    """Decoded records, noted row by row and read by column; a row has a value for each name in COLUMNS."""
 
     def __init__(self) -> None:
-        self.offset: list[int | None] = []
-        self.epoch: list[int | None] = []
-        self.timestamp: list[int | None] = []
-        self.batch_base_offset: list[int | None] = []
-        self.is_control: list[bool | None] = []
-        self.api_key: list[int | None] = []
-        self.type: list[str | None] = []
-        self.version: list[int | None] = []
-        self.payload: list[str | None] = []
-        self.trace_id: list[str | None] = []
-        self.raw: list[bytes | None] = []
-        self.corrupt: list[str | None] = []
+        self.rows: list[Row] = []
 
     def __len__(self) -> int:
-        return len(self.offset)
+        return len(self.rows)
 
-    def by_name(self) -> Mapping[str, list[Any]]:
-        """Returns the lists by their names in COLUMNS."""
-        return dict(zip(COLUMNS, vars(self).values(), strict=True))
-
-    def extend(self, other: Columns) -> None:
-        """Appends the rows of `other`."""
-        for name, values in vars(other).items():
-            getattr(self, name).extend(values)
+    def by_name(self) -> Mapping[str, Sequence[Any]]:
+        """Returns the columns, of at least one row, by their names in COLUMNS."""
+        return dict(zip(COLUMNS, zip(*self.rows, strict=True), strict=True))
 
     def put(
         self,
@@ -79,15 +66,8 @@ class Columns:
 
         The timestamp is also None if `is_dated` is False.
         """
-        self.offset.append(offset)
-        self.epoch.append(None if header is None else header.epoch)
-        self.timestamp.append(None if header is None or not is_dated(header) else header.base_timestamp)
-        self.batch_base_offset.append(None if header is None else header.base_offset)
-        self.is_control.append(None if header is None else header.is_control)
-        self.api_key.append(key)
-        self.type.append(type)
-        self.version.append(version)
-        self.payload.append(payload)
-        self.trace_id.append(None)
-        self.raw.append(raw)
-        self.corrupt.append(corrupt)
+        batch: tuple[int | bool | None, ...] = (None,) * 4
+        if header is not None:
+            at = header.base_timestamp if is_dated(header) else None
+            batch = header.epoch, at, header.base_offset, header.is_control
+        self.rows.append((offset, *batch, key, type, version, payload, None, raw, corrupt))

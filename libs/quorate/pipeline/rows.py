@@ -98,7 +98,7 @@ def _decoded(found: Iterator[Piece]) -> Iterator[Columns]:
     columns = Columns()
     for piece in found:
         if isinstance(piece, Columns):
-            columns.extend(piece)
+            columns.rows += piece.rows
             continue
         for position, header in piece.batches:
             decode_batch(piece, position, header, columns)
