@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 from pyspark.sql.types import (
     ArrayType,
@@ -53,13 +52,10 @@ def struct_type(*records: type[Message]) -> StructType:
     return StructType(list(fields.values()))
 
 
-def parsed(events: DataFrame, *records: type[Message], only: Sequence[str] = ()) -> DataFrame:
-    """Selects the rows of these record types and adds the parsed payload as column `r`; `only` limits its fields."""
+def parsed(events: DataFrame, *records: type[Message]) -> DataFrame:
+    """Selects the rows of these record types and adds the parsed payload as column `r`."""
     named = [type_name(record) for record in records]
-    every = struct_type(*records)
-    wanted = StructType([every[name] for name in only]) if only else every
-    payload: Column = fn.from_json("payload", wanted)
-    return events.where(fn.col("type").isin(named)).withColumn("r", payload)
+    return events.where(fn.col("type").isin(named)).withColumn("r", fn.from_json("payload", struct_type(*records)))
 
 
 def _struct(layout: Layout) -> StructType:

@@ -265,6 +265,22 @@ def silver_in(tables: Tables | InMemory) -> Mapping[str, DataFrame]:
     return {name: table for name, table in found.items() if table is not None}
 
 
+def below(silver: Mapping[str, DataFrame], offset: int) -> Mapping[str, DataFrame]:
+    """The same tables as they would be if the logs ended at this offset."""
+    return {name: _below(table, offset) for name, table in silver.items()}
+
+
+def _below(table: DataFrame, offset: int) -> DataFrame:
+    from pyspark.sql import functions as fn
+
+    if "valid_from_offset" not in table.columns:
+        return table.where(fn.col("offset") < offset)
+    holds = fn.col("valid_to_offset") >= offset
+    ends = ("valid_to_offset", "valid_to_time", "end_trace_id", "end_type")
+    kept = {name: fn.when(~holds, fn.col(name)) for name in ends}
+    return table.where(fn.col("valid_from_offset") < offset).withColumns(kept)
+
+
 def _contents(batches: Sequence[Batch]) -> list[bytes]:
     content, offset = [], 0
     for ms, epoch, records in batches:

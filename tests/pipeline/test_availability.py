@@ -22,6 +22,7 @@ from quorate.records import (
 from tests.metadata.histories import STEPS, abort, begin, end, unknown, write
 from tests.pipeline.hand_made import (
     Story,
+    below,
     broker,
     brokers,
     change,
@@ -445,11 +446,10 @@ def test_the_doctor_and_the_causes_count_as_a_walk_does(
 ) -> None:
     from services.pipeline.gold.causes import causes
     from services.pipeline.gold.doctor import fleet_doctor
-    from services.pipeline.silver.present import present as present_of
 
     offset = round(RECORD_COUNT * part)
-    found = fleet_doctor(silver, offset).collect()
-    grouped = causes(silver, now=present_of(silver, offset)).collect()
+    then = below(silver, offset)
+    found, grouped = fleet_doctor(then).collect(), causes(then).collect()
     counted = 0
     for cluster in WALKED:
         *_, last = (each for each in standings(without_aborted(stories[cluster].logged())) if each.offset < offset)

@@ -26,7 +26,7 @@ from quorate.runtime.telemetry.tracing import OFF
 from services.pipeline.exits import DONE
 from tests.cli.directories import run
 from tests.pipeline.conftest import FIXTURES
-from tests.pipeline.hand_made import FURNISHED, Story, fenced, furnished, silver_in, silver_of
+from tests.pipeline.hand_made import FURNISHED, Story, below, fenced, furnished, silver_in, silver_of
 from tests.pipeline.illnesses import (
     BEGINS,
     CASES,
@@ -228,11 +228,12 @@ def test_a_cause_has_the_time_of_a_broker_that_was_fenced_and_then_unregistered(
 
 
 def test_limits_say_what_is_long_and_what_is_much(silver: Mapping[str, DataFrame]) -> None:
-    from services.pipeline.gold.doctor import fleet_doctor
+    from services.pipeline.gold.doctor import examination, fleet_doctor
+    from services.pipeline.silver.present import present
 
     wide = Limits(stale_days=9, reassignment_hours=31, imbalance=0.7, flaps=4)
-    rows = fleet_doctor(silver, limits=wide).where("cluster_id not rlike '^(found|near)-'").collect()
-    codes = {row["code"] for row in rows}
+    rows = fleet_doctor(silver, found=examination(silver, wide, now=present(silver)))
+    codes = {row["code"] for row in rows.where("cluster_id not rlike '^(found|near)-'").collect()}
 
     limited = {"STALE_REGISTRATION", "REASSIGNMENT_SLOW", "PREFERRED_LEADER_IMBALANCE", "FLAPPING"}
     assert {case.code for case in CASES} - limited == codes
@@ -244,7 +245,7 @@ def test_as_of_an_offset_the_later_is_not_known(silver: Mapping[str, DataFrame])
     one = {name: table.where("cluster_id = 'FENCED_WITH_REPLICAS-ill'") for name, table in silver.items()}
     end = len(sound(fenced(6)).logged())
 
-    assert [] == fleet_doctor(one, end - 1).collect()
+    assert [] == fleet_doctor(below(one, end - 1)).collect()
 
 
 def test_of_a_released_kafka_whose_brokers_were_stopped_it_tells_what_that_left(lake: ParquetTables) -> None:

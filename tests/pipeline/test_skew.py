@@ -11,7 +11,7 @@ import pytest
 from quorate.cli.offline import load
 from quorate.metadata.state import ClusterState
 from tests.pipeline.conftest import FIXTURES
-from tests.pipeline.hand_made import Story, broker, change, config, fenced, silver_in, silver_tables, topic
+from tests.pipeline.hand_made import Story, below, broker, change, config, fenced, silver_in, silver_tables, topic
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -107,7 +107,7 @@ def agree(state: ClusterState, rows: list[Row]) -> None:
 def test_brokers_of_a_released_kafka_as_of_any_offset(lake: ParquetTables, offset: int) -> None:
     from services.pipeline.gold.skew import placement_skew
 
-    rows = placement_skew(silver_in(lake), offset).collect()
+    rows = placement_skew(below(silver_in(lake), offset)).collect()
 
     assert {offset} == {row["as_of_offset"] for row in rows}
     agree(load(NODE, as_of=offset).state, rows)

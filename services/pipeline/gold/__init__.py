@@ -97,7 +97,7 @@ def _built(tables: Tables, silver: Mapping[str, DataFrame], min_isr: int) -> dic
                 "availability": lambda: availability(silver, files=states.files, given=given),
                 "isr_churn": lambda: isr_churn(silver, files=states.files),
                 "commit_slo": lambda: commit_slo(silver),
-                "story": lambda: story(silver, limits=limits, spans=spans),
+                "story": lambda: story(silver, spans=spans),
                 "placement_skew": lambda: placement_skew(silver, now=now),
                 "fleet_doctor": lambda: fleet_doctor(silver, now=now, found=examined),
                 "causes": lambda: causes(silver, found=examined),

@@ -47,19 +47,15 @@ SCHEMA: Final = pa.schema(
 
 
 def availability(
-    silver: Mapping[str, DataFrame],
-    *,
-    min_isr: int = MIN_ISR_DEFAULT,
-    files: Sequence[TableFile] | None = None,
-    given: SpanSettings | None = None,
+    silver: Mapping[str, DataFrame], *, files: Sequence[TableFile] | None = None, given: SpanSettings | None = None
 ) -> Computed:
     """Computes one row for each partition and day (UTC) on which it existed: seconds, and counts of elections.
 
-    `assumed_min_isr` is `min_isr`; `min_isr_assumed_seconds` is the time in which no record set the config. `files` are
-    those of the partition histories, if workers may read them; `given` are the settings, if the caller has them.
+    `assumed_min_isr` is that of `given`; `min_isr_assumed_seconds` is the time in which no record set the config.
+    `files` are those of the partition histories, if workers may read them; `given` are the settings, if they are known.
     `ends_under_min_isr` says of the last day of a partition that is there whether it is under its min ISR at the end.
     """
-    known = given or settings(silver["config_history"], ends_of(silver["events"]), min_isr=min_isr)
+    known = given or settings(silver["config_history"], ends_of(silver["events"]))
 
     def days(states: pa.Table, groups: Groups) -> pa.Table:
         return days_of(*spans_of(states, groups, known), known.min_isr)

@@ -13,25 +13,19 @@ from pyspark.sql import DataFrame
 from quorate.doctor import Limits
 from services.pipeline.gold.examined import examined
 from services.pipeline.gold.told import histories_told
-from services.pipeline.silver.present import Present, present
+from services.pipeline.silver.present import present
 
 __all__ = ["COLUMNS", "causes"]
 
 COLUMNS: Final = ("cluster_id", "severity", "code", "partitions", "sentence", "advice", "since_time")
 
 
-def causes(
-    silver: Mapping[str, DataFrame],
-    *,
-    now: Present | None = None,
-    limits: Limits | None = None,
-    found: DataFrame | None = None,
-) -> DataFrame:
+def causes(silver: Mapping[str, DataFrame], *, found: DataFrame | None = None) -> DataFrame:
     """Returns one row for each cause and harm (columns COLUMNS); `since_time` is when its last broker went away.
 
     `found` is the result of `examination`, if the caller has it already.
     """
     if found is None:
-        now = now or present(silver)
-        found = examined(now, list(histories_told(now, silver)), limits or Limits())
+        now = present(silver)
+        found = examined(now, list(histories_told(now, silver)), Limits())
     return found.where("partitions is not null").select(*COLUMNS)

@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from quorate.doctor import Limits
-from quorate.nouns import Offset
 from services.pipeline.gold.doctor_quorum import deposed_findings, silence_findings
 from services.pipeline.gold.doctor_rules import FINDING
 from services.pipeline.gold.examined import examined
@@ -33,37 +32,24 @@ from services.pipeline.tables import TableFile
 __all__ = ["COLUMNS", "examination", "fleet_doctor"]
 
 COLUMNS: Final = (*FINDING[:1], "as_of_offset", "as_of_time", *FINDING[1:])
-_READ: Final = {
-    **dict.fromkeys(("broker_history", "partition_history", "config_history", "kept_history"), "valid_from_offset"),
-    "events": "offset",
-    DEPOSED: "offset",
-}
-"""The histories that the doctor reads, and the column that limits them to records below an offset."""
 
 
 def fleet_doctor(
-    silver: Mapping[str, DataFrame],
-    at_offset: Offset | None = None,
-    limits: Limits | None = None,
-    *,
-    now: Present | None = None,
-    found: DataFrame | None = None,
+    silver: Mapping[str, DataFrame], *, now: Present | None = None, found: DataFrame | None = None
 ) -> DataFrame:
-    """Returns all findings about all clusters, now or as of an offset, with columns COLUMNS.
+    """Returns all findings about all clusters, with columns COLUMNS.
 
     `severity` is error (something does not work), warn (it will not work after the next failure or upgrade) or info;
     `code` is the kind of finding, `subject` the thing that it is about. `since_offset` and `since_time` are null if no
-    record has them. `limits` are the thresholds; `now` is the result of `present`, and `found` that of `examination`,
-    if the caller has them already.
+    record has them. `now` is the result of `present`, `found` that of `examination`, if the caller has them already.
     """
-    now = now or present(silver, at_offset)
+    now = now or present(silver)
     if found is None:
-        found = examination(silver, limits or Limits(), now=now, at_offset=at_offset)
-    earlier = _earlier(silver, at_offset)
+        found = examination(silver, Limits(), now=now)
     rows = [
         found.where("partitions is null").select(*FINDING),
-        silence_findings(earlier["events"]),
-        *((deposed_findings(earlier[DEPOSED]),) if DEPOSED in earlier else ()),
+        silence_findings(silver["events"]),
+        *((deposed_findings(silver[DEPOSED]),) if DEPOSED in silver else ()),
     ]
     return united(rows).join(fn.broadcast(now.at), "cluster_id").select(*COLUMNS)
 
@@ -73,27 +59,16 @@ def examination(
     limits: Limits,
     *,
     now: Present,
-    at_offset: Offset | None = None,
     files: Sequence[TableFile] | None = None,
 ) -> DataFrame:
     """Returns what the core finds in all clusters, with all that the past tells of them: findings and causes.
 
-    `files` are those of the partition histories, if workers may read them.
+    `limits` are the thresholds; `files` are those of the partition histories, if workers may read them.
     """
-    earlier = _earlier(silver, at_offset)
     ends = now.at.select("cluster_id", fn.col("as_of_time").alias("log_end_time"))
-    given = settings(earlier["config_history"], ends, min_isr=limits.min_isr, below=at_offset)
+    given = settings(silver["config_history"], ends, min_isr=limits.min_isr)
     told = [
-        partitions_told(States(earlier["partition_history"], files), given, at_offset=at_offset),
-        *histories_told(now, earlier),
+        partitions_told(States(silver["partition_history"], files), given),
+        *histories_told(now, silver),
     ]
     return examined(now, [shortened(each) for each in told], limits)
-
-
-def _earlier(silver: Mapping[str, DataFrame], at_offset: Offset | None) -> dict[str, DataFrame]:
-    """Returns the histories of records below the offset."""
-    return {
-        name: silver[name] if at_offset is None else silver[name].where(fn.col(since) < at_offset)
-        for name, since in _READ.items()
-        if name in silver
-    }

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from quorate.doctor import Condition
-from quorate.nouns import Offset
 from services.pipeline.gold.conditions import (
     CONDITIONS,
     is_moving,
@@ -43,13 +42,11 @@ def turning_spans(states: States, given: SpanSettings) -> DataFrame:
     return states.computed(COLUMNS, lambda rows, groups: _turning(*spans_of(rows, groups, given)), SPANS).frame()
 
 
-def partitions_told(states: States, given: SpanSettings, *, at_offset: Offset | None = None) -> DataFrame:
-    """Tells of the partitions that are there, and of their topics, now or as of an offset: since when conditions have
-    held, and of those that are ill, or were led uncleanly, what was before.
-
-    The states are those that began below the offset.
+def partitions_told(states: States, given: SpanSettings) -> DataFrame:
+    """Tells of the partitions that are there, and of their topics: since when conditions have held, and of those that
+    are ill, or were led uncleanly, what was before.
     """
-    return states.computed(COLUMNS, lambda rows, groups: _told(rows, groups, given, at_offset), TOLD).frame()
+    return states.computed(COLUMNS, lambda rows, groups: _told(rows, groups, given), TOLD).frame()
 
 
 def _turning(spans: pa.Table, groups: Groups) -> pa.Table:
@@ -60,12 +57,9 @@ def _turning(spans: pa.Table, groups: Groups) -> pa.Table:
     return spans.filter(pa.array(turns))
 
 
-def _told(states: pa.Table, groups: Groups, given: SpanSettings, at_offset: Offset | None) -> pa.Table:
+def _told(states: pa.Table, groups: Groups, given: SpanSettings) -> pa.Table:
     last = np.flatnonzero(groups.last)
-    ends = states["valid_to_offset"].combine_chunks().take(pa.array(last))
-    is_there = ~has_value(ends)
-    if at_offset is not None:
-        is_there |= pc.fill_null(pc.greater_equal(ends, at_offset), True).to_numpy(False)
+    is_there = ~has_value(states["valid_to_offset"].combine_chunks().take(pa.array(last)))
     held = _conditions(states)
     spans, of_spans = spans_of(states, groups, given)
     under, replicas, min_isr = (spans[name].to_numpy() for name in ("under_min_isr", "replica_count", "min_isr"))

@@ -23,14 +23,14 @@ INTERVALS: Final = 4
 """Minimum length of a reported gap in idle intervals."""
 
 
-def silences(events: DataFrame, *, silence_s: float = SILENCE_S) -> DataFrame:
-    """Finds gaps of at least `silence_s` seconds; the structs `before` and `after` are the records on both sides.
+def silences(events: DataFrame) -> DataFrame:
+    """Finds gaps of at least SILENCE_S seconds; the structs `before` and `after` are the records on both sides.
 
     Each has `timestamp`, `offset`, `epoch`, and `leader_id` if it is a LeaderChange; `silent_ms` is the time between
-    them. An epoch's events are first grouped into time cells of `silence_s`: a longer gap always lies between two
+    them. An epoch's events are first grouped into time cells of SILENCE_S: a longer gap always lies between two
     cells, so only the first and last record of each cell are compared, in the order of their offsets.
     """
-    least_ms = silence_s * 1000
+    least_ms = SILENCE_S * 1000
     order = Window.partitionBy("cluster_id").orderBy("after.offset")
     earlier = order.rowsBetween(Window.unboundedPreceding, -1)
     beside = _intervals(_cells(events, least_ms)).withColumns(

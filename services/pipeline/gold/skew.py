@@ -13,7 +13,6 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from quorate.nouns import Offset
 from services.pipeline.memory import shortened
 from services.pipeline.silver.present import Present, present, replicas_of
 
@@ -44,17 +43,15 @@ COLUMNS: Final = (
 _COUNTS: Final = ("replicas", "leaders", "preferred_leaders", "isr_members")
 
 
-def placement_skew(
-    silver: Mapping[str, DataFrame], at_offset: Offset | None = None, *, now: Present | None = None
-) -> DataFrame:
-    """Computes a row for each `scope` (broker, rack, topic) and `subject`, now or as of an offset.
+def placement_skew(silver: Mapping[str, DataFrame], *, now: Present | None = None) -> DataFrame:
+    """Computes a row for each `scope` (broker, rack, topic) and `subject`.
 
-    `now` is the result of `present` for these arguments, if the caller has it already.
+    `now` is the result of `present`, if the caller has it already.
     `state` of a broker is active, fenced, in controlled shutdown, or unregistered (it still has replicas).
     `rack_violations` counts partitions on fewer racks than possible (the lesser of their replicas and the racks),
     `on_one_rack` those among them with all replicas on one rack. Partitions with an unknown rack are not counted.
     """
-    now = now or present(silver, at_offset)
+    now = now or present(silver)
     by_broker = shortened(_brokers(now))
     rows = by_broker.unionByName(_racks(by_broker), allowMissingColumns=True)
     rows = rows.unionByName(_topics(now), allowMissingColumns=True).join(fn.broadcast(now.at), "cluster_id")

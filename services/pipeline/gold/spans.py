@@ -19,7 +19,6 @@ from pyspark.sql import functions as fn
 
 from quorate.metadata.configs import BROKER, TOPIC
 from quorate.metadata.partitions import NO_LEADER, RECOVERED, RECOVERING
-from quorate.nouns import Offset
 from services.pipeline.gold.conditions import is_offline, is_under_min_isr, is_under_replicated, wanted_counts
 from services.pipeline.groups import NONE, Array, Groups, contained, has_value, lengths, taken
 from services.pipeline.silver.present import MIN_ISR, MIN_ISR_DEFAULT
@@ -128,13 +127,8 @@ class SpanSettings(NamedTuple):
     min_isr: int
 
 
-def settings(
-    configs: DataFrame, ends: DataFrame, *, min_isr: int = MIN_ISR_DEFAULT, below: Offset | None = None
-) -> SpanSettings:
-    """Collects the settings: a row for each change of min.insync.replicas, and for each cluster's `log_end_time`.
-
-    With `below`, only the changes below that offset count.
-    """
+def settings(configs: DataFrame, ends: DataFrame, *, min_isr: int = MIN_ISR_DEFAULT) -> SpanSettings:
+    """Collects the settings: a row for each change of min.insync.replicas, and for each cluster's `log_end_time`."""
     rows = configs.where((fn.col("name") == MIN_ISR) & fn.col("resource_type").isin(TOPIC, BROKER))
     topic = fn.when(fn.col("resource_type") == TOPIC, fn.col("resource_name")).alias("topic")
     of_broker = (fn.col("resource_type") == BROKER) & (fn.col("resource_name") != "")
@@ -161,7 +155,7 @@ def settings(
     # If one value ends and another begins at the same offset, the new one counts.
     names = ("cluster_id", "topic", "broker_id", "offset", "time")
     both = begun.unionByName(over).groupBy(*names).agg(fn.max("min_isr").alias("min_isr"))
-    every = (both if below is None else both.where(fn.col("offset") < below)).toArrow().cast(_CHANGES)
+    every = both.toArrow().cast(_CHANGES)
     last = ends.select("cluster_id", "log_end_time").toArrow()
     of_topic, of_leader = every["topic"].is_valid(), every["broker_id"].is_valid()
     of_all = every.filter(pc.invert(pc.or_(of_topic, of_leader)))

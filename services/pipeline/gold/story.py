@@ -19,7 +19,6 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
-from quorate.doctor import Limits
 from services.pipeline.gold.availability import ends_of, partition_spans
 from services.pipeline.gold.clocks import back_count, with_set_backs
 from services.pipeline.gold.story_nodes import (
@@ -43,19 +42,15 @@ _LAST: Final = 100
 """The place of what begins behind all events of its offset."""
 
 
-def story(
-    silver: Mapping[str, DataFrame], *, limits: Limits | None = None, spans: DataFrame | None = None
-) -> DataFrame:
+def story(silver: Mapping[str, DataFrame], *, spans: DataFrame | None = None) -> DataFrame:
     """Computes the main events of each cluster, one row each, with columns COLUMNS.
 
     The records of the base checkpoint are not events. `spans` are those of partitions, if the caller has them already;
     those where no condition begins or ends may be missing.
     """
-    limits, events = limits or Limits(), silver["events"]
+    events = silver["events"]
     if spans is None:
-        spans = partition_spans(
-            silver["partition_history"], silver["config_history"], ends_of(events), min_isr=limits.min_isr
-        )
+        spans = partition_spans(silver["partition_history"], silver["config_history"], ends_of(events))
     spans = shortened(with_set_backs(spans, events))
     turns = shortened(turned(spans))
     rows = [
