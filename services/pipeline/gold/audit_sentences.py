@@ -21,7 +21,7 @@ from quorate.sql.sentences import Sentence, elected, sentence_of, voters
 from services.pipeline.gold.audit_rows import not_followed, with_before
 from services.pipeline.gold.partition_sentences import SCHEMA
 from services.pipeline.silver.image import UNKNOWN_KIND, other_rows, record_of
-from services.pipeline.silver.validity import SPAN
+from services.pipeline.silver.validity import SPAN, at_begin, at_end
 from services.pipeline.tables import Computed
 
 __all__ = ["QUIET", "TABLES", "changes", "sentences"]
@@ -48,7 +48,8 @@ _LEADER: Final = "leader"
 def changes(silver: Mapping[str, DataFrame]) -> DataFrame:
     """Returns a row for each record that sets or removes something: its kind, and what `was` and is `now`, as JSON."""
     rows = other_rows(silver, SPAN).where(~fn.col("kind").isin(*QUIET))
-    began = _change(with_before(rows, _KEY, ("value",)), "valid_from_offset", "valid_from_time", "trace_id")
+    changed = ("kind", "type", fn.col("was_value").alias("was"), fn.col("value").alias("now"))
+    began = at_begin(with_before(rows, _KEY, ("value",)), "trace_id", *changed)
     # A thing that is removed with its topic has no row of its own.
     gone = not_followed(rows, _KEY).where("valid_to_offset is not null and (kind <> 'config' or end_type <=> type)")
     gone = gone.withColumns({"was_value": fn.col("value"), "value": fn.lit(None).cast("string")})
@@ -66,20 +67,7 @@ def changes(silver: Mapping[str, DataFrame]) -> DataFrame:
             fn.col("payload").alias("now"),
         )
     )
-    return began.unionByName(_change(gone, "valid_to_offset", "valid_to_time", "end_trace_id")).unionByName(leaders)
-
-
-def _change(rows: DataFrame, offset: str, time: str, trace: str) -> DataFrame:
-    return rows.select(
-        "cluster_id",
-        fn.col(offset).alias("offset"),
-        fn.col(time).alias("time"),
-        fn.col(trace).alias("trace_id"),
-        "kind",
-        "type",
-        fn.col("was_value").alias("was"),
-        fn.col("value").alias("now"),
-    )
+    return began.unionByName(at_end(gone, fn.col("end_trace_id").alias("trace_id"), *changed)).unionByName(leaders)
 
 
 def sentences(found: DataFrame) -> DataFrame:

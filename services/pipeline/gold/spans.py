@@ -23,6 +23,7 @@ from services.pipeline.gold.conditions import is_offline, is_under_min_isr, is_u
 from services.pipeline.groups import NONE, Array, Groups, contained, has_value, lengths, taken
 from services.pipeline.silver.present import MIN_ISR, MIN_ISR_DEFAULT
 from services.pipeline.silver.stated import KEY, REMOVE
+from services.pipeline.silver.validity import at_begin, at_end
 
 __all__ = [
     "COLUMNS",
@@ -135,23 +136,9 @@ def settings(configs: DataFrame, ends: DataFrame, *, min_isr: int = MIN_ISR_DEFA
     broker = fn.when(of_broker, fn.col("resource_name").try_cast("int")).alias("broker_id")
     rows = rows.where(~of_broker | broker.isNotNull())
     value = fn.coalesce(fn.col("value").try_cast("int"), fn.lit(_NOT_SET))
-    begun = rows.select(
-        "cluster_id",
-        topic,
-        broker,
-        fn.col("valid_from_offset").alias("offset"),
-        fn.col("valid_from_time").alias("time"),
-        value.alias("min_isr"),
-    )
+    begun = at_begin(rows, topic, broker, value.alias("min_isr"))
     # The removal of a topic ends its configs, so a later topic of the same name starts without them.
-    over = rows.where("valid_to_offset is not null").select(
-        "cluster_id",
-        topic,
-        broker,
-        fn.col("valid_to_offset").alias("offset"),
-        fn.col("valid_to_time").alias("time"),
-        fn.lit(_NOT_SET).alias("min_isr"),
-    )
+    over = at_end(rows.where("valid_to_offset is not null"), topic, broker, fn.lit(_NOT_SET).alias("min_isr"))
     # If one value ends and another begins at the same offset, the new one counts.
     names = ("cluster_id", "topic", "broker_id", "offset", "time")
     both = begun.unionByName(over).groupBy(*names).agg(fn.max("min_isr").alias("min_isr"))

@@ -15,6 +15,7 @@ from services.pipeline.gold.clocks import epochs
 from services.pipeline.gold.doctor_rules import listed, text
 from services.pipeline.gold.silence import by_two_clocks, silences
 from services.pipeline.gold.story_partitions import BAD, GOOD, PLAIN
+from services.pipeline.silver.validity import at_begin, at_end
 
 __all__ = [
     "active_controllers",
@@ -66,9 +67,9 @@ def broker_events(history: DataFrame, partitions: DataFrame) -> DataFrame:
     grave = (shut & ~was_shut) | newly_fenced
     look = fn.when(fn.col("is_first"), PLAIN).when(grave, BAD).when(what == "is unfenced", GOOD).otherwise(PLAIN)
     named = text("broker ", fn.col("broker_id"))
-    begun = _events(rows.where(what.isNotNull()), look, fn.concat_ws(" ", named, what))
+    begun = at_begin(rows.where(what.isNotNull()), *_told(look, fn.concat_ws(" ", named, what)))
     gone = history.where("end_type = 'UNREGISTER_BROKER_RECORD'")
-    return begun.unionByName(_ends(gone, fn.concat_ws(" ", named, fn.lit("is unregistered"))))
+    return begun.unionByName(at_end(gone, *_told(PLAIN, text(named, " is unregistered"))))
 
 
 def controller_events(kept: DataFrame) -> DataFrame:
@@ -81,9 +82,8 @@ def controller_events(kept: DataFrame) -> DataFrame:
     what = fn.when(fn.col("is_first"), "registers").when(same, "registers again").otherwise(_RESTARTS)
     changes = with_before(rows, ("controller_id",), ("incarnation_id",))
     gone = rows.where("end_type = 'UNREGISTER_CONTROLLER_RECORD'")
-    return _events(changes, fn.lit(PLAIN), fn.concat_ws(" ", named, what)).unionByName(
-        _ends(gone, fn.concat_ws(" ", named, fn.lit("is unregistered")))
-    )
+    begun = at_begin(changes, *_told(PLAIN, fn.concat_ws(" ", named, what)))
+    return begun.unionByName(at_end(gone, *_told(PLAIN, text(named, " is unregistered"))))
 
 
 def voter_events(kept: DataFrame) -> DataFrame:
@@ -118,29 +118,26 @@ def voter_events(kept: DataFrame) -> DataFrame:
     sets = text("; the voters are ", listed(ids))
     first = text("the voters are ", listed(ids))
     sentence = fn.when(fn.col("is_first"), first).when(parts != "", fn.concat(parts, sets))
-    return _events(told.where(sentence.isNotNull()), fn.lit(PLAIN), sentence)
+    return at_begin(told.where(sentence.isNotNull()), *_told(PLAIN, sentence))
 
 
 def active_controllers(events: DataFrame) -> DataFrame:
     """Returns an event for each election of the active controller, which says if the times go back with it."""
-    rows = (
-        epochs(events)
-        .where("leader_id is not null")
-        .withColumns({"valid_from_offset": fn.col("begin_offset"), "valid_from_time": fn.col("begin")})
-    )
+    rows = epochs(events).where("leader_id is not null")
     leads = text("controller ", fn.col("leader_id"), " becomes the active controller, in epoch ", fn.col("epoch"))
     seconds = fn.round(fn.col("back_ms") / 1000, 1)
     back = text("; times go back by ", seconds, " s here: its clock is behind, or the previous one was ahead")
-    return _events(rows, fn.lit(PLAIN), fn.concat(leads, fn.when(fn.col("back_ms") > 0, back).otherwise("")))
+    sentence = fn.concat(leads, fn.when(fn.col("back_ms") > 0, back).otherwise(""))
+    at = (fn.col("begin_offset").alias("offset"), fn.col("begin").alias("time"))
+    return rows.select("cluster_id", *at, *_told(PLAIN, sentence))
 
 
 def silence_events(events: DataFrame) -> DataFrame:
     """Tells the periods in which no controller wrote."""
-    rows = silences(events).withColumns(
-        {"valid_from_offset": fn.col("before.offset"), "valid_from_time": fn.col("before.timestamp")}
-    )
     seconds, clocks = fn.round(fn.col("silent_ms") / 1000, 1), by_two_clocks("before", "after")
-    return _events(rows, fn.lit(BAD), text("no controller writes for ", seconds, " s from here on", clocks))
+    sentence = text("no controller writes for ", seconds, " s from here on", clocks)
+    at = (fn.col("before.offset"), fn.col("before.timestamp").alias("time"))
+    return silences(events).select("cluster_id", *at, *_told(BAD, sentence))
 
 
 def directory_events(history: DataFrame) -> DataFrame:
@@ -169,7 +166,7 @@ def directory_events(history: DataFrame) -> DataFrame:
 
     def events_of(name: str, look: str) -> DataFrame:
         named = text(_counted("log directory", "log directories", name), " of broker ", fn.col("broker_id"))
-        return _events(rows.where(fn.size(name) > 0), fn.lit(look), fn.concat(named, _be(name), fn.lit(name)))
+        return at_begin(rows.where(fn.size(name) > 0), *_told(look, fn.concat(named, _be(name), fn.lit(name))))
 
     return reduce(DataFrame.unionByName, (events_of(*each) for each in looks.items()))
 
@@ -209,23 +206,5 @@ def _be(ids: str) -> Column:
     return fn.when(fn.size(ids) == 1, " is ").otherwise(" are ")
 
 
-def _events(rows: DataFrame, look: Column, sentence: Column) -> DataFrame:
-    """Returns an event for the start of each row."""
-    return rows.select(
-        "cluster_id",
-        fn.col("valid_from_offset").alias("offset"),
-        fn.col("valid_from_time").alias("time"),
-        look.alias("look"),
-        sentence.alias("sentence"),
-    )
-
-
-def _ends(rows: DataFrame, sentence: Column) -> DataFrame:
-    """Returns an event for the end of each row."""
-    return rows.select(
-        "cluster_id",
-        fn.col("valid_to_offset").alias("offset"),
-        fn.col("valid_to_time").alias("time"),
-        fn.lit(PLAIN).alias("look"),
-        sentence.alias("sentence"),
-    )
+def _told(look: Column | str, sentence: Column) -> tuple[Column, Column]:
+    return (fn.lit(look) if isinstance(look, str) else look).alias("look"), sentence.alias("sentence")

@@ -18,7 +18,7 @@ from services.pipeline.gold.conditions import CONDITIONS
 from services.pipeline.gold.doctor_rules import text
 from services.pipeline.silver.partitions import KEY
 from services.pipeline.silver.present import MIN_ISR
-from services.pipeline.silver.validity import by_key
+from services.pipeline.silver.validity import at_begin, at_end, by_key
 
 __all__ = ["BAD", "GOOD", "PLAIN", "changes_of_counts", "min_isr_events", "partition_events", "turned"]
 
@@ -132,28 +132,10 @@ def min_isr_events(configs: DataFrame, topics: DataFrame, turns: DataFrame) -> D
     of_topic = fn.col("resource_type") == TOPIC
     every = configs.where((fn.col("name") == MIN_ISR) & (of_topic | ((fn.col("resource_type") == BROKER) & _default())))
     begun = with_before(every, key, ("value",)).withColumn("was", fn.when(~fn.col("is_first"), fn.col("was_value")))
-    begun = begun.where(~fn.col("value").eqNullSafe(fn.col("was"))).select(
-        "cluster_id",
-        "resource_name",
-        of_topic.alias("of_topic"),
-        fn.col("valid_from_offset").alias("offset"),
-        fn.col("valid_from_time").alias("time"),
-        "was",
-        fn.col("value").alias("now"),
-    )
-    over = (
-        not_followed(every, key)
-        .where("end_type = 'CONFIG_RECORD'")
-        .select(
-            "cluster_id",
-            "resource_name",
-            of_topic.alias("of_topic"),
-            fn.col("valid_to_offset").alias("offset"),
-            fn.col("valid_to_time").alias("time"),
-            fn.col("value").alias("was"),
-            fn.lit(None).cast("string").alias("now"),
-        )
-    )
+    of = ("resource_name", of_topic.alias("of_topic"))
+    begun = at_begin(begun.where(~fn.col("value").eqNullSafe(fn.col("was"))), *of, "was", fn.col("value").alias("now"))
+    over = not_followed(every, key).where("end_type = 'CONFIG_RECORD'")
+    over = at_end(over, *of, fn.col("value").alias("was"), fn.lit(None).cast("string").alias("now"))
     born = topics.select("cluster_id", fn.col("name").alias("resource_name"), fn.col("valid_from_time").alias("time"))
     created = begun.where("of_topic and was is null").join(
         born.distinct(), ["cluster_id", "resource_name", "time"], "left_semi"
@@ -169,9 +151,9 @@ def min_isr_events(configs: DataFrame, topics: DataFrame, turns: DataFrame) -> D
         ["cluster_id", "offset"],
         "left",
     ).fillna(0, ["under", "enough"])
-    of = fn.when(fn.col("of_topic"), text("topic ", fn.col("resource_name"))).otherwise("all brokers' default")
+    whose = fn.when(fn.col("of_topic"), text("topic ", fn.col("resource_name"))).otherwise("all brokers' default")
     values = [fn.coalesce(name, fn.lit("not set")) for name in ("was", "now")]
-    changed = fn.concat(of, fn.lit(f": {MIN_ISR} "), values[0], fn.lit(" → "), values[1])
+    changed = fn.concat(whose, fn.lit(f": {MIN_ISR} "), values[0], fn.lit(" → "), values[1])
     did = [
         fn.when(fn.col(turn) == 1, text("; 1 partition ", _TURNS[turn].one)).when(
             fn.col(turn) > 1, text("; ", fn.col(turn), " partitions ", _TURNS[turn].several)

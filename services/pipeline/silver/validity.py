@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as fn
 
-__all__ = ["SPAN", "as_of", "by_key", "ended"]
+__all__ = ["SPAN", "as_of", "at_begin", "at_end", "by_key", "ended"]
 
 SPAN: Final = (
     "valid_from_offset",
@@ -54,3 +54,18 @@ def as_of(history: DataFrame, offset: Column) -> DataFrame:
     """Selects the rows of a history that hold in the state of all records below `offset`."""
     began = fn.col("valid_from_offset") < offset
     return history.where(began & (fn.col("valid_to_offset").isNull() | (fn.col("valid_to_offset") >= offset)))
+
+
+def at_begin(history: DataFrame, *columns: Column | str) -> DataFrame:
+    """Selects `cluster_id`, and `offset` and `time` of the record from which on each row held, and these columns."""
+    return _at(history, "valid_from", columns)
+
+
+def at_end(history: DataFrame, *columns: Column | str) -> DataFrame:
+    """Selects the same of the record behind which a row no longer held; null while it holds."""
+    return _at(history, "valid_to", columns)
+
+
+def _at(history: DataFrame, side: str, columns: Sequence[Column | str]) -> DataFrame:
+    offset, time = (fn.col(f"{side}_{name}").alias(name) for name in ("offset", "time"))
+    return history.select("cluster_id", offset, time, *columns)
