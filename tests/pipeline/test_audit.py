@@ -159,12 +159,13 @@ TABLE: list[tuple[Message, str]] = [
 def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The sentences about the table's records, in order."""
     from services.pipeline.gold.audit import audit_timeline
+    from services.pipeline.tables import frame_of
 
     story = Story(TABLE[0][0])
     for record, _ in TABLE[1:]:
         story.after(minutes=1).say(record)
     rows = audit_timeline(silver_tables(spark, tmp_path_factory.mktemp("audit"), {CLUSTER: story}))
-    mine = [row for row in rows.frame().collect() if row["cluster_id"] == CLUSTER]
+    mine = [row for row in frame_of(rows).collect() if row["cluster_id"] == CLUSTER]
     return [row["sentence"] for row in sorted(mine, key=lambda row: row["offset"])]
 
 

@@ -134,6 +134,7 @@ def test_only_states_of_partitions_pass_through_python_and_as_columns(spark: Spa
     from services.pipeline.silver.kept import kept_history
     from services.pipeline.silver.partitions import partition_history
     from services.pipeline.silver.topics import config_history, topic_history
+    from services.pipeline.tables import frame_of
 
     records, snapshots = lake.read(bronze.RECORDS), lake.read(bronze.SNAPSHOTS)
     silver: dict[str, Any] = {name: lake.read(f"silver/{name}") for name in (*HISTORIES, "events")}
@@ -151,7 +152,7 @@ def test_only_states_of_partitions_pass_through_python_and_as_columns(spark: Spa
     ]
     computed = [
         partition_history(counted, counted).frame(),
-        audit_timeline(silver).frame(),
+        frame_of(audit_timeline(silver)),
         availability(silver).frame(),
         isr_churn(silver),
         story(silver),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from services.pipeline.gold.states import States
-    from services.pipeline.tables import ParquetTables
+    from services.pipeline.tables import ParquetTables, Rows
 
 pytestmark = pytest.mark.timeout(1_800)
 
@@ -60,25 +60,30 @@ def test_each_file_is_of_the_cluster_that_its_directory_names(tables: ParquetTab
     assert set(LOGS) == {file.cluster_id for file in files}
 
 
-def test_sentences_of_files_are_those_of_shuffled_rows_and_others_stand_beside_them(
-    spark: SparkSession, both: tuple[States, States], history: DataFrame
+def test_sentences_of_files_are_those_of_shuffled_rows_and_others_are_kept_with_them(
+    spark: SparkSession, tables: ParquetTables, both: tuple[States, States], history: DataFrame
 ) -> None:
     from services.pipeline.gold.partition_sentences import COLUMNS, SCHEMA, sentences
-    from services.pipeline.tables import Computed
+    from services.pipeline.tables import Computed, frame_of
 
     other = {"cluster_id": "else", "offset": 7, "time": NOON, "subject": "s", "sentence": "s changes", "trace_id": None}
     beside = spark.createDataFrame(pa.Table.from_pylist([other], SCHEMA))
     no_base = pa.table({"cluster_id": pa.array([], pa.string()), "offset": pa.array([], pa.int64())})
 
-    def told(rows: Computed) -> list[dict[str, object]]:
-        return sorted(rows.frame().toArrow().to_pylist(), key=repr)
+    def told(rows: Rows) -> list[dict[str, object]]:
+        return sorted(frame_of(rows).select(*SCHEMA.names).toArrow().to_pylist(), key=repr)
 
-    def of(states: States) -> Computed:
-        return states.computed(COLUMNS, lambda rows, _: sentences(rows, no_base), SCHEMA, beside=beside)
+    def of(states: States) -> list[Computed]:
+        own = states.computed(COLUMNS, lambda rows, _: sentences(rows, no_base), SCHEMA)
+        others = Computed(
+            beside, lambda batches: (pa.Table.from_batches([each]).cast(SCHEMA) for each in batches), SCHEMA
+        )
+        return [own, others]
 
     found = told(of(both[0]))
 
     assert found == told(of(both[1]))
+    assert found == told(tables.keep("gold/sentences", of(both[0])))
     assert [other] == [row for row in found if row["cluster_id"] == "else"]
     assert 1 + history.count() == len(found)
 

@@ -20,7 +20,7 @@ from services.pipeline.tables import Computed, TableFile
 __all__ = ["audit_timeline"]
 
 
-def audit_timeline(silver: Mapping[str, DataFrame], *, files: Sequence[TableFile] | None = None) -> Computed:
+def audit_timeline(silver: Mapping[str, DataFrame], *, files: Sequence[TableFile] | None = None) -> list[Computed]:
     """Returns a row (SCHEMA) for each thing that a record sets or removes, also if its value stays the same.
 
     Records of the base checkpoint have no row. Nor do unknown records and those of ZooKeeper's migration; and what is
@@ -30,6 +30,5 @@ def audit_timeline(silver: Mapping[str, DataFrame], *, files: Sequence[TableFile
     bases = silver["events"].where("is_base").select("cluster_id", "offset").distinct()
     told = shortened(changes(silver)).join(fn.broadcast(bases), ["cluster_id", "offset"], "left_anti")
     base_offsets = bases.toArrow()
-    return States(silver["partition_history"], files).computed(
-        COLUMNS, lambda states, _: sentences(states, base_offsets), SCHEMA, beside=shortened(others(told))
-    )
+    states = States(silver["partition_history"], files)
+    return [states.computed(COLUMNS, lambda rows, _: sentences(rows, base_offsets), SCHEMA), others(told)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 import pyarrow as pa
@@ -43,6 +44,11 @@ TABLES: Final = {
 """The table of `quorate.sql` that has a kind's rows; leaders, voters and kraft.version are apart."""
 _KEY: Final = ("kind", "key")
 _LEADER: Final = "leader"
+_TASKS: Final = 8
+_BATCHES: Final = 26
+"""In at most so many tasks sentences are made, and of so many of Spark's batches, each of 10,000 rows, at once: where
+tables adopt files, each such table is a file of its own.
+"""
 
 
 def changes(silver: Mapping[str, DataFrame]) -> DataFrame:
@@ -70,13 +76,14 @@ def changes(silver: Mapping[str, DataFrame]) -> DataFrame:
     return began.unionByName(at_end(gone, fn.col("end_trace_id").alias("trace_id"), *changed)).unionByName(leaders)
 
 
-def sentences(found: DataFrame) -> DataFrame:
+def sentences(found: DataFrame) -> Computed:
     """Returns the rows of the audit timeline (SCHEMA) about `changes`."""
 
     def compute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-        return (_said(pa.Table.from_batches([batch])) for batch in batches)
+        while some := list(islice(batches, _BATCHES)):
+            yield _said(pa.Table.from_batches(some))
 
-    return Computed(found, compute, SCHEMA).frame()
+    return Computed(found.coalesce(_TASKS), compute, SCHEMA)
 
 
 def _said(rows: pa.Table) -> pa.Table:

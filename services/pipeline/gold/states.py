@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as fn
 
 from services.pipeline.groups import Groups, grouped
 from services.pipeline.silver.partition_arrays import SCHEMA
@@ -29,12 +27,9 @@ OfStates = Callable[[pa.Table, Groups], pa.Table]
 _CLUSTER: Final = "cluster_id"
 _KEY: Final = (_CLUSTER, *KEY)
 _FILES: Final = "cluster_id string, path string"
-_BESIDE: Final = "beside"
 _Reading = Callable[[pa.Table], Iterator[pa.Table]]
 TASK_ROWS: Final = 1 << 18
 """About how many states a task holds in memory, where Spark shuffles them."""
-_BESIDE_TASKS: Final = 8
-"""At most so many tasks pass on the rows beside the computed ones; each writes a file of its own."""
 
 
 class States(NamedTuple):
@@ -43,13 +38,8 @@ class States(NamedTuple):
     history: DataFrame
     files: Sequence[TableFile] | None = None
 
-    def computed(
-        self, columns: Sequence[str], of: OfStates, schema: pa.Schema, *, beside: DataFrame | None = None
-    ) -> Computed:
-        """Returns the rows that `of` computes from these columns of the history, and from the columns of the key.
-
-        With `beside` the result has these rows, too; their columns are those of `schema`.
-        """
+    def computed(self, columns: Sequence[str], of: OfStates, schema: pa.Schema) -> Computed:
+        """Returns the rows that `of` computes from these columns of the history, and from the columns of the key."""
         wanted = list(dict.fromkeys((*_KEY, FROM, *columns)))
         if self.files is None:
             tasks = max(1, -(-self.history.count() // TASK_ROWS))
@@ -58,39 +48,17 @@ class States(NamedTuple):
         else:
             rows = self.history.sparkSession.createDataFrame([tuple(each) for each in self.files], _FILES)
             read = _reading(pa.schema([SCHEMA.field(name) for name in wanted]))
-        if beside is not None:
-            others = beside.coalesce(_BESIDE_TASKS).select(fn.struct(*schema.names).alias(_BESIDE))
-            rows = rows.unionByName(others, allowMissingColumns=True)
-        return Computed(rows, _computing(read, of, schema), schema)
+        return Computed(rows, _computing(read, of), schema)
 
 
-def _computing(read: _Reading, of: OfStates, schema: pa.Schema) -> Compute:
+def _computing(read: _Reading, of: OfStates) -> Compute:
     def compute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-        given: list[pa.Table] = []
-        others: list[pa.Table] = []
-        for batch in batches:
-            rows, beside = _divided(pa.Table.from_batches([batch]), schema)
-            given += [rows] if len(rows) else []
-            others += [beside] if len(beside) else []
-            if sum(map(len, others)) >= TASK_ROWS:
-                yield pa.concat_tables(others)
-                others = []
-        if others:
-            yield pa.concat_tables(others)
+        given = [rows for batch in batches if len(rows := pa.Table.from_batches([batch]))]
         if given:
             for states in read(pa.concat_tables(given)):
                 yield of(*grouped(states, _KEY, FROM))
 
     return compute
-
-
-def _divided(rows: pa.Table, schema: pa.Schema) -> tuple[pa.Table, pa.Table]:
-    """Returns the rows to compute from, and those that stand beside the computed ones."""
-    if _BESIDE not in rows.column_names:
-        return rows, schema.empty_table()
-    is_beside = rows[_BESIDE].is_valid()
-    found = rows[_BESIDE].filter(is_beside).combine_chunks().flatten()
-    return rows.filter(pc.invert(is_beside)).drop_columns(_BESIDE), pa.table(found, names=schema.names).cast(schema)
 
 
 def _gathered(rows: pa.Table) -> Iterator[pa.Table]:

@@ -7,7 +7,8 @@ most computations.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
@@ -45,21 +46,31 @@ class Computed(NamedTuple):
         return self.rows.mapInArrow(batches, from_arrow_schema(schema))
 
 
-Rows: TypeAlias = DataFrame | Computed
-"""The rows that a table gets."""
+Rows: TypeAlias = DataFrame | Computed | list[Computed]
+"""The rows that a table gets; of several computations, which have one schema, all."""
 
 
 def frame_of(rows: Rows) -> DataFrame:
     """Returns rows as a DataFrame."""
-    return rows.frame() if isinstance(rows, Computed) else rows
+    if isinstance(rows, Computed):
+        return rows.frame()
+    return reduce(DataFrame.unionByName, (each.frame() for each in rows)) if isinstance(rows, list) else rows
 
 
-def staged(rows: Computed, to: Path) -> Mapping[str, list[str]]:
+def staged(rows: Sequence[Computed], to: Path) -> Mapping[str, list[str]]:
     """Has the workers write the rows below `to`, a directory that they and the driver reach by this path.
 
     Returns the names of the files of each cluster, of which each has the rows of one computed table, in their order.
     """
-    compute = rows.compute
+    found: dict[str, list[str]] = {}
+    for each in rows:
+        for cluster_id, name in each.rows.mapInArrow(_writing(each.compute, to), _RESULT).collect():
+            found.setdefault(cluster_id, []).append(name)
+    return found
+
+
+def _writing(compute: Compute, to: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Returns what writes the computed tables, and yields the cluster and the name of each file."""
 
     def written(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for table in compute(given):
@@ -70,10 +81,7 @@ def staged(rows: Computed, to: Path) -> Mapping[str, list[str]]:
                     file.write_table(own)
                 yield pa.RecordBatch.from_pydict({"cluster_id": [cluster_id], "file": [name]})
 
-    found: dict[str, list[str]] = {}
-    for cluster_id, name in rows.rows.mapInArrow(written, _RESULT).collect():
-        found.setdefault(cluster_id, []).append(name)
-    return found
+    return written
 
 
 def _by_cluster(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:

@@ -148,13 +148,13 @@ class ParquetTables:
 
     def _adopt(self, name: str, rows: Rows, *, whole: bool) -> bool:
         """Has the workers write the files of computed rows; returns False if this table gets its rows from Spark."""
-        if not isinstance(rows, Computed):
+        if isinstance(rows, DataFrame):
             return False
         inbox = self.inbox()
         if inbox is None:
             return False
         with inbox:
-            files = staged(rows, inbox.place)
+            files = staged([rows] if isinstance(rows, Computed) else rows, inbox.place)
             folders = {HadoopFiles(self._spark).partition("cluster_id", each): some for each, some in files.items()}
             inbox.replace(name, folders, whole=whole)
         return True
