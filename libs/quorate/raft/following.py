@@ -162,7 +162,7 @@ def _batches_flaw(log: LogView, role: Follower, batches: Sequence[BatchInfo]) ->
     """Returns a text unless `batches` continue this log without a gap (I-10), and their epochs do not fall (I-09).
 
     An epoch after the leader's own is a flaw, too. Neighbouring voter sets may differ by at most one voter added and
-    one removed, as in Kafka, and kraft.version does not fall. KIP-853.
+    one removed, as in Kafka; kraft.version does not fall, and there are none before it is 1. KIP-853.
     """
     end, epoch = log.leo, log.last_epoch
     voters = None if log.voters.latest_offset is None else log.voters.latest
@@ -181,6 +181,8 @@ def _batches_flaw(log: LogView, role: Follower, batches: Sequence[BatchInfo]) ->
             if batch.kraft_version < level:
                 return f"{at}; its kraft.version is {batch.kraft_version}, and {level} before it"
             level = batch.kraft_version
+        if voters is not None and level < 1:
+            return f"{at}; it has voters, and kraft.version is {level} there"
         end, epoch = batch.end_offset, batch.epoch
     return None
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kraft import Uuid
@@ -141,7 +141,16 @@ def follower() -> Raft:
     return core
 
 
+def with_records(records: bytes) -> FetchResponse:
+    """What the leader of epoch 5 may well answer."""
+    topic = FetchResponse.FetchableTopicResponse
+    partition = topic.PartitionData(high_watermark=0, log_start_offset=0, records=records)
+    partition.current_leader.leader_id, partition.current_leader.leader_epoch = LEADER, EPOCH
+    return FetchResponse(responses=[topic(topic_id=uuid_text(METADATA_TOPIC_ID), partitions=[partition])])
+
+
 @settings(deadline=None, max_examples=400)
+@example([with_records(control([1, 2, 3]))])  # voters, where kraft.version is 0
 @given(st.lists(st.one_of(fetched(), pieces()), max_size=6))
 def test_whatever_a_leader_answers_the_follower_goes_on_and_pauses(answers: list[Any]) -> None:
     core, now_ms = follower(), 0
