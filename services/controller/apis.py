@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
 from typing import Any, Final, TypeAlias
@@ -17,6 +17,7 @@ from quorate.controller.engine.engine import Answer
 from quorate.controller.partitions.new_partitions import StalePlacement, UsableBrokers
 from quorate.controller.quotas.metered import metered
 from quorate.controller.quotas.mutation_quotas import MutationQuotas, RequestTokens, quota_of
+from quorate.errors import ApiError
 from quorate.metadata.state import ClusterState
 from quorate.placement import PlacementSpec
 from quorate.runtime.access.process_rights import ProcessRights
@@ -30,6 +31,7 @@ from services.controller.call import Call
 from services.controller.driver import ControllerDriver
 from services.controller.logins import logins_of
 from services.controller.metrics import IsrUpdates
+from services.controller.pending import OFFSET
 from services.controller.placement_requests import Placing
 from services.controller.quorum_node import QuorumNode
 from services.controller.sessions import SessionLookup
@@ -75,20 +77,31 @@ class Apis:
         index_tokens(driver.engine.state, settings.delegation_tokens)
         self.logins = logins_of(driver.engine, settings.delegation_tokens, (clock or SystemClock()).wall_ms)
 
-    def write(self, call: Call, command: Command[Any]) -> Awaitable[Answer]:
-        """Has the driver run the call's command and write its records; with `validate_only` it writes none.
+    async def write(self, call: Call, command: Command[Any], *, has_written: bool = False) -> Answer:
+        """Runs the command and writes its records; with `validate_only` it writes none. Raises ApiError.
 
-        Raises ApiError: REQUEST_TIMED_OUT if the call's deadline has passed before the decision begins.
+        REQUEST_TIMED_OUT if the call's deadline has passed before the decision begins. An answer without records, and
+        a refusal that rests on the state, are reads: leadership is confirmed before they are returned (ReadIndex,
+        Raft thesis 6.4), or a deposed leader would answer from a stale state. Kafka answers them unconfirmed.
+        `has_written` says that `write_ahead` has committed records of this call, which confirms the leadership too.
         """
-        command = call.deciding(command)
-        return self.driver.write(
-            call.api.name,
-            propose(command) if call.validate_only else command,
-            lane=call.api.lane,
-            request_id=call.request_id,
-            begin=None if call.deadline is None else call.deadline.begin,
-            by=call.caller.principal,
-        )
+        epoch, command = self.driver.leader_epoch, call.deciding(command)
+        try:
+            answer = await self.driver.write(
+                call.api.name,
+                propose(command) if call.validate_only else command,
+                lane=call.api.lane,
+                request_id=call.request_id,
+                begin=None if call.deadline is None else call.deadline.begin,
+                by=call.caller.principal,
+            )
+        except ApiError as refusal:
+            if OFFSET in refusal.metadata and not has_written:
+                await self.quorum.confirm(epoch)
+            raise
+        if not (answer.wrote or has_written):
+            await self.quorum.confirm(epoch)
+        return answer
 
     def within_quota(self, call: Call, command: Callable[[Any], Command[Any]]) -> Command[Any]:
         """Applies the client's mutation quota to a command: topics beyond it are refused in the answer. KIP-599."""

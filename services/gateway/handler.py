@@ -64,8 +64,8 @@ FETCH_MARGIN_MS: Final = 5_000
 """The same for `max_wait_ms`."""
 DEADLINE_MS_MAX: Final = 120_000
 ASK_MS: Final = 5_000
-CALLERS_KEPT: Final = 1_024
-"""Of so many callers the metadata is kept: at most some 8 KiB each, and of most 200 bytes."""
+CALLERS_CACHED: Final = 1_024
+"""The metadata of so many callers is cached: at most some 8 KiB each, and of most 200 bytes."""
 
 Metadata = Sequence[tuple[str, str]]
 
@@ -126,7 +126,7 @@ class Gateway:
             return await self._opened(message, request, client)
         newest = await as_newest(message, header.request_api_version)
         try:
-            caller = _metadata(header.client_id, request.principal, client.host)
+            caller = _metadata(client_id_text(header.client_id or ""), request.principal, client.host)
             check_token_request(request.api.name, is_token=request.is_token)
             await self._check_right(request, caller)
             self._check_node(request, newest, client)
@@ -166,11 +166,13 @@ class Gateway:
         """
         forwarder = request.principal
         try:
-            sender = _metadata(request.header.client_id, forwarder, client.host)
+            sender = _metadata(client_id_text(request.header.client_id or ""), forwarder, client.host)
             await self._check_right(request, sender)
             inside = await in_turns(enclosed(envelope))
             version = inside.header.request_api_version
-            caller = _metadata(inside.header.client_id, inside.principal, inside.host, client.host, forwarder=forwarder)
+            hosts = inside.host, client.host
+            client_id = client_id_text(inside.header.client_id or "")
+            caller = _metadata(client_id, inside.principal, *hosts, forwarder=forwarder)
             newest = await as_newest(inside.message, version)
             try:
                 check_token_request(inside.api.name, is_token=inside.is_token)
@@ -292,15 +294,16 @@ def _deadline_ms(message: Message) -> int:
     return int(min(DEADLINE_MS_MAX, max(DEADLINE_MS, getattr(message, "max_wait_ms", 0) + FETCH_MARGIN_MS)))
 
 
-@lru_cache(CALLERS_KEPT)
-def _metadata(client_id: str | None, principal: Principal, *hosts: str, forwarder: Principal = ANONYMOUS) -> Metadata:
+@lru_cache(CALLERS_CACHED)
+def _metadata(client_id: str, principal: Principal, *hosts: str, forwarder: Principal = ANONYMOUS) -> Metadata:
     """Returns the metadata by which a controller knows whose request it is; the first of `hosts` is the caller's.
 
-    Raises ApiError for a principal that is too long.
+    `client_id` is as `client_id_text` has it, so that no long one is cached. Raises ApiError for a principal that is
+    too long.
     """
     metadata = [(PASSED_ON, "1"), *((CLIENT_HOST, host) for host in hosts)]
     if client_id:
-        metadata.append((CLIENT_ID, client_id_text(client_id)))
+        metadata.append((CLIENT_ID, client_id))
     if principal != ANONYMOUS:
         metadata.append((CLIENT_PRINCIPAL, principal_text(principal)))
     if forwarder != ANONYMOUS:

@@ -60,6 +60,14 @@ WRITE_BUGS: Final = (
         test="tests/wire/test_shared.py::test_what_was_read_a_short_while_ago_is_not_read_again",
     ),
     Planted(
+        number="F52",
+        what="an array that is found costs a step nothing, and a message of them is read without letting others in",
+        file="libs/quorate/wire/shared.py",
+        right="            self.cost = 1 + len(code) // BYTES_PER_ITEM\n",
+        wrong="            self.cost = 0\n",
+        test="tests/wire/test_shared.py::test_nor_is_it_in_a_large_message_where_it_counts_as_one_item",
+    ),
+    Planted(
         number="F39",
         what="who asks first after a commit has a commit of its own, though others shared the last one",
         file=LINK,

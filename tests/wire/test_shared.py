@@ -66,6 +66,16 @@ def test_nor_is_it_in_a_large_message_where_it_counts_as_one_item() -> None:
     assert 4 == count
 
 
+def test_an_array_that_is_absent_costs_nothing_whatever_was_read_before() -> None:
+    sent, count = to_protobuf(response(*[None] * (ITEMS_PER_STEP - 1))), 0
+    assert to_struct(to_protobuf(response(*[MANY] * ITEMS_PER_STEP))).topics
+    steps = to_struct_in_steps(sent)
+    while after_step(steps) is None:
+        count += 1
+
+    assert 0 == count
+
+
 @pytest.mark.parametrize("version", [4, 5, 7])
 def test_shared_or_not_it_is_written_the_same_in_every_version(version: int) -> None:
     for configs in (MANY, CONFIGS, ()):

@@ -35,7 +35,7 @@ class Order:
 class _Turn:
     """One request's: its block runs when those that it waits for are answered, and it is answered at the block's end.
 
-    It is entered once for each request of such a connection, so it is no generator, which would cost thrice as much.
+    Each request of such a connection enters one, so it is no generator, which would cost three times as much.
     """
 
     __slots__ = ("_answered", "_connection", "_under_way", "_writes")
@@ -53,7 +53,7 @@ class _Turn:
         try:
             for answered in before:
                 await answered.wait()
-        except asyncio.CancelledError:
+        except BaseException:  # also if it is closed while it waits
             self._end()
             raise
 

@@ -122,8 +122,10 @@ def _read_list(field: Field, names: dict[str, Any]) -> list[str]:
         return lines
     shared = named(names, SharedReads(reader(field.struct)))
     return [
-        f"    if len({source}) <= {ITEMS_MAX}:",
-        f"        _{field.name} = {shared}(m.{field.name}){absent}",
+        f'    if not m.HasField("{field.name}"):',
+        f"        _{field.name} = None",
+        f"    elif len({source}) <= {ITEMS_MAX}:",
+        f"        _{field.name} = {shared}(m.{field.name})",
         f"        yield from t.many({shared}.cost)",
         "    else:",
         *(f"    {line}" for line in lines),

@@ -16,8 +16,11 @@ ITEMS_MIN: Final = 8
 ITEMS_MAX: Final = 64
 """Longer arrays are read item by item, too."""
 BYTES_MAX: Final = 8 << 10
+"""Arrays of more bytes are read each time."""
+BYTES_PER_ITEM: Final = 512
+"""To look for an array of so many bytes costs as much as to read an item."""
 READS_MAX: Final = 64
-"""Arrays of one field that are kept: with these bounds half a megabyte of bytes, and structs of some megabytes."""
+"""The arrays that each reader of a field caches: half a megabyte of bytes at most, and structs of some megabytes."""
 
 
 class Shared(tuple[T, ...]):
@@ -50,22 +53,21 @@ class SharedReads:
         self._read = read
         self._found: dict[bytes, Shared[Any]] = {}
         self.cost = 0
-        """How many items the last array was worth: one if it was found, and else as many as it has."""
+        """How many items' work the last array was: as many as it has, or as looking for it by its bytes costs."""
 
     def __call__(self, box: Any) -> tuple[Any, ...]:
         """Returns the structs of a box's items. Raises ValueError for an unfit value, which is not kept."""
         items = box.items
         self.cost = len(items)
-        if not ITEMS_MIN <= len(items) <= ITEMS_MAX:
+        if not ITEMS_MIN <= len(items) <= ITEMS_MAX or box.ByteSize() > BYTES_MAX:
             return tuple(map(self._read, items))
         code = box.SerializeToString()
         found = self._found.get(code)
         if found is None:
             found = Shared(map(self._read, items))
-            if len(code) <= BYTES_MAX:
-                if len(self._found) >= READS_MAX:
-                    self._found.clear()
-                self._found[code] = found
+            if len(self._found) >= READS_MAX:
+                self._found.clear()
+            self._found[code] = found
         else:
-            self.cost = 1
+            self.cost = 1 + len(code) // BYTES_PER_ITEM
         return found

@@ -14,7 +14,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from quorate.controller.engine.engine import Answer
-from quorate.errors import ApiError
 from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call
@@ -27,7 +26,6 @@ from services.controller.handlers.kinds import Handler
 from services.controller.handlers.own import OWN
 from services.controller.handlers.quorum import QUORUM
 from services.controller.handlers.topics import TOPICS
-from services.controller.pending import OFFSET
 
 __all__ = ["APIS", "HANDLERS", "answer_to"]
 
@@ -45,19 +43,9 @@ assert all(APIS[name].quorum_deadline_ms is None for name in HANDLERS), HANDLERS
 async def answer_to(apis: Apis, call: Call) -> Answer:
     """Authorizes one request, runs its handler, and returns the answer once all that it has seen is committed.
 
-    An answer without records, and a refusal that rests on the state, are reads: leadership is confirmed before they are
-    returned (ReadIndex, Raft thesis 6.4), or a deposed leader would answer from a stale state. Kafka answers them
-    unconfirmed. Raises ApiError; REQUEST_TIMED_OUT if the decision does not begin within `timeout_ms`.
+    Raises ApiError; REQUEST_TIMED_OUT if the decision does not begin within `timeout_ms`.
     """
-    deadline, epoch = Deadline(call.api, call.timeout_ms, apis.loop), apis.driver.leader_epoch
+    deadline = Deadline(call.api, call.timeout_ms, apis.loop)
     with deadline:
         admitted = await apis.authorizing.admit(replace(call, deadline=deadline))
-        try:
-            answer = await HANDLERS[call.api.name](apis, admitted)
-        except ApiError as refusal:
-            if OFFSET in refusal.metadata and not call.api.is_read:
-                await apis.quorum.confirm(epoch)
-            raise
-        if not (answer.wrote or call.api.is_read):  # a read has been confirmed before it was read
-            await apis.quorum.confirm(epoch)
-        return answer
+        return await HANDLERS[call.api.name](apis, admitted)

@@ -54,12 +54,13 @@ async def _register_broker(apis: Apis, call: Call) -> Answer:
     async def attempt() -> Answer:
         other = _other_process(state, call.asked)
         present = await known(other)
-        if await apis.write_ahead(call, register_ahead(state, call.asked, **given, **present)):
+        has_written = await apis.write_ahead(call, register_ahead(state, call.asked, **given, **present))
+        if has_written:
             other = _other_process(state, call.asked)
             present = await known(other)
         command = register_unless_alive(call.asked, **given, **present)
         asked_for = command if other is not None else _unless_another_came(call.asked, command)
-        return await apis.write(call, asked_for)
+        return await apis.write(call, asked_for, has_written=has_written)
 
     async def register() -> Answer:
         for tried in range(1, SESSIONS_ASKED_MAX + 1):
@@ -101,8 +102,8 @@ def _other_process(state: ClusterState, request: BrokerRegistrationRequest) -> N
 async def _unregister_broker(apis: Apis, call: Call) -> Answer:
     async def unregister() -> Answer:
         ahead = unregister_ahead(apis.driver.engine.state, call.asked, settings=apis.settings)
-        await apis.write_ahead(call, ahead)
-        return await apis.write(call, unregister_broker(call.asked, settings=apis.settings))
+        has_written = await apis.write_ahead(call, ahead)
+        return await apis.write(call, unregister_broker(call.asked, settings=apis.settings), has_written=has_written)
 
     return await to_the_end(unregister())
 

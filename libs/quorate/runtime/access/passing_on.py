@@ -76,8 +76,8 @@ CLIENT_ID_BYTES_MAX: Final = 1_000
 PRINCIPAL_BYTES_MAX: Final = 1_500
 """Most bytes of a client id and of a principal as metadata: a call may have 8 KiB of it, with three principals."""
 
-CALLS_REMEMBERED: Final = 256
-"""The calls of one caller say the same of it: so many callers' sayings are read once."""
+CALLERS_CACHED: Final = 1_024
+"""All calls of one caller say the same of it: what the metadata of so many callers says is cached."""
 _PRINCIPALS: Final = frozenset({CLIENT_PRINCIPAL, FORWARDER_PRINCIPAL, GATEWAY_PRINCIPAL})
 _SAID: Final = _PRINCIPALS | {CLIENT_HOST, CLIENT_ID, CLIENT_IS_TOKEN, FORWARDED, PASSED_ON}
 
@@ -111,7 +111,7 @@ def said_in(metadata: Metadata | None) -> Said:
     return _said(tuple([pair for pair in metadata or () if pair[0] in _SAID]))
 
 
-@lru_cache(CALLS_REMEMBERED)
+@lru_cache(CALLERS_CACHED)
 def _said(metadata: tuple[tuple[str, str | bytes], ...]) -> Said:
     keys = {key for key, _ in metadata}
     return Said(

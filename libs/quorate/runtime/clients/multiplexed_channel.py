@@ -35,8 +35,8 @@ BESIDE_BYTES: Final = 64
 """Bytes of a call beside its request, its method and its metadata: ids and lengths."""
 PAIR_BYTES: Final = 8
 """Bytes that a key of metadata counts beside its own."""
-METADATA_KEPT: Final = 256
-"""Of so many callers the metadata is kept as it goes out: a program makes most calls for few of them."""
+METADATA_CACHED: Final = 1_024
+"""The metadata of so many callers is cached as it goes out; that of a traced call is like no other."""
 STREAM_AGE_S: Final = 30.0
 """A stream takes calls for so long; then the next call opens another, at the server that a name has by then."""
 UNSERVED_S: Final = 60.0
@@ -231,7 +231,7 @@ class _Carried(NamedTuple):
     size: int
 
 
-@lru_cache(METADATA_KEPT)
+@lru_cache(METADATA_CACHED)
 def _carried(metadata: tuple[tuple[str, str | bytes], ...]) -> _Carried:
     encoded = [(key, value.encode("ascii") if isinstance(value, str) else value) for key, value in metadata]
     pairs = tuple(CallBatch.Metadatum(key=key, value=value) for key, value in encoded)
