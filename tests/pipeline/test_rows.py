@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import quorate.pipeline
 from quorate.errors import Corrupt
 from quorate.nouns import OffsetAndEpoch
 from quorate.pipeline.log_files import find, parts
@@ -17,6 +18,7 @@ from quorate.wire.batch import data_batch
 from tests.pipeline.logs import NOON_MS, batches, checkpoint, flipped, history, node, segment
 
 FIXTURES = Path(__file__).parents[1] / "interop" / "fixtures"
+README = Path(quorate.pipeline.__file__).with_name("README.md")
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 
 
@@ -59,6 +61,15 @@ def test_a_record_is_a_row_with_the_header_of_its_batch(tmp_path: Path) -> None:
         "raw": None,
         "_corrupt": None,
     } == last
+
+
+def test_the_readme_s_example_shows_offsets_and_payloads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    segment(node(tmp_path), batches(history(1)))
+    _, example, _ = README.read_text().replace("/var/lib/quorate", str(tmp_path)).split("```")
+
+    exec(example.removeprefix("python"))
+
+    assert """(0,) ('{"name":"orders","topicId":"AAECAwQFBgcICQoLDA0ODw"}',)\n""" == capsys.readouterr().out
 
 
 def test_the_trace_of_a_request_is_a_column(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 files         files on this machine or in a store
 stores        the stores that a URL names: object stores, and HDFS
 log_files     finds segments and checkpoints below a path, their cluster, and cuts them into parts
-columns       the columns that the decoding loop fills
+columns       decoded records: the decoding loop notes them as rows, and they are read by column
 rows          walks through the batches of a part, and decodes them into columns; damaged bytes become rows too
 row_filter    which rows are wanted
 batch_rows    decodes batches record by record, with Python only
