@@ -76,9 +76,10 @@ class Cleaner:
     def _excess(self) -> tuple[str, OffsetAndEpoch] | None:
         """Returns why the oldest snapshot must go, and the snapshot at which the log then starts; None if none must."""
         known = self._driver.core.log
-        snapshots = sorted(
-            (each for each in known.snapshots if each.offset <= known.high_watermark), key=lambda each: each.offset
-        )
+        committed = (each for each in known.snapshots if each.offset <= known.high_watermark)
+        # A disk may have two of one offset. The log goes on from the one in its own epoch; the other goes with it.
+        own = (each for each in committed if each.epoch == known.epochs.epoch_at(each.offset - 1))
+        snapshots = sorted(own, key=lambda each: each.offset)
         for oldest, following in pairwise(snapshots):
             if self._driver.downloads.holds(oldest, now_ms=self._driver.now_ms):
                 return None

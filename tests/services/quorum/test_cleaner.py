@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from quorate.nouns import Offset, OffsetAndEpoch
+from quorate.nouns import Epoch, Offset, OffsetAndEpoch
 from quorate.raft.log import SnapshotRead
-from quorate.storage.names import DELETED, PARTITION_DIRECTORY, segment_bases
+from quorate.storage.names import DELETED, PARTITION_DIRECTORY, checkpoint_ids, segment_bases
 from services.quorum.cleaner import Cleaner, RetentionLimits
 from services.quorum.driver import QuorumDriver
 from tests.services.nodes import kept, open_disk, snapshot, sole_leader, write
@@ -60,6 +60,24 @@ async def test_no_more_goes_than_must(node: QuorumDriver, tmp_path: Path) -> Non
     cleaner(node, size=node.disk.size - 1).clean()
 
     assert [5, 7] == kept(node, tmp_path)
+
+
+@pytest.mark.parametrize("epoch", [0, 2])
+async def test_a_snapshot_of_another_epoch_is_passed_over(tmp_path: Path, epoch: Epoch) -> None:
+    """A disk may have two sound files of one offset; the log cannot start at both."""
+    async with sole_leader(tmp_path) as node:
+        for _ in range(2):
+            await snapshot(node, await write(node))
+        first, latest = checkpoint_ids(tmp_path / PARTITION_DIRECTORY)
+        for each in (first, latest):
+            second = node.disk.begin_snapshot(OffsetAndEpoch(epoch=epoch, offset=each.offset), 0)
+            second.finish().close()
+
+    async with sole_leader(tmp_path) as node:
+        cleaner(node, size=0).clean()
+
+        assert [latest.offset] * 2 == kept(node, tmp_path)
+        assert [latest] == [each for each in node.core.log.snapshots if each.epoch != epoch]
 
 
 async def test_a_single_snapshot_stays_however_large_and_so_does_the_log(tmp_path: Path) -> None:
