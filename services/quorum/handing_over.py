@@ -95,7 +95,7 @@ class HandingOver:
         found = [
             (self._opened_at_ms[voter.key.id], voter.key.id)
             for voter in core.log.voters.latest.voters
-            if voter.key != core.node
+            if voter.key.id != core.node.id  # a static voter has no directory id
             and self._opened_at_ms.get(voter.key.id, 0) > role.elected_at_ms + self._late_ms
             and _is_in_contact(role.replicas.get(voter.key, Progress()), since_ms=now_ms - self._patience_ms // 2)
         ]
