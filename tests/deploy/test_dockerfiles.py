@@ -16,7 +16,7 @@ def dockerfile() -> str:
 
 
 def test_the_last_stage_of_each_service_names_it_alone() -> None:
-    stages = dict(re.findall(r"^FROM image AS (\w+)\n((?:.+\n)+)", dockerfile(), re.MULTILINE))
+    stages = dict(re.findall(r"^FROM image AS service-([\w-]+)\n((?:.+\n)+)", dockerfile(), re.MULTILINE))
 
     assert sorted(stages) == SERVICES
     for service, stage in stages.items():
@@ -24,7 +24,8 @@ def test_the_last_stage_of_each_service_names_it_alone() -> None:
             f'ENTRYPOINT ["python", "-m", "services.{service}"]\n'
             f'CMD ["--config", "/etc/quorate/{service}.properties"]\n' == stage
         )
-    assert dockerfile().endswith("\nFROM ${SERVICE}\n")
+    assert ["not-given"] == re.findall(r"^ARG SERVICE=(.*)$", dockerfile(), re.MULTILINE)
+    assert dockerfile().endswith("\nFROM service-${SERVICE}\n")
 
 
 def test_every_base_and_tool_has_a_version() -> None:

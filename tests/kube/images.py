@@ -1,4 +1,4 @@
-"""The images of the services, built without a registry: bases from Debian's packages, then each of the Dockerfile.
+"""The images of the services, built without a registry: bases from Debian's packages, then each by the Dockerfile.
 
 The bases have the layout of Debian's own Python 3.11. `runtime` is no distribution: Python, its libraries, bash, which
 Spark's scripts are written for, and busybox in place of other tools. `builder` has what the Dockerfile's first stage
