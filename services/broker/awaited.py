@@ -44,9 +44,8 @@ class Awaited:
             until_ms = self._until_ms.setdefault(follower, OrderedDict())
             until_ms.pop(key, None)  # to the end of the order
             until_ms[key] = now_ms + EXPECTED_MS
-            assert until_ms[next(iter(until_ms))] <= until_ms[key], (
-                until_ms
-            )  # the first that is not late ends the search
+            # The first that is not late ends the search.
+            assert until_ms[next(iter(until_ms))] <= until_ms[key], until_ms
             for wait in tuple(self._waits.get(follower, {}).values()):
                 self._end(wait)
 

@@ -207,9 +207,8 @@ class Disk:
         """
         segments = self.log.start_at(snapshot)
         older = self._checkpoints.retire_before(snapshot.offset, but=None if self.log.first_base else BOOTSTRAP_ID)
-        assert snapshot in self._checkpoints.sizes, (
-            snapshot
-        )  # with it everything below the log start is there (KIP-630)
+        # With it everything below the log start is there (KIP-630).
+        assert snapshot in self._checkpoints.sizes, snapshot
         return replace(older, segments=tuple(segments))
 
     def close(self) -> None:

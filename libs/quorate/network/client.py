@@ -167,9 +167,8 @@ class Connection(asyncio.Protocol):
             self._flush()
             return await future
         finally:
-            self._waiting.pop(
-                number, None
-            )  # of a cancelled request the answer still comes, and is in flight until then
+            # Of a cancelled request the answer still comes, and is in flight until then.
+            self._waiting.pop(number, None)
 
     # -- what asyncio calls
 

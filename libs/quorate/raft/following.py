@@ -52,18 +52,16 @@ def fetch(context: StepContext, role: Follower) -> None:
 
 def _next_fetch(context: StepContext, *, epoch: int, max_wait_ms: int) -> FetchRequest:
     """Returns a Fetch from this node's log end, with the epoch of its last record to find a divergence (KIP-595)."""
-    assert context.log.flushed == context.log.leo, (
-        context.log.flushed,
-        context.log.leo,
-    )  # I-18: it acknowledges all below
+    log = context.log
+    assert log.flushed == log.leo, (log.flushed, log.leo)  # I-18: it acknowledges all below
     return FetchRequest(
         epoch=epoch,
         replica=context.node,
-        fetch_offset=context.log.leo,
-        last_fetched_epoch=context.log.last_epoch,
+        fetch_offset=log.leo,
+        last_fetched_epoch=log.last_epoch,
         max_bytes=context.settings.fetch_max_bytes,
         max_wait_ms=max_wait_ms,
-        high_watermark=context.log.high_watermark,
+        high_watermark=log.high_watermark,
     )
 
 

@@ -270,8 +270,6 @@ def claimed_end(context: StepContext) -> OffsetAndEpoch:
     A crash could take the unflushed tail, and votes won by that tail would then elect a leader without committed
     records (I-12).
     """
-    assert context.log.last_flushed <= context.log.last, (
-        context.log.last_flushed,
-        context.log.last,
-    )  # I-12: it claims no more
-    return context.log.last_flushed
+    log = context.log
+    assert log.last_flushed <= log.last, (log.last_flushed, log.last)  # I-12: it claims no more
+    return log.last_flushed

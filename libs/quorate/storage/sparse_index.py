@@ -32,10 +32,9 @@ class SparseIndex:
         self._times = array("q")  # the largest timestamp up to each entry's batch, inclusive, in ms since 1970 …
         self._time_offsets = array("q")  # … and the last offset of the batch that has it
         self._since_entry = 0
-        self._recent_offsets = array(
-            "q"
-        )  # the first offset of each batch from the last entry on, which are read most …
-        self._recent_positions = array("q")  # … and its position
+        # Of each batch from the last entry on, which are read most: its first offset, and its position.
+        self._recent_offsets = array("q")
+        self._recent_positions = array("q")
         self._largest: tuple[int, Offset] = (NEVER, base_offset)
 
     def note(self, header: BatchHeader, position: int) -> None:
