@@ -45,9 +45,11 @@ TABLES: Final = {
 _KEY: Final = ("kind", "key")
 _LEADER: Final = "leader"
 _TASKS: Final = 8
-_BATCHES: Final = 26
-"""In at most so many tasks sentences are made, and of so many of Spark's batches, each of 10,000 rows, at once: where
-tables adopt files, each such table is a file of its own.
+"""Sentences are made in at most so many tasks: where tables adopt files, each task writes its own."""
+_BATCHES_A_FILE: Final = 26
+"""Where tables adopt files, a file has the rows of so many batches of Spark's, each of at most 10,000 rows.
+
+10,000 is the default of spark.sql.execution.arrow.maxRecordsPerBatch.
 """
 
 
@@ -80,8 +82,9 @@ def sentences(found: DataFrame) -> Computed:
     """Returns the rows of the audit timeline (SCHEMA) about `changes`."""
 
     def compute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-        while some := list(islice(batches, _BATCHES)):
-            yield _said(pa.Table.from_batches(some))
+        said = (_said(pa.Table.from_batches([each])) for each in batches)
+        while some := list(islice(said, _BATCHES_A_FILE)):
+            yield pa.concat_tables(some)
 
     return Computed(found.coalesce(_TASKS), compute, SCHEMA)
 
