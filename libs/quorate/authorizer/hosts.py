@@ -12,9 +12,9 @@ from quorate.metadata.acls import WILDCARD
 __all__ = ["covers", "fault_of_host", "host_address", "is_network"]
 
 _V4_NETWORK: Final = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})/([0-9]{1,2})")
-_HOSTS_REMEMBERED: Final = 4_096
+_HOSTS_CACHED: Final = 4_096
 """The cache size of `host_address`, which every request calls."""
-_PAIRS_REMEMBERED: Final = 65_536
+_PAIRS_CACHED: Final = 65_536
 """The cache size of network matches by (pattern, host), since clients reconnect from the same hosts."""
 
 
@@ -50,7 +50,7 @@ def covers(pattern: str, host: str) -> bool:
     return is_network(pattern) and _lies_in(pattern, host)
 
 
-@lru_cache(maxsize=_HOSTS_REMEMBERED)
+@lru_cache(maxsize=_HOSTS_CACHED)
 def host_address(address: str) -> str:
     """Returns an address in the form that Kafka compares: IPv6 with all groups written out, IPv4-mapped IPv6 as IPv4.
 
@@ -68,7 +68,7 @@ def host_address(address: str) -> str:
     return ":".join(group.lstrip("0") or "0" for group in parsed.exploded.split(":")) + percent + scope
 
 
-@lru_cache(maxsize=_PAIRS_REMEMBERED)
+@lru_cache(maxsize=_PAIRS_CACHED)
 def _lies_in(pattern: str, host: str) -> bool:
     network, address = _network(pattern), _address(host)
     if network is None or address is None or address.version != network.version:

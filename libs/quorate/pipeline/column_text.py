@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from kraft import Message
 from quorate.errors import Corrupt
-from quorate.pipeline.json_text import KEPT_MAX, base64_text, uuid_json, writer
+from quorate.pipeline.json_text import TEXTS_CACHED, base64_text, uuid_json, writer
 from quorate.pipeline.record_shapes import HEAD_BYTES, marks_of
 from quorate.pipeline.record_spans import Array
 from quorate.wire.codec import decode, encode
@@ -118,7 +118,7 @@ class Writer:
             end = self._ends.get(known)
             if end is None:
                 text = self._rest(known)
-                if len(self._ends) >= KEPT_MAX:
+                if len(self._ends) >= TEXTS_CACHED:
                     self._ends.clear()
                 self._ends[known] = end = f"{text}}}" if self._plain else f"{{{text[1:]}}}"
         except _MISFITS:
@@ -208,7 +208,7 @@ def _texts(raws: list[bytes], text: _Text, prefix: str) -> Any:
     return pa.array(found, pa.string())
 
 
-_string: Final = lru_cache(KEPT_MAX)(lambda raw: encode_basestring(raw.decode()))
+_string: Final = lru_cache(TEXTS_CACHED)(lambda raw: encode_basestring(raw.decode()))
 
 
 def _shown(each: Field) -> Callable[[bytes], str]:
@@ -224,7 +224,7 @@ def _array(kind: FieldType) -> Callable[[bytes], str]:
     width = struct.calcsize(f">{code}")
     show: Callable[[Any], str] = uuid_json if kind is FieldType.UUID else str
 
-    @lru_cache(KEPT_MAX)
+    @lru_cache(TEXTS_CACHED)
     def text(raw: bytes) -> str:
         return f"[{','.join(map(show, struct.unpack('>' + code * (len(raw) // width), raw)))}]"
 

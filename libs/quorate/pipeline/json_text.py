@@ -17,9 +17,9 @@ from quorate.nouns import parse_uuid, uuid_text
 from quorate.wire.json_names import json_name
 from quorate.wire.schema import Field, FieldType, Layout, default_of, layout_of, struct_class
 
-__all__ = ["KEPT_MAX", "base64_text", "from_document", "uuid_json", "writer"]
+__all__ = ["TEXTS_CACHED", "base64_text", "from_document", "uuid_json", "writer"]
 
-KEPT_MAX: Final = 1 << 16
+TEXTS_CACHED: Final = 1 << 16
 """Size limit of a cache of texts."""
 _Text = Callable[[Any], str]
 
@@ -39,7 +39,7 @@ def base64_text(data: bytes) -> str:
     return f'"{b64encode(data).decode("ascii")}"'
 
 
-@lru_cache(KEPT_MAX)
+@lru_cache(TEXTS_CACHED)
 def uuid_json(uuid: bytes) -> str:
     """Returns a uuid as a JSON string, quotes included."""
     return f'"{uuid_text(uuid)}"'

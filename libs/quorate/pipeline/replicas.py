@@ -29,8 +29,8 @@ __all__ = ["commitments", "contradicted", "log_replicas"]
 AnyPath = Path | PurePosixPath
 VOTERS_BYTES: Final = 1 << 16
 """How much of a checkpoint is read, in bytes: its voters are at its beginning."""
-SEGMENTS_KEPT: Final = 10_000
-"""For how many segments the ranges are kept in memory: a stream asks for them again in every micro-batch."""
+SEGMENTS_CACHED: Final = 10_000
+"""For how many segments the ranges are cached: a stream asks for them again in every micro-batch."""
 
 
 _UNREADABLE: Final = frozenset({ReplicaKey(-1)})
@@ -129,7 +129,7 @@ def _walk(segments: Sequence[LogFile], checkpoint: Offset) -> Iterator[_Walked]:
             return  # it was removed since it was listed; the reader of its records says so
 
 
-@lru_cache(maxsize=SEGMENTS_KEPT)
+@lru_cache(maxsize=SEGMENTS_CACHED)
 def _walked(place: LogFile, size: int, at_ms: int) -> _Walked:
     """Walks over a segment's headers, up to the first that is damaged or does not follow. Raises OSError."""
     epochs: list[EpochRange] = []

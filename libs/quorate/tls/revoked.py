@@ -14,7 +14,7 @@ __all__ = ["fingerprint", "read_revoked"]
 
 SETTING: Final = "ssl.revoked.certificates.location"
 FINGERPRINT: Final = re.compile(r"(?:sha256 fingerprint=)?((?:[0-9a-f]{2}:?){31}[0-9a-f]{2})")
-CACHED: Final = 1_000
+CERTIFICATES_CACHED: Final = 1_000
 """Certificates whose fingerprints are cached: so many callers at a time."""
 
 
@@ -41,7 +41,7 @@ def read_revoked(file: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-@lru_cache(CACHED)
+@lru_cache(CERTIFICATES_CACHED)
 def fingerprint(certificate: bytes) -> str:
     """Returns the SHA-256 fingerprint of a certificate as PEM, 64 hexadecimal digits."""
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.decode("ascii"))).hexdigest()

@@ -34,8 +34,8 @@ class Address:
         return f"{self.host}:{self.port}"
 
 
-KEYS_KEPT: Final = 1_024
-"""Replica keys that are kept, each found once: a replica has the same one in all its fetches."""
+KEYS_CACHED: Final = 1_024
+"""Replica keys that are cached, each found once: a replica has the same one in all its fetches."""
 LISTENERS_MAX: Final = 64
 VOTERS_MAX: Final = 128
 """Most voters or candidates in a request: far more than any quorum has."""
@@ -90,7 +90,7 @@ def peer_error(code: int) -> ErrorCode:
     return known
 
 
-@lru_cache(KEYS_KEPT)
+@lru_cache(KEYS_CACHED)
 def key_of(node_id: NodeId, directory_id: str) -> ReplicaKey:
     """Returns the replica key of an id and a directory id. Raises ApiError(INVALID_REQUEST) for a malformed id."""
     try:
