@@ -54,7 +54,7 @@ def _is_out_of_range(request: Request) -> bool:
             # A candidate has just started `epoch`, so its log cannot have records of it; for a pre-vote, `epoch` is not
             # started anew.
             ceiling = epoch if pre_vote else epoch - 1
-            return last.offset < 0 or not 0 <= last.epoch <= ceiling or request.replica.id < 0
+            return last.offset < 0 or not 0 <= last.epoch <= ceiling or not request.replica.has_id
         case BeginQuorumEpochRequest() | EndQuorumEpochRequest():
             return request.leader_id < 0 or request.epoch < 0
         case FetchRequest():

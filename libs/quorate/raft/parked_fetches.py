@@ -79,5 +79,5 @@ def drop_parked(role: Leader | Follower, peer: NodeId) -> None:
 
     A peer whose id is not known yet has a negative one here; none of the readers without an id is that peer.
     """
-    for key in [key for key in role.parked if key.id == peer >= 0]:
+    for key in [key for key in role.parked if key.has_id and key.id == peer]:
         del role.parked[key]

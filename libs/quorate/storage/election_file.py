@@ -96,7 +96,7 @@ class ElectionFile:
         assert version in (0, 1), version
         assert 0 <= election.epoch < EPOCHS_END, election.epoch
         # A negative id would be read back as nobody: a vote that is forgotten could be given twice (I-04).
-        assert election.voted is None or election.voted.id >= 0, election.voted
+        assert election.voted is None or election.voted.has_id, election.voted
         assert election.leader_id is None or election.leader_id >= 0, election.leader_id
         if (before := self._written) is not None:
             assert election.epoch >= before.epoch, (election, before)  # I-03
