@@ -1,4 +1,4 @@
-"""Why a candidate claims only what it has flushed, and why a vote is compared with the log every time.
+"""Why a candidate states only what it has flushed, and why a vote is compared with the log every time.
 
 Node 3 has `b` in its log but not on its disk, while 1 and 2 commit it. 1 dies. 3 is voted for by 2, crashes before it
 hears of that, forgets `b`, and asks again in the same epoch. Either rule alone keeps it from leading without `b`.

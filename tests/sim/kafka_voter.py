@@ -2,7 +2,7 @@
 
 * Flush: one thread writes, flushes and answers, so no request is handled during a flush. The leader counts its log end
   just before it flushes; ours goes on during the flush, and counts its flushed end.
-* Candidate: it claims its log end; ours its flushed end.
+* Candidate: it states its log end; ours its flushed end.
 * Vote: the candidate that has the vote is granted it again without a look at the logs; ours compares them each time.
 * Pre-vote of a later epoch: that is entered before it is refused; ours stays in its epoch while its leader lives.
 * Prospective: it grants every pre-vote for a log that is not behind, and goes on asking after its own vote. Of two of
@@ -93,7 +93,7 @@ class _Kafka:
         self._replace(progress, "voter_end", _voter_end)
         self._replace(voting, "enters_epoch", _enters_epoch)
         self._replace(voting, "_is_lost", _is_lost)
-        self._replace(voting, "claimed_end", _claimed_end)
+        self._replace(voting, "stated_end", _stated_end)
         self._replace(following, "give_up_soon", _wait_as_ever)
         self._replace_row(VoteRequest, voting.answer_vote, _answer_vote)
         self._replace_row(EndQuorumEpochRequest, quorum_epoch.acknowledge_end, _acknowledge_end)
@@ -126,7 +126,7 @@ def _enters_epoch(context: StepContext, role: Role, request: Request) -> bool:
     return True
 
 
-def _claimed_end(context: StepContext) -> OffsetAndEpoch:
+def _stated_end(context: StepContext) -> OffsetAndEpoch:
     return context.log.last
 
 

@@ -257,19 +257,19 @@ def _ask_voters(context: StepContext, role: Prospective | Candidate, *, pre_vote
         request = VoteRequest(
             epoch=role.epoch,
             replica=context.node,
-            last=claimed_end(context),
+            last=stated_end(context),
             pre_vote=pre_vote,
             voter=voter,
         )
         context.ask(voter.id, request)
 
 
-def claimed_end(context: StepContext) -> OffsetAndEpoch:
+def stated_end(context: StepContext) -> OffsetAndEpoch:
     """Returns the end of the log by which this node asks for votes: its flushed end, not its log end.
 
     A crash could take the unflushed tail, and votes won by that tail would then elect a leader without committed
     records (I-12).
     """
     log = context.log
-    assert log.last_flushed <= log.last, (log.last_flushed, log.last)  # I-12: it claims no more
+    assert log.last_flushed <= log.last, (log.last_flushed, log.last)  # I-12: it states no more
     return log.last_flushed
