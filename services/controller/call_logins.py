@@ -18,7 +18,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final
 
-from quorate.controller.access.scram_keys import ITERATIONS_MIN, salted_password, stored_keys
+from quorate.controller.access.scram_keys import ITERATIONS_MIN, salted_password, verifier_keys
 from quorate.errors import ApiError, ErrorCode
 from quorate.listeners.scram_logins import ScramLogins
 from quorate.network.fair_turns import FairTurns
@@ -152,4 +152,4 @@ class CallLogins:
         hashed = in_thread(self._hashing, salted_password, mechanism, password.encode(), salt, iterations)
         # A call that is cancelled leaves a hash behind that has begun; it counts until it is done.
         hashed.add_done_callback(lambda _: self._turns.end())
-        return stored_keys(mechanism, await asyncio.shield(hashed))[0]
+        return verifier_keys(mechanism, await asyncio.shield(hashed))[0]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.controller.access.scram_keys import salted_password, stored_keys
+from quorate.controller.access.scram_keys import salted_password, verifier_keys
 from quorate.metadata.versions import METADATA_VERSION
 from quorate.nouns import reserved_uuid, uuid_text
 from quorate.random_uuid import random_uuid
@@ -382,7 +382,7 @@ def test_a_salted_password_needs_no_password(tmp_path: Path) -> None:
 @settings(max_examples=10, deadline=None)
 def test_a_credential_does_not_hold_the_password(password: str, salt: bytes, mechanism: int) -> None:
     salted = salted_password(mechanism, password.encode("utf-8", "surrogatepass"), salt, 4096)
-    stored, server = stored_keys(mechanism, salted)
+    stored, server = verifier_keys(mechanism, salted)
 
     assert {32 * mechanism} == {len(stored), len(server), len(salted)}
     assert stored != server

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kraft.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraft.api.sasl_authenticate import SaslAuthenticateRequest
 from kraft.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from quorate.controller.access.scram_keys import salted_password, stored_keys
+from quorate.controller.access.scram_keys import salted_password, verifier_keys
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Principal
 from quorate.protocol import Close, ConnectionReady, Request, ServerSettings, Taken, api_of
@@ -32,7 +32,7 @@ TOKEN_HMAC = bytes(range(64))
 
 
 def credential(mechanism: int, user: str = USER, iterations: int = 4096) -> UserScramCredentialRecord:
-    stored, server = stored_keys(mechanism, salted_password(mechanism, PASSWORD.encode(), SALT, iterations))
+    stored, server = verifier_keys(mechanism, salted_password(mechanism, PASSWORD.encode(), SALT, iterations))
     return UserScramCredentialRecord(user, mechanism, SALT, stored, server, iterations)
 
 
@@ -314,7 +314,7 @@ def test_scram_refuses_a_first_message_of_another_form(message: bytes) -> None:
 def test_scram_is_that_of_rfc_7677() -> None:
     """The example of section 3: user "user", password "pencil"."""
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
-    stored, server_key = stored_keys(1, salted_password(1, b"pencil", salt, 4096))
+    stored, server_key = verifier_keys(1, salted_password(1, b"pencil", salt, 4096))
     kept = UserScramCredentialRecord("user", 1, salt, stored, server_key, 4096)
     server = ScramServer(
         1, nonce=lambda: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", find_user={"user": kept}.get, find_token={}.get

@@ -9,7 +9,7 @@ import secrets
 from typing import Final
 
 from quorate.cli.failures import Misused
-from quorate.controller.access.scram_keys import ITERATIONS_MAX, ITERATIONS_MIN, salted_password, stored_keys
+from quorate.controller.access.scram_keys import ITERATIONS_MAX, ITERATIONS_MIN, salted_password, verifier_keys
 from quorate.metadata.scram import MECHANISMS
 from quorate.records import UserScramCredentialRecord
 
@@ -53,7 +53,7 @@ def _keys(user: str, mechanism: int, settings: dict[str, str]) -> dict[str, byte
         if "salt" not in settings:
             raise Misused(f"--add-scram: user {user!r} has a saltedpassword and no salt; both are needed")
         made = _base64(user, "saltedpassword", salted or "")
-    stored, server = stored_keys(mechanism, made)
+    stored, server = verifier_keys(mechanism, made)
     return {"salt": salt, "stored_key": stored, "server_key": server, "iterations": iterations}
 
 

@@ -17,7 +17,7 @@ import pytest
 from kraft import Message
 from kraft.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from quorate.controller.access.delegation_tokens import TokenSettings, token_hmac
-from quorate.controller.access.scram_keys import ITERATIONS_MIN, salted_password, stored_keys
+from quorate.controller.access.scram_keys import ITERATIONS_MIN, salted_password, verifier_keys
 from quorate.errors import ApiError, ErrorCode
 from quorate.listeners.opening import listening_of, opened
 from quorate.listeners.security import security_of
@@ -140,7 +140,7 @@ USERS = {"broker": "of brokers", "alice": "hers"}
 
 def credential(user: str, password: str) -> UserScramCredentialRecord:
     salt = secrets.token_bytes(16)
-    stored, server = stored_keys(2, salted_password(2, password.encode(), salt, ITERATIONS_MIN))
+    stored, server = verifier_keys(2, salted_password(2, password.encode(), salt, ITERATIONS_MIN))
     return UserScramCredentialRecord(user, 2, salt, stored, server, ITERATIONS_MIN)
 
 

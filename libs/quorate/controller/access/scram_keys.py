@@ -1,4 +1,4 @@
-"""SCRAM credentials: derives the two keys that are stored in place of a password. RFC 5802, RFC 7677."""
+"""SCRAM credentials: derives the two keys that a server stores in place of a password. RFC 5802, RFC 7677."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from quorate.metadata.scram import MECHANISMS
 
-__all__ = ["HASHES", "ITERATIONS_MAX", "ITERATIONS_MIN", "salted_password", "stored_keys"]
+__all__ = ["HASHES", "ITERATIONS_MAX", "ITERATIONS_MIN", "salted_password", "verifier_keys"]
 
 ITERATIONS_MIN: Final = 4096
 """The minimum of PBKDF2 iterations: RFC 7677's, and Kafka's for both mechanisms."""
@@ -26,11 +26,13 @@ def salted_password(mechanism: int, password: bytes, salt: bytes, iterations: in
     return hashlib.pbkdf2_hmac(HASHES[mechanism], password, salt, iterations)
 
 
-def stored_keys(mechanism: int, salted: bytes) -> tuple[bytes, bytes]:
-    """Returns (StoredKey, ServerKey) for a salted password, RFC 5802 section 3; `mechanism` is a key of MECHANISMS.
+def verifier_keys(mechanism: int, salted: bytes) -> tuple[bytes, bytes]:
+    """Returns (StoredKey, ServerKey), which a server stores in place of a password (RFC 5802 section 3).
+
+    `salted` is the salted password; `mechanism` is a key of MECHANISMS.
 
     >>> salt = bytes.fromhex("5b6d99689d12358eeca04b141236fa81")
-    >>> stored, _ = stored_keys(1, salted_password(1, b"pencil", salt, 4096))
+    >>> stored, _ = verifier_keys(1, salted_password(1, b"pencil", salt, 4096))
     >>> stored.hex()
     '586e5df283e6dceb5c3e791d8b8528ec191e664045ce971792e2e6b5bb13e2a6'
     """

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from kraft import Message
 from kraft.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
-from quorate.controller.access.scram_keys import ITERATIONS_MAX, ITERATIONS_MIN, stored_keys
+from quorate.controller.access.scram_keys import ITERATIONS_MAX, ITERATIONS_MIN, verifier_keys
 from quorate.controller.engine.decision import Command, Decision, Moment
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.scram import MECHANISMS
@@ -110,7 +110,7 @@ def _set(asked: _Upsertion) -> Message:
     if not asked.salted_password:
         # Kafka's crypto library throws here, and clients get UNKNOWN_SERVER_ERROR.
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"user {asked.name!r} has an empty salted password")
-    stored_key, server_key = stored_keys(asked.mechanism, asked.salted_password)
+    stored_key, server_key = verifier_keys(asked.mechanism, asked.salted_password)
     return UserScramCredentialRecord(
         name=asked.name,
         mechanism=asked.mechanism,

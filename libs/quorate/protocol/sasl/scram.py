@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.controller.access.scram_keys import HASHES, ITERATIONS_MIN, salted_password, stored_keys
+from quorate.controller.access.scram_keys import HASHES, ITERATIONS_MIN, salted_password, verifier_keys
 from quorate.metadata.scram import MECHANISMS
 from quorate.nouns import Principal
 from quorate.protocol.sasl.mechanism import Login, SaslError
@@ -63,7 +63,7 @@ def scram_number(mechanism: str) -> int | None:
 def token_credential(mechanism: int, token_id: str, token_hmac: bytes, salt: bytes) -> UserScramCredentialRecord:
     """Returns what a server keeps of a token: its password is the HMAC in base64. Kafka's DelegationTokenManager."""
     salted = salted_password(mechanism, base64.b64encode(token_hmac), salt, ITERATIONS_MIN)
-    stored, server = stored_keys(mechanism, salted)
+    stored, server = verifier_keys(mechanism, salted)
     return UserScramCredentialRecord(
         name=token_id, mechanism=mechanism, salt=salt, stored_key=stored, server_key=server, iterations=ITERATIONS_MIN
     )
@@ -163,7 +163,7 @@ class ScramClient:
                 f"{CLIENT_ITERATIONS_MAX}"
             )
         salted = salted_password(self._mechanism, self._password, server_first.salt, server_first.iterations)
-        stored_key, server_key = stored_keys(self._mechanism, salted)
+        stored_key, server_key = verifier_keys(self._mechanism, salted)
         unproven = ClientFinal.unproven_text(self._first, server_first.nonce)
         signed = _signed(self._first, server_first, unproven)
         self._expected = _hmac(self._mechanism, server_key, signed)
