@@ -97,11 +97,11 @@ class Caller:
         return self._authorizer is None or self._authorizer.allows_on_any(self._acls(), self._who, operation, kind)
 
     def sees(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
-        """As `may`, for one of many in a list: a denial leaves it out, and is not audited."""
+        """Returns whether a list shows the resource to the caller. A denial is not audited."""
         return self.may(operation, kind, name, is_audited=False)
 
     def would_allow(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
-        """As `may`, but nobody hears of it: it says what the caller might do (KIP-430)."""
+        """Returns what `may` would, and audits nothing: for an answer that lists the caller's operations (KIP-430)."""
         if self._authorizer is None:
             return True
         return self._authorizer.allows(self._acls(), self._who, operation, AclResource(kind, name))

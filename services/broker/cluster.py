@@ -136,7 +136,7 @@ class Cluster:
         return None if found is None else (found.host, found.port)
 
     def listed(self, broker_id: NodeId, listener: str) -> Endpoint | None:
-        """Returns where a broker is at a listener, fenced or not; None for one that is not registered or not there."""
+        """Returns a broker's endpoint at a listener, fenced or not; None if it is not registered, or not there."""
         broker = self._state().brokers.get(broker_id)
         return None if broker is None else _at(listener, broker)
 

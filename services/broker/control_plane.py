@@ -112,7 +112,7 @@ class ControlPlane(BrokerListeners):
         return self.controller_listeners[0]
 
     def control_plane_problems(self) -> Iterator[str]:
-        """Yields the violated rules of what is above this broker."""
+        """Yields the violated rules of the settings that name this broker's controllers."""
         if self.is_kafkas:
             yield from self._problems_with_kafkas()
             return

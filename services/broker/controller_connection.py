@@ -56,7 +56,7 @@ class Whereabouts(Protocol):
 
 
 class InTurn:
-    """Servers any of which answers; the one that answered last is asked, and if it does not, the next one."""
+    """Servers each of which can answer. The one that answered last is asked; once it does not answer, the next one."""
 
     def __init__(self, servers: Sequence[Endpoint]) -> None:
         self._servers = tuple(servers)
@@ -72,7 +72,7 @@ class InTurn:
         return self._servers[self._at] if self._servers else None
 
     def turn_from(self, at: Endpoint) -> None:
-        """Turns to the next server, unless this one is not the one to ask any more."""
+        """Has the next server asked from now on, unless `at` is already not the one that is asked."""
         if self._servers and self._servers[self._at] == at:
             self._at = (self._at + 1) % len(self._servers)
 
@@ -119,7 +119,11 @@ class ControllerConnection:
         return self._where
 
     async def ask(self, answer: type[M], request: Message) -> M:
-        """Returns the answer of the active controller. Asks once; raises NoAnswer if that is in vain."""
+        """Asks the active controller once. Returns its answer, also one with an error other than NOT_CONTROLLER.
+
+        Raises NoAnswer if none comes, or NOT_CONTROLLER: the request may have been carried out all the same. The next
+        request then goes over another connection, to the next server if there are several.
+        """
         at = self._where.now()
         if at is None:
             raise NoAnswer(ErrorCode.NOT_CONTROLLER, "nobody is known to lead the quorum")

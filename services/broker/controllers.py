@@ -36,10 +36,10 @@ class Controllers(Protocol):
     """A client of the active controller, which it finds among the controllers that it knows."""
 
     async def ask(self, answer: type[M], request: Message, *, deadline_ms: int, retry: Retry = is_retriable) -> M:
-        """Returns what the active controller answers.
+        """Returns what the active controller answers. `deadline_ms` (ms from now) is the time for all tries together.
 
-        An error for which `retry` returns true is tried again, also elsewhere. Raises the last ApiError, also that of
-        the answer as a whole, after `deadline_ms` in all.
+        An error for which `retry` returns true is tried again, also elsewhere. Raises ApiError: any other at once, also
+        that of the answer as a whole; the last one when the time is over.
         """
         ...
 

@@ -37,7 +37,7 @@ class Name(NamedTuple):
 
 @dataclass(slots=True)
 class Asked:
-    """One partition of a fetch. A session keeps it until its reader asks otherwise, and what was made of it."""
+    """One partition of a fetch, and what was made of it. A session keeps both until its reader asks otherwise."""
 
     topic_id: Uuid
     topic: str
@@ -97,7 +97,7 @@ class Session:
         return self.rest is not None
 
     def rouse(self) -> list[Told]:
-        """Returns those that have woken, and are among the others from now on: they rested while those had records."""
+        """Returns the partitions that have woken. They are read first from now on: the others had records meanwhile."""
         if self.rest is None:
             return []
         woken = [each for each in self.rest.take_woken() if self.partitions.get(each.asked.name) is each]
@@ -108,7 +108,7 @@ class Session:
         return woken
 
     def ask(self, asked: Asked) -> None:
-        """Has a partition fetched so from now on; one that rests is awake."""
+        """Has a partition fetched as `asked` says from now on, and wakes it if it rests."""
         name = asked.name
         if (told := self.partitions.get(name)) is None:
             told = self.partitions[name] = Told(asked)
@@ -117,7 +117,7 @@ class Session:
         self.awake.setdefault(name, told)
 
     def forget(self, name: Name) -> None:
-        """Has a partition fetched no more."""
+        """Takes a partition out of the session."""
         if (told := self.partitions.pop(name, None)) is not None:
             self._wake(told)
         self.awake.pop(name, None)
@@ -175,7 +175,7 @@ class FetchContext:
         return None if self._session is None else self._session.rest
 
     def woken(self) -> list[Asked]:
-        """Returns those of them that have woken since this was made, or since the last call."""
+        """Returns the session's partitions that have woken since this fetch was begun, or since the last call."""
         return [] if self._session is None else [each.asked for each in self._session.rouse()]
 
     def join_what_wakes(self, join: Callable[[Key, FetchPosition], None] | None) -> None:
@@ -185,7 +185,7 @@ class FetchContext:
             rest.on_wake = None if join is None else lambda key, told: join(key, told.asked.at)
 
     def lay_to_rest(self, asked: Asked, key: Key, progress: Progress) -> None:
-        """Lets a partition rest whose reader has all of it, and has had that answer (`has_told`)."""
+        """Lets a partition rest. Its reader has all of its records, and knows its bounds (`has_told`)."""
         assert self._session is not None, asked
         assert asked.told is not None, asked
         if self._session.rest is not None and self._session.rest.add(key, progress, asked.told):

@@ -56,12 +56,16 @@ class FetchingSession:
         return self._epoch == FIRST
 
     def forget(self, key: Key) -> None:
-        """Has a partition fetched no more; the leader hears of it with the next request that does not ask for it."""
+        """Stops fetching a partition. The next request that does not ask for it tells the leader."""
         if key in self._sent:
             self._gone.add(key)
 
     def request(self, wanted: Mapping[Key, _Partition], about: FetchRequest) -> FetchRequest:
-        """Returns `about` with those of `wanted` that the leader does not know so; all else goes on as it was."""
+        """Returns the session's next request, made from `about`.
+
+        It has the partitions of `wanted` that are new or asked for otherwise than before, and names those that are no
+        longer fetched. The leader goes on with all others as before (KIP-227).
+        """
         if self.is_new:
             self._sent.clear()
             self._told.clear()

@@ -55,7 +55,10 @@ def format_new(config: BrokerFirstStartConfig) -> int:
 
 
 async def main(_life: ServiceLife) -> None:
-    """Formats what is not formatted."""
+    """Formats those of the broker's log directories that are not formatted, as the process's own arguments say.
+
+    Raises ConfigError, HelpAsked, OSError; Corrupt also for a directory of another cluster or broker.
+    """
     start_logs(os.environ)
     config = load(BrokerFirstStartConfig, sys.argv[1:], os.environ, others=FOR_FORMAT)
     count = format_new(config)

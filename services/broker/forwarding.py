@@ -66,7 +66,7 @@ class Forwarding:
         return FORWARDED if self._connection is not None else {}
 
     def offered(self, key: int, versions: range) -> range:
-        """Returns the versions of an API that are listed: of one that is passed on those that controllers know, too."""
+        """Returns the versions of an API to list; of an API that is passed on, only what controllers know, too."""
         known = self._known() if self._known is not None else {}
         if key not in FORWARDED or not known:
             return versions

@@ -21,7 +21,7 @@ PIECE_BYTES: Final = 256 << 10
 
 
 class FutureReplica:
-    """Where a replica moves, and what is there of it."""
+    """The copy of a replica in the log directory to which it moves."""
 
     def __init__(self, directory: LogDirectory, log: PartitionLog) -> None:
         self.directory = directory
@@ -31,7 +31,8 @@ class FutureReplica:
 
     def follow(self, effect: Effect) -> None:
         """Hears what is done to the current log. Records that are cut off there are cut off here before the next
-        piece."""
+        piece is copied.
+        """
         if isinstance(effect, Truncate | RestartAt):
             to = effect.to if isinstance(effect, Truncate) else -1
             self._cut_to = to if self._cut_to is None else min(self._cut_to, to)
@@ -70,14 +71,14 @@ class FutureReplica:
 
     @property
     def is_flushed(self) -> bool:
-        """Whether little of it may be lost in an unclean stop, so that the rest is flushed at once, in the loop.
+        """Whether so little of the copy is not flushed that the loop may flush it at once.
 
-        That is a piece, and twice as much with each `flush`: steady writes must not hold the copy up for ever.
+        That is one piece, and twice as much after each `flush`: steady writes must not hold the copy up for ever.
         """
         return self.log.size_between(self.log.recovery_point, self.log.leo) <= self._unflushed_max
 
     def flush(self) -> None:
-        """Waits until what is there is on the disk. Raises OSError."""
+        """Flushes the copy. Raises OSError."""
         self.log.flush()
         self._unflushed_max *= 2
 

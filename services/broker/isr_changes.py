@@ -39,7 +39,7 @@ class IsrChanges:
         self._told = ChangeFilter()
 
     async def run(self) -> None:
-        """Asks the controller for what is proposed, until cancelled."""
+        """Sends each proposed change of an ISR to the controller, and takes the answers, until cancelled."""
         replicas, pause_s = self._replicas, self._replicas.settings.alter_partition_backoff_ms / 1000
         while True:
             await replicas.proposed.wait()

@@ -78,7 +78,7 @@ class KafkaControllers:
         self._channels[HEARTBEAT] = usual(silent_s=silent_s, connect_s=HEARTBEAT_CONNECT_S)
 
     async def ask(self, answer: type[M], request: Message, *, deadline_ms: int, retry: Retry = is_retriable) -> M:
-        """As `Controllers.ask`."""
+        """As `Controllers.ask`, over Kafka's wire, with pauses between the tries."""
         channel = self._channels[CHANNELS.get(type(request), OTHERS)]
         last, pause_s = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"no answer within {deadline_ms} ms"), PAUSE_S
         try:

@@ -63,7 +63,7 @@ class Lifecycle:
         )
 
     async def register(self, *, timeout_ms: int) -> None:
-        """Registers this process, and waits while the session of the one before lasts. Raises ApiError.
+        """Registers this process, and waits while the session of the process before it lasts. Raises ApiError.
 
         A request whose answer was lost is sent again with the same incarnation id, and has the same epoch.
         """

@@ -120,7 +120,7 @@ class BrokerListeners(ListenersConfig):
         return names[0] if len(names) == 1 else PLAINTEXT
 
     def broker_listener_problems(self) -> Iterator[str]:
-        """Yields the violated rules of the listeners, of what is advertised, and of the login at other brokers."""
+        """Yields the violated rules of the listeners, the advertised ones, and the login at other brokers."""
         yield from self.listener_problems()
         names = [each.name for each in self.listeners]
         known = ", ".join(names)

@@ -30,7 +30,7 @@ class Watched:
     state: Callable[[], ClusterState]
 
     def led(self) -> Iterator[tuple[Leading, PartitionState]]:
-        """Yields the partitions that this broker leads, each with what the metadata log has of it."""
+        """Yields the partitions that this broker leads, each with its state in the metadata log."""
         topics = self.state().topics
         for hosted in self.replicas.table:
             topic = topics.by_id(hosted.key.topic_id)
@@ -48,7 +48,7 @@ class Watched:
 
 
 def is_under_replicated(role: Leading, partition: PartitionState) -> bool:
-    """Returns whether its ISR lacks replicas; those that a reassignment adds are not counted. Kafka's `Partition`."""
+    """Returns whether a partition's ISR lacks replicas, not counting those that a reassignment adds, as in Kafka."""
     settled = len(partition.replicas) - len(partition.adding_replicas)
     return len(committed_of(role.state).isr) < settled
 

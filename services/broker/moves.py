@@ -38,7 +38,11 @@ _Result = _Topic.AlterReplicaLogDirPartitionResult
 
 
 class Moves:
-    """The replicas that are on their way to another log directory."""
+    """Moves replicas between this broker's log directories (AlterReplicaLogDirs, KIP-113).
+
+    `answer` begins moves, `resume` begins those anew that were under way at the last stop. `run` copies each replica to
+    a future replica, which takes its place once it has the whole log and is flushed.
+    """
 
     def __init__(
         self,

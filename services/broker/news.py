@@ -62,7 +62,10 @@ class News:
                 self._hear_config(record)
 
     def take(self, state: ClusterState, table: Table, broker_id: NodeId) -> list[Key]:
-        """Returns the partitions to look at: those of `table` and those that `state` gives the broker, among them."""
+        """Returns the partitions to look at, once each: those that records have changed, whosever they are.
+
+        If everything is to be looked at: all of `table`, and all that `state` gives this broker.
+        """
         keys, self._keys = self._keys, {}
         topics, self._topics = self._topics, {}
         configured, self._configured = self._configured, {}

@@ -61,7 +61,7 @@ class Partitions:
         """The directories that are marked as deleted and still have to be removed."""
 
     def is_to_go(self, path: Path) -> None:
-        """Has a directory removed, as those of `deleted`."""
+        """Adds a directory to those that are to be removed (`deleted`)."""
         self.deleted.append(path)
 
     async def run(self) -> None:

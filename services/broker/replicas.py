@@ -98,7 +98,7 @@ class Replicas:
 
     @property
     def wall_ms(self) -> int:
-        """The time in ms since 1970, for what is in records."""
+        """The time in ms since 1970, for the timestamps of records."""
         return self._clock.wall_ms()
 
     def carry_out(self, hosted: Hosted, effects: Iterable[Effect]) -> None:
@@ -150,7 +150,7 @@ class Replicas:
         self._waits.join(wait, key, position)
 
     async def held(self, wait_of: Callable[[object], ProduceWait[Key] | FetchWait[Key]]) -> Done[Key]:
-        """Returns the answer of a request that waits. `wait_of` makes it with what is answered to."""
+        """Holds a request until it is answered; returns the answer. `wait_of` makes the wait from its `reply_to`."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Done[Key]] = loop.create_future()
         wait = wait_of(answer)
@@ -183,7 +183,7 @@ class Replicas:
         return done.outcomes
 
     def expire(self) -> None:
-        """Answers the requests whose time is over; of those whose callers are gone, too."""
+        """Answers the held requests whose time is over, also those whose callers are gone."""
         self._answer(self._waits.expire(self.now_ms))
 
     def give_up(self, hosted: Hosted) -> None:

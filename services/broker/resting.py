@@ -72,7 +72,7 @@ class Rest(Generic[T]):
         return True
 
     def wake(self, key: Key) -> None:
-        """Wakes one; nothing if it does not rest."""
+        """Wakes a partition; does nothing if it does not rest."""
         if (found := self._partitions.pop(key, None)) is None:
             return
         self._resting.leave(key, self)
@@ -86,11 +86,11 @@ class Rest(Generic[T]):
 
     @property
     def partitions(self) -> tuple[Key, ...]:
-        """Those that rest now."""
+        """The partitions that rest now."""
         return tuple(self._partitions)
 
     def take_woken(self) -> list[T]:
-        """Returns those that have woken since the last call."""
+        """Returns what the session has of the partitions that have woken since the last call."""
         woken, self._woken = self._woken, []
         return woken
 

@@ -146,13 +146,16 @@ class PartitionStore:
         self._preferred[name] = directory
 
     def unfinished(self, key: Key) -> tuple[LogDirectory, Path] | None:
-        """Returns where a replica was moving when the process before ended, and what is to be removed."""
+        """Returns where a replica was moving when the process before ended, and the copy's path, for `remove`.
+
+        None if it was not moving.
+        """
         found = self._futures.pop(key, None)
         return None if found is None else (found.directory, _discarded(found))
 
     @staticmethod
     def discard(future: FutureReplica) -> Path:
-        """Closes a copy that is not wanted any more; returns what is to be removed."""
+        """Closes a copy that is not wanted any more; returns its path, for `remove`."""
         future.log.abandon()
         return _discarded(_Found(future.directory, future.log.directory))
 
@@ -172,7 +175,7 @@ class PartitionStore:
 
     @staticmethod
     def get_ready(hosted: Hosted, future: FutureReplica) -> None:
-        """Flushes and closes a copy that has everything, and notes in its log directory what a start must know of it.
+        """Flushes and closes a complete copy, and writes its offsets to the checkpoint files of its log directory.
 
         The replica is as it was, and the entries count once it is renamed. `checkpoints` is held from here until the
         table has the replica there. Raises Corrupt, OSError.
@@ -190,7 +193,7 @@ class PartitionStore:
         sync_directory(future.log.directory)
 
     def put_in_place(self, hosted: Hosted, future: FutureReplica) -> tuple[PartitionLog, Path]:
-        """Puts a copy that is ready into a replica's place; returns its log, and what is to be removed.
+        """Puts a copy that is ready into a replica's place; returns its log, and the old log's path, for `remove`.
 
         The copy is on the disk before the other is renamed: a start that finds only the copy takes it. Raises OSError.
         """
@@ -218,7 +221,7 @@ class PartitionStore:
 
     @staticmethod
     def remove(path: Path) -> None:
-        """Removes what was marked as deleted, with all files; a start does what is left to do."""
+        """Removes a directory that was marked as deleted. The next start removes what is left of it."""
         shutil.rmtree(path, ignore_errors=True)
 
     def write_high_watermarks(self, table: Iterable[Hosted]) -> Iterator[tuple[Path, dict[TopicPartition, Offset]]]:

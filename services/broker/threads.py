@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """Returns what a thread makes of it, or raises what it raises. When cancelled, it waits for the thread first.
+    """Runs `work` in a thread; returns its result, or raises its error. When cancelled, it waits for the thread first.
 
     An error of the thread is raised then, too: the system reports a failed write only once.
     """

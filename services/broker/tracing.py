@@ -43,7 +43,7 @@ class ProduceTraces:
         self._next_ns = 0
 
     def of_request(self, acks: int) -> Span:
-        """Returns the span of a whole Produce: one that records nothing, but for one request a second."""
+        """Returns the span of a whole Produce. It records at most one request a second, and nothing of the others."""
         is_due = self._telemetry.enabled and time.monotonic_ns() >= self._next_ns
         if is_due:
             self._next_ns = time.monotonic_ns() + APART_NS

@@ -40,7 +40,7 @@ _Result = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 
 
 class Transaction(NamedTuple):
-    """A producer's transaction. `adds`: the leader makes the partition part of it, as the producer has not."""
+    """A producer's transaction. With `adds` the leader adds the partition to it, as the producer has not done so."""
 
     transactional_id: str
     producer_id: int

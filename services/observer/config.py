@@ -104,7 +104,7 @@ class ObserverConfig(GuardedSettings):
 
     @property
     def every_listener(self) -> tuple[ListenerAddress, ...]:
-        """Those of gRPC, and that of the page, which has the same certificate."""
+        """The listeners of gRPC, and the page's, which has the same certificate."""
         return self.listeners if self.page is None else (*self.listeners, self.page)
 
     def problems(self) -> Iterator[str]:

@@ -55,14 +55,14 @@ RESTARTABLE_BY: Final[tuple[type[Message], ...]] = (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
-"""Records by which another broker may be one that can be restarted; of configs it is min.insync.replicas.
+"""Records that may change which brokers can be restarted; of configs it is min.insync.replicas.
 
 With the end of a transaction any of its records comes to be in the state.
 """
 
 
 class Restartable:
-    """Counts how often records came by which another broker may be one that can be restarted."""
+    """Counts the batches whose records may change which brokers can be restarted; a checkpoint counts, too."""
 
     def __init__(self) -> None:
         self.changes = 0

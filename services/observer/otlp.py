@@ -110,7 +110,7 @@ def _walk(request: ExportTraceServiceRequest) -> Iterator[tuple[Sender, OtlpSpan
 
 
 def sender_of(resource_spans: ResourceSpans) -> Sender:
-    """Returns who has sent spans, by the first `ATTRIBUTES_MAX` attributes; what is no text is left empty."""
+    """Returns who has sent spans, by the first `ATTRIBUTES_MAX` attributes; a name that is no text is empty."""
     pairs = islice(resource_spans.resource.attributes, ATTRIBUTES_MAX)
     found = {pair.key: pair.value.string_value for pair in pairs}
     return Sender(_name(found.get("service.name", "")), _name(found.get("service.instance.id", "")))

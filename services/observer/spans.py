@@ -174,7 +174,7 @@ class SpanStore:
         return await self._read(lambda: self._summaries(span_name, min(limit or LIST_DEFAULT, LIST_MAX)))
 
     async def close(self) -> None:
-        """Writes the queued spans, then closes the database; one that hangs while it is opened is left as it is."""
+        """Writes the queued spans, then closes the database, unless it hangs while it is opened."""
         try:
             await self.flush()
         finally:

@@ -86,7 +86,7 @@ class StateKeeper:
         """When the past is looked at next, by the loop's clock."""
 
     async def run(self) -> None:
-        """Keeps the database until cancelled. Raises ConfigError for one that refuses us, or is of another log."""
+        """Keeps the database up to date until cancelled. Raises ConfigError if it refuses us, or is of another log."""
         while True:
             try:
                 self._at = await self._lock_database()
@@ -99,7 +99,7 @@ class StateKeeper:
                 await asyncio.sleep(AGAIN_S)
 
     async def close(self) -> None:
-        """Lets go of the database; one that hangs is left as it is."""
+        """Closes the database; a database that hangs is left as it is."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):
                 await self._do(self._database.close)

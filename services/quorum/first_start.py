@@ -68,7 +68,7 @@ class Seen(Enum):
 
 @dataclass(slots=True)
 class Question:
-    """The question to the other nodes; one that has answered is not asked again before the next round."""
+    """Asks the other nodes whether they have seen a quorum."""
 
     cluster_id: str
     peers: tuple[str, ...]
@@ -76,7 +76,7 @@ class Question:
     """Nodes that have not answered in the last round, and why."""
 
     async def ask(self, stubs: dict[str, QuorumStub], *, timeout_ms: int) -> Seen:
-        """Asks all at once. Raises ConfigError if one of them is of another cluster."""
+        """Asks all other nodes at once. Raises ConfigError if one of them is of another cluster."""
         answers = await asyncio.gather(*(self._ask(peer, stubs[peer], timeout_ms) for peer in self.peers))
         known = [answer for answer in answers if answer is not None]
         for answer in known:

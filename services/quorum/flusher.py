@@ -40,7 +40,7 @@ class Flusher:
         self._work.put((flush, done))
 
     def stop(self) -> None:
-        """Has the thread end after all queued flushes."""
+        """Tells the thread to end after all queued flushes."""
         self._work.put(None)
 
     async def stopped(self) -> None:

@@ -44,7 +44,7 @@ class KafkaWire:
         self._opening: dict[Address, asyncio.Lock] = {}
 
     async def call(self, at: Address, request: ProtobufMessage, *, timeout_s: float) -> Any:
-        """As `PeerWire`. A request that says what no version of the peer can carry gets ApiError, and is not sent."""
+        """As `PeerWire.call`. A request that no version of the peer's can carry is not sent: ApiError."""
         try:
             async with asyncio.timeout(timeout_s):
                 return await _asked(await self._connected(at), request)

@@ -40,7 +40,7 @@ class OwnCertificateConfig:
 
 
 def copied(there: Path, own: Path) -> list[str]:
-    """Copies the files that differ, each by a rename; returns their names. Raises OSError for one that is not there."""
+    """Copies the certificate's files that differ, each by a rename; returns their names. Raises OSError."""
     changed = []
     for name in FILES:
         content = (there / name).read_bytes()
@@ -57,7 +57,7 @@ def copied(there: Path, own: Path) -> list[str]:
 
 
 async def main(life: ServiceLife) -> None:
-    """Copies them, and looks for others until asked to stop."""
+    """Copies the certificate's files now, and again whenever they change, until asked to stop."""
     config = configured(OwnCertificateConfig)
     there, own = Path(config.of_nodes, str(config.node_id)), Path(config.own)
     try:

@@ -99,7 +99,11 @@ def verify(path: Path, *, cluster_id: str | None, output: str) -> None:
 
 
 def verify_path(path: Path, *, cluster_id: str | None = None) -> Report:
-    """Checks one file, or a directory with all its metadata files. Raises Failed for a path that is neither."""
+    """Checks a file of a metadata log, or a metadata directory with all its files; what is wrong is in the report.
+
+    A file of another cluster than `cluster_id` is a finding, too. Raises Failed for another directory, for another
+    name of a file, and for what is no regular file; OSError for a path that does not exist.
+    """
     report = Report(path=path)
     if path.is_dir():
         _check_directory(metadata_directory(path), report, cluster_id)

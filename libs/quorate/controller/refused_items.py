@@ -31,7 +31,11 @@ CHECKS_PER_STEP: Final = 100
 
 
 class Items(NamedTuple):
-    """The items of one API: list fields of its request, each with a result in one list field of the response."""
+    """Takes refused items out of a request of one API, and puts their results behind the others in its response.
+
+    `asked` names the list fields of the request that have the items, `results` the list field of the response that has
+    a result for each.
+    """
 
     asked: tuple[str, ...]
     results: str

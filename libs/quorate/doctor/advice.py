@@ -37,7 +37,11 @@ class Room:
 
 
 class Takers:
-    """A cluster's brokers by what they can take; each list is sorted."""
+    """Which brokers of a cluster can take another replica, and what is to be done first if none can.
+
+    A broker can if it is neither fenced nor in controlled shutdown, and not all its log directories are cordoned. Each
+    list is sorted.
+    """
 
     def __init__(self, state: ClusterState) -> None:
         self.away = [broker.id for broker in state.brokers if not broker.is_active]

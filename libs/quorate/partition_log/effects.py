@@ -18,7 +18,9 @@ from quorate.wire.batch import Buffer
 
 
 def carry_out(log: PartitionLog, effect: Effect, *, now_ms: int) -> None:
-    """Carries out one effect, in the order in which they were decided; those that are for others change nothing.
+    """Carries out one effect on the log; an effect that is not for a log changes nothing.
+
+    Effects come in the order in which they were decided.
 
     Raises Corrupt for a leader's bytes that are no batch that follows the log, and OSError.
     """

@@ -118,7 +118,7 @@ class PartitionLog:
 
     @property
     def producers(self) -> Producers:
-        """The producers' states, for DescribeProducers."""
+        """The producers' states, for DescribeProducers. They are the log's own, and no copy: appends change them."""
         return self._producer_files.state
 
     def forget_idle_producers(self, *, before_ms: int) -> None:
@@ -209,7 +209,7 @@ class PartitionLog:
         self.epochs.assign(epoch=epoch, start_offset=start_offset)
 
     def commit(self, high_watermark: Offset) -> None:
-        """Notes what is committed: transactions whose markers are below count as decided."""
+        """Notes the high watermark: transactions whose markers are below it count as decided."""
         self._committed = high_watermark
         self._producer_files.state.commit(high_watermark)
 

@@ -11,7 +11,7 @@ from quorate.wire.batch import BatchHeader
 
 
 def place_of(segments: Sequence[Segment], offset: Offset) -> int:
-    """Returns the place of the segment that has `offset`; the first one's, and the last one's, for what is outside."""
+    """Returns the place of the segment that has `offset`: of the first for an offset below all, of the last above."""
     return max(bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
 
 

@@ -37,14 +37,14 @@ class OpenFiles:
         return len(self._open)
 
     def note(self, segment: Rests) -> None:
-        """A segment is being read; its files are open, and those of the one read longest ago may be closed."""
+        """Notes that a segment is read now. If too many are open, the files of the one read longest ago are closed."""
         self._open[segment] = None
         self._open.move_to_end(segment)
         if len(self._open) > self._at_most:
             self._open.popitem(last=False)[0].rest()
 
     def forget(self, segment: Rests) -> None:
-        """A segment is closed, or is appended to again."""
+        """Notes that a segment is closed, or is appended to again."""
         self._open.pop(segment, None)
 
     def rest_all(self) -> None:

@@ -102,7 +102,7 @@ def header_of(records: bytes | bytearray | memoryview) -> BatchHeader:
 
 
 def is_transactional(records: bytes | bytearray | memoryview) -> bool:
-    """Returns whether a batch says that it is part of a transaction (KIP-98); of what is too short for one: False."""
+    """Returns whether a batch says that it is part of a transaction (KIP-98); False if it is shorter than a header."""
     return len(records) >= HEADER_BYTES and bool(records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL)
 
 

@@ -18,7 +18,7 @@ def old_segments(
     high_watermark: Offset,
     now_ms: int,
 ) -> Iterator[Segment]:
-    """Yields the segments to remove, oldest first: only whole ones, and only what is committed.
+    """Yields the segments to remove, oldest first: only those whose records are all committed.
 
     A segment is as old as its largest timestamp, and as its file if no record has one. The oldest segment goes while
     the others still have `retention.bytes`.

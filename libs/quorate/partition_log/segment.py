@@ -176,7 +176,10 @@ class Segment:
         return None
 
     def largest_from(self, least: Offset) -> tuple[int, Offset] | None:
-        """As `largest`, of the batches that end above `least`, or the first of them; None if there are none."""
+        """Returns `largest` of the batches that end above `least`; None if there are none.
+
+        If the segment's largest lies below, only the first `LOOKED_AT_MAX` of them are looked at.
+        """
         if self.largest[1] >= least:
             return self.largest
         above = (header for _, header in self._headers_above(least) if header.next_offset > least)
@@ -200,7 +203,7 @@ class Segment:
         self.reopen()
 
     def reopen(self) -> None:
-        """Makes a segment, sealed or not, the one that is appended to."""
+        """Makes this segment, sealed or not, the one to which the log appends."""
         self._wake()
         self.files.forget(self)
         self._is_shared = False

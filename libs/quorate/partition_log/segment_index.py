@@ -110,7 +110,7 @@ class SegmentIndex:
         self._offsets, self._times = _mapped(offsets), _mapped(times)
 
     def load(self, offsets: Path, times: Path, *, size: int, first: BatchHeader | None) -> bool:
-        """Uses the files of a sealed segment of `size` bytes; returns False if they are missing or cannot be of it."""
+        """Uses the index files of a sealed segment of `size` bytes. Returns False if they are missing, or another's."""
         if not offsets.is_file() or not times.is_file():
             return False
         self._offsets, self._times = _mapped(offsets), _mapped(times)

@@ -27,7 +27,7 @@ class Verification:
 
 
 class Verifications:
-    """Those of one partition, by producer id."""
+    """The verifications of one partition, by producer id."""
 
     def __init__(self) -> None:
         self._by_producer: dict[int, Verification] = {}
@@ -73,17 +73,20 @@ class Verifications:
             raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"{sent} where {first} is to come first")
 
     def end(self, header: BatchHeader) -> None:
-        """Forgets the producer's: its transaction has a first record here, or its marker."""
+        """Forgets the verification of the batch's producer: its transaction has a first record here, or its marker."""
         if header.attributes & TRANSACTIONAL:
             self._by_producer.pop(header.producer_id, None)
 
     def drop(self, producer_id: int, verification: Verification) -> None:
-        """Forgets one whose coordinator has said no, if it is still that producer's."""
+        """Forgets a verification, as the coordinator has said no, unless the producer has another one by now."""
         if self._by_producer.get(producer_id) is verification:
             del self._by_producer[producer_id]
 
     def forget_idle(self, *, before_ms: int) -> None:
-        """Forgets those of producers that have not come back since `before_ms`."""
+        """Forgets the verifications that were begun before `before_ms` (ms since 1970) and have not ended.
+
+        Another question about the same producer does not make its verification younger.
+        """
         for producer_id, each in list(self._by_producer.items()):
             if each.began_ms < before_ms:
                 del self._by_producer[producer_id]

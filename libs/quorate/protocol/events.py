@@ -43,7 +43,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluate:
-    """A message of a login that another process answers: `ServerConnection.evaluated` takes what comes of it."""
+    """A message of a login that another process answers: its answer goes to `ServerConnection.evaluated`."""
 
     exchange: RemoteMechanism
     message: bytes

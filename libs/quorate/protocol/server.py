@@ -127,7 +127,7 @@ class ServerConnection:
         return b"".join(self.pieces_to_send(now_ms))
 
     def pieces_to_send(self, now_ms: int) -> list[bytes]:
-        """Returns them in pieces, in their order: records of a Fetch are one that was not copied."""
+        """Returns `data_to_send` in pieces, in order; a Fetch's records are a piece that was not copied."""
         if self._out:
             self._active_at_ms = now_ms
         pieces, self._out = self._out, []
@@ -186,7 +186,10 @@ class ServerConnection:
         self._answered(slot, header)
 
     def respond_encoded(self, request: Request, body: Sequence[bytes]) -> None:
-        """Answers a request as `respond` does, with a body that is encoded in the request's version already."""
+        """Answers a request, once, with the pieces of a body that is encoded in the request's version already.
+
+        The size and the response header are put before it. The body is not checked.
+        """
         header = request.header
         slot = self._slot_of(request)
         slot.fill(frame_in_pieces((encoded_response_header(request.api, header), *body)))

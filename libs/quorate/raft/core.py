@@ -206,7 +206,7 @@ class Raft:
         return not isinstance(role, Leader) or voters.is_sole(self._node)
 
     def note_readers(self, readers: Mapping[ReplicaKey, Offset], now_ms: int) -> bool:
-        """Notes how far those are whom this leader's log was read to elsewhere. Returns False if one was not taken."""
+        """Notes the fetch offsets of replicas that a gateway has answered. Returns False if one was not taken."""
         assert isinstance(self._role, Leader), self._role
         return progress.note_readers(self._context(now_ms), self._role, readers)
 

@@ -52,7 +52,9 @@ def take_presence_acknowledged(context: StepContext, _: Follower, response: Cont
 
 
 def record_presence(context: StepContext, role: Leader, request: ControllerPresenceRequest) -> None:
-    """Records a voter's report; one that comes late, or of a replica that is no voter, is acknowledged and ignored.
+    """Records a voter's report of whether its controller is there, and acknowledges it.
+
+    A late report, and one of a replica that is no voter, changes nothing.
 
     A report may be delivered twice, and the second time after newer ones, by a connection that was slow (I-85).
     """

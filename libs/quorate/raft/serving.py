@@ -84,9 +84,12 @@ def _observer_wait_ms(context: StepContext, role: Leader) -> int:
 
 
 def answer_parked(context: StepContext, role: Leader) -> None:
-    """Answers the held fetches that have news for which they need not wait longer, or whose deadline has come.
+    """Answers the held fetches (the long poll) whose deadline has come. News moves a deadline to an earlier time first.
 
-    It looks at them only if log end or high watermark have moved since the last time, or a deadline has come.
+    That is now for a voter if there are records; with a new high watermark alone it waits for `commit_wait_ms`. An
+    observer waits for `observer_wait_ms` times the number of observers, at most OBSERVER_WAIT_MAX_MS. The fetches are
+    looked at only if the log end or the high watermark has moved since the last call, or a deadline has come. The timer
+    for the next deadline is set.
     """
     ends = (context.log.leo, role.high_watermark)
     has_changed, role.parked_checked_ends = ends != role.parked_checked_ends, ends

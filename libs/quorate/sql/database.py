@@ -41,7 +41,7 @@ class Database:
         self._guarded = GuardedConnection(connection, now_s=now_s, caps=caps or Caps())
 
     def close(self) -> None:
-        """Lets go of all rows."""
+        """Closes the database in memory: its tables and rows are gone, and it cannot be asked any more."""
         self._engine.dispose()
 
     def ask(self, query: str) -> Answer:

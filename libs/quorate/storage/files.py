@@ -41,7 +41,7 @@ def replace_whole(path: Path, data: bytes, *, mode: int = FILE_MODE, failpoints:
 
 
 def replace_unsynced(path: Path, data: bytes) -> None:
-    """Replaces the content of `path`, which outlives a kill of the process; a power loss may leave anything of it.
+    """Replaces the content of `path` without a sync: it outlives a kill of the process; a power loss may damage it.
 
     Raises OSError; then the old content is still there.
     """
@@ -126,7 +126,7 @@ def room_for(size: int, directory: Path) -> int:
 
 
 def make_directory(path: Path) -> None:
-    """Creates a directory and those above it, durably, unless they exist."""
+    """Creates a directory and its parents, durably, unless they exist."""
     if not path.is_dir():
         make_directory(path.parent)
         path.mkdir(mode=DIRECTORY_MODE, exist_ok=True)

@@ -204,9 +204,9 @@ class Segment:
         os.close(descriptor)
 
     def retire(self) -> None:
-        """Renames the file to `.deleted`, as Kafka does. Readers may continue; `remove` deletes it later.
+        """Renames the file to `.deleted`, as Kafka does, and deletes its indexes at once. Raises OSError.
 
-        The caller syncs the directory.
+        Readers of the file may continue; `remove` deletes it later. The caller syncs the directory.
         """
         assert self.path.suffix == LOG, self.path
         self._remove_indexes()

@@ -71,7 +71,7 @@ class SparseIndex:
         return self._positions[entry] if entry >= 0 else 0
 
     def truncate(self, position: int) -> int:
-        """Drops the batches from `position` on. The caller must `note` those from the result to `position` again."""
+        """Drops the batches from `position` on. The caller must `note` the batches from the result to there again."""
         while self._positions and self._positions[-1] >= position:
             for column in (self._offsets, self._positions, self._times, self._time_offsets):
                 column.pop()

@@ -120,7 +120,11 @@ def going(
 
 
 def moved(partition: Partition, of: Partition, became: Partition) -> Partition:
-    """Returns what a partition becomes if `of`, which is of its kind, became `became`."""
+    """Returns what a partition becomes in the change that makes `became` of `of`, which is of its kind (see `Kinds`).
+
+    Leader, ISR and ELR are the brokers at the same places of its own replica list. Its leader epoch and its partition
+    epoch rise by as much as those of `of`.
+    """
     leader_epoch = partition.leader_epoch + became.leader_epoch - of.leader_epoch
     partition_epoch = partition.partition_epoch + became.partition_epoch - of.partition_epoch
     if _is_odd(of):

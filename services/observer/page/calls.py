@@ -83,7 +83,7 @@ class PageCalls:
         return message
 
     def blank(self, name: str) -> Message:
-        """Returns an empty request of a method. Raises HttpError for one that is not there."""
+        """Returns an empty request of a method. Raises HttpError for a method that does not exist."""
         method = self._methods.get(name)
         if method is None:
             raise HttpError(HTTPStatus.NOT_FOUND, f"{SERVICE} has no method {name[:80]}")

@@ -64,7 +64,7 @@ class Connection:
         return found
 
     async def send(self, data: bytes) -> None:
-        """Sends bytes, and waits while the other end does not take those before. Raises Gone."""
+        """Sends bytes, and waits while the other end is behind with the bytes sent before. Raises Gone."""
         if self.tls is None:
             self._writer.write(data)
         else:

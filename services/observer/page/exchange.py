@@ -30,7 +30,7 @@ OWN_SITES: Final = frozenset({"same-origin", "none"})
 
 
 class Site:
-    """Answers requests: `files` are those of the page; `host` is that of the listener, empty for every address."""
+    """Answers requests: `files` are the page's files; `host` is the listener's, empty for every address."""
 
     def __init__(self, calls: PageCalls, files: Mapping[str, File], host: str) -> None:
         self._calls = calls

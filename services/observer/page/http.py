@@ -52,7 +52,7 @@ class Request(NamedTuple):
 
 
 class Http:
-    """The bytes that one connection has received, and those that it sends."""
+    """HTTP/1.1 of one connection: takes the bytes received, and returns the bytes to send."""
 
     def __init__(self) -> None:
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
@@ -115,7 +115,7 @@ class Http:
         return self._send(h11.InformationalResponse(status_code=status.value, headers=[], reason=status.phrase))
 
     def part(self, data: bytes) -> bytes:
-        """Returns a part of the body; nothing of the answer to a HEAD, whose head is that of a GET. RFC 9110, 9.3.2."""
+        """Returns the bytes of a part of the body; none in the answer to a HEAD (RFC 9110, 9.3.2)."""
         return b"" if self._is_head else self._send(h11.Data(data=data))
 
     def end(self) -> bytes:

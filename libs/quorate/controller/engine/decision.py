@@ -95,7 +95,7 @@ def steps_of(command: Command[T], state: ClusterState, moment: Moment) -> Steps[
 
 
 def finishing(command: Command[T], finish: Callable[[T], T]) -> Command[T]:
-    """Wraps a command so that its response is what `finish` makes of it: also the one that is kept for retries."""
+    """Wraps a command so that `finish` makes its response, also the response that is stored for retries."""
 
     @CommandInSteps
     def decide(state: ClusterState, moment: Moment) -> Steps[Decision[T]]:

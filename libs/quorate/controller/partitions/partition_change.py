@@ -128,7 +128,9 @@ def _wished(partition: Partition, wish: PartitionTarget) -> _Next:
 def keeps_copies(
     partition: Partition, wish: PartitionTarget, rules: Rules, *, joining: tuple[NodeId, ...] = ()
 ) -> bool:
-    """Returns whether replicas may go: of those with all committed records `min.insync.replicas` stay, or all.
+    """Returns whether enough complete copies stay: `min.insync.replicas` of them, or all.
+
+    A copy is complete if it has all committed records.
 
     `wish` has the ISR and the replicas of afterwards; `joining` is the ISR that the same change would have without it.
     So as many may fail as KIP-966 promises, and who writes with acks=all can go on. Kafka does not look at it.
