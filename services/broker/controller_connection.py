@@ -51,7 +51,7 @@ class Whereabouts(Protocol):
         ...
 
     def turn_from(self, at: Endpoint) -> None:
-        """Hears that this one does not answer for the active controller."""
+        """Hears that the server at `at` does not answer for the active controller."""
         ...
 
 

@@ -71,7 +71,7 @@ class BrokerDriver:
         self._store = store
 
     async def leave(self, *, within_s: float) -> None:
-        """Has its leaderships moved to others before it stops."""
+        """Asks for a controlled shutdown, which moves the leaderships away, and waits at most `within_s` (s) for it."""
         await self._lifecycle.shut_down(within_s=within_s)
 
     def close(self) -> None:

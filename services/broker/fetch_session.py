@@ -49,7 +49,7 @@ class Asked:
 
     @property
     def at(self) -> FetchPosition:
-        """Where it is read; it has been looked at."""
+        """Where the partition is read, once `position` is made."""
         assert self.position is not None, self
         return self.position
 

@@ -96,12 +96,12 @@ class LeaderFetchers:
         self._leaders[hosted.key] = leader_id
 
     def look_again(self, hosted: Hosted) -> None:
-        """Looks at what to ask for anew: its log has changed by itself."""
+        """Has a replica looked at in the next round of fetches: its log has changed otherwise than by them."""
         if (leader_id := self._leaders.get(hosted.key)) is not None:
             self._fetchers[leader_id].look_again(hosted.key)
 
     def stop(self, hosted: Hosted) -> None:
-        """Leaves it alone: the answer that is on its way is not taken, as its role is another one by then."""
+        """Stops fetching a replica: the answer that is on its way is not taken, as its role is another one by then."""
         leader_id = self._leaders.pop(hosted.key, None)
         if leader_id is not None and self._fetchers[leader_id].remove(hosted):
             fetcher = self._fetchers.pop(leader_id)

@@ -66,7 +66,7 @@ class BrokerService(BrokerServicer):
     async def OffsetForLeaderEpoch(
         self, request: OffsetForLeaderEpochRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> OffsetForLeaderEpochResponse:
-        """Says where epochs end."""
+        """Returns where epochs end in the partitions' logs."""
         return await self._answered(OffsetForLeaderEpochResponse, request, context)
 
     async def _answered(self, kind: type[Any], request: ProtobufMessage, context: Any) -> Any:

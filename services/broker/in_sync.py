@@ -67,7 +67,7 @@ class InSync:
         return self._broker_id in found.partition.adding_replicas and self._broker_id not in found.partition.isr
 
     async def run(self) -> None:
-        """Looks until cancelled."""
+        """Calls `look` at intervals of LOOK_S, until cancelled."""
         await self._health.tell_health(IN_SYNC, self._told)
         while True:
             await asyncio.sleep(LOOK_S)

@@ -48,7 +48,7 @@ class Placements:
         self._news.set()
 
     async def run(self) -> None:
-        """Tells the controller, until cancelled."""
+        """Sends the noted directories to the controller until cancelled; a request that fails is sent again."""
         while True:
             await self._news.wait()
             self._news.clear()

@@ -56,10 +56,10 @@ class Fetchers(Protocol):
         """Fetches for it from this leader from now on."""
 
     def stop(self, hosted: Hosted) -> None:
-        """Leaves it alone: nothing that is on its way is taken any more."""
+        """Stops fetching a replica: no answer that is on its way is taken any more."""
 
     def look_again(self, hosted: Hosted) -> None:
-        """Looks at what to ask for anew: its log has changed by itself."""
+        """Has a replica looked at in the next round of fetches: its log has changed otherwise than by them."""
 
 
 class Replicas:

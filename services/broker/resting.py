@@ -38,7 +38,7 @@ class Resting:
         self._rests.setdefault(key, rests)[rest.follower] = rest
 
     def leave(self, key: Key, rest: Rest[Any]) -> None:
-        """Notes that it does not rest there any more."""
+        """Notes that a partition does not rest in this session any more."""
         rests = self._rests[key]
         assert rests[rest.follower] is rest, key  # in another session it would rest unseen, and never wake
         del rests[rest.follower]

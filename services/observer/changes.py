@@ -71,7 +71,7 @@ class Changes:
         self._applied: Offset = 0
 
     def close(self) -> None:
-        """Lets go of the database's connections."""
+        """Closes the database's connections."""
         if self._reader is not None:
             self._reader.close()
 

@@ -88,7 +88,7 @@ class ObserverService(ObserverServicer):
         self._store = store
 
     async def close(self) -> None:
-        """Lets go of the database of the state."""
+        """Closes the connections to the database of the state."""
         self._changes.close()
 
     async def DescribeTopicPartitions(
@@ -194,7 +194,7 @@ class ObserverService(ObserverServicer):
                 yield part
 
     async def GetImage(self, request: GetImageRequest, context: Any) -> AsyncIterator[GetImageResponse]:
-        """Tells a state as records without secrets, in parts.
+        """Streams a state as records without secrets, in parts.
 
         Raises ApiError if too many ask at once, and for a place of which the database has no state.
         """

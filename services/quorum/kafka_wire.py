@@ -55,11 +55,11 @@ class KafkaWire:
             raise Unreached(f"{at}: {failure}") from None
 
     def fetching(self, at: Address) -> Fetching:
-        """As `PeerWire`."""
+        """As `PeerWire.fetching`."""
         return _KafkaFetching(self._door, at)
 
     async def close(self) -> None:
-        """As `PeerWire`."""
+        """As `PeerWire.close`."""
         for connection in self._connections.values():
             await connection.close()
         self._connections.clear()

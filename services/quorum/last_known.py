@@ -40,7 +40,7 @@ class Memory:
         self._now = LastKnown(end=end, election=self.election or StoredElection(epoch=0))
 
     def begin(self) -> None:
-        """Takes the directory as it is now for what the node knows."""
+        """Writes what the directory has now as last known, even if it is less than before."""
         if self._file is not None:
             self._file.lower(self._now)
 

@@ -60,18 +60,18 @@ class GrpcWire:
         self._stubs: dict[Address, QuorumStub] = {}
 
     async def call(self, at: Address, request: ProtobufMessage, *, timeout_s: float) -> Any:
-        """As `PeerWire`."""
+        """As `PeerWire.call`."""
         try:
             return parsed(await getattr(self._stub(at), rpc_of(request))(request, timeout=timeout_s))
         except grpc.aio.AioRpcError as failure:
             raise Unreached(_words(failure)) from None
 
     def fetching(self, at: Address) -> Fetching:
-        """As `PeerWire`."""
+        """As `PeerWire.fetching`."""
         return _GrpcFetching(self._stub(at))
 
     async def close(self) -> None:
-        """As `PeerWire`."""
+        """As `PeerWire.close`."""
         await self._channels.close()
 
     def _stub(self, at: Address) -> QuorumStub:

@@ -53,7 +53,7 @@ class Readiness:
         return is_near and has_room
 
     async def run(self, server: Server) -> None:
-        """Looks again and again until cancelled."""
+        """Tells the server's health service whenever `is_ready` has changed, until cancelled."""
         was_ready = False
         while True:
             is_ready = self.is_ready()

@@ -145,7 +145,7 @@ class PartitionLog:
         return self._verifications.begin(self._producer_files.state, header, bumps_epochs=bumps_epochs, now_ms=now_ms)
 
     def drop_verification(self, producer_id: int, verification: Verification) -> None:
-        """Forgets what was begun: the coordinator has said no."""
+        """Forgets a verification that was begun: the coordinator has said no."""
         self._verifications.drop(producer_id, verification)
 
     def check_in_steps(self, records: bytes | memoryview, *, now_ms: int, done: Items) -> Steps[BatchHeader]:
