@@ -33,7 +33,7 @@ class Caller(NamedTuple):
 
     @property
     def requester(self) -> Requester:
-        """The caller as the authorizer and the audit log know it."""
+        """The caller's principal and IP address, as the authorizer and the audit log know it; not who passed it on."""
         return Requester(principal=self.principal, host=self.host)
 
 

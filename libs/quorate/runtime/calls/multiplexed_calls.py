@@ -69,7 +69,11 @@ class MultiplexedCalls(MultiplexedServicer):
     async def Calls(  # noqa: N802  # the RPC's name
         self, batches: AsyncIterator[CallBatch], context: Any
     ) -> AsyncIterator[ResultBatch]:
-        """Answers the calls of a stream, each as soon as it is ready."""
+        """Answers the calls of a stream: they run at once, and each result is sent when it is ready, in any order.
+
+        An error of a call is its result. A message of too many calls ends the stream: ApiError(INVALID_REQUEST). A
+        client that ends its half still gets all results; the calls of one that goes away are cancelled.
+        """
         if self._is_stopping:
             return
         opened = StreamContext(context)

@@ -126,9 +126,10 @@ def _is_no_cancelled_call(record: logging.LogRecord) -> bool:
 
 
 def redact(key: str, value: object) -> object:
-    """Returns the value to log for a field: `***` for a secret by its key, else with secrets inside a text hidden.
+    """Returns the value to log for a field: `***` if its key names a secret; a number, boolean or None as it is.
 
-    A text that is longer than a line shows is cut, and says how long it was.
+    All else becomes text, with the secrets in it hidden. A text of more than `TEXT_MAX` characters is cut, and says how
+    long it was; of a list of more than `ITEMS_MAX` items the first are shown, and their count.
 
     >>> redact("ssl.keystore.password", "hunter2"), redact("url", "a?token=xyz b"), redact("epoch", 7)
     ('***', 'a?token=*** b', 7)
