@@ -9,6 +9,7 @@ import pytest
 
 from quorate.nouns import OffsetAndEpoch
 from quorate.pipeline.log_files import HALF, bundled, find, has_settled, is_being_written, parts
+from quorate.pipeline.tail import directories
 from quorate.storage.snapshots import DownloadFile
 from tests.pipeline.logs import batches, checkpoint, history, node, segment
 
@@ -50,6 +51,20 @@ def test_files_named_twice_are_read_once(tmp_path: Path) -> None:
     segment(node(tmp_path / "a"), batches(history()))
 
     assert 1 == len(find([str(tmp_path), str(tmp_path / "a")]))
+
+
+def test_a_log_is_one_though_the_name_of_another_below_it_lies_between_its_files(tmp_path: Path) -> None:
+    own = [segment(tmp_path, batches(history()), base_offset=base) for base in (0, 5)]
+    below = tmp_path / f"{3:020}"
+    below.mkdir()
+    other = segment(below, batches(history()))
+
+    places = find([str(tmp_path)])
+
+    assert [(str(own[0]), 5), (str(own[1]), None), (str(other), None)] == [
+        (place.path, place.following) for place in places
+    ]
+    assert [2, 1] == [len(each.segments) for each in directories(places)]
 
 
 def test_without_meta_properties_the_cluster_is_the_option_or_the_folder(tmp_path: Path) -> None:

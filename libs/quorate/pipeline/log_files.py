@@ -148,13 +148,16 @@ def bundled(every: Iterable[FilePart], *, part_bytes: int = PART_BYTES) -> list[
     bundles: list[tuple[FilePart, ...]] = []
     held: list[FilePart] = []
     size = 0
-    for part in every:
+    whole = list(every)
+    for part in whole:
         if held and size + part.end - part.start > part_bytes:
             bundles.append(tuple(held))
             held, size = [], 0
         held.append(part)
         size += part.end - part.start
-    return [*bundles, tuple(held)] if held else bundles
+    bundles += [tuple(held)] if held else []
+    assert len(whole) == sum(map(len, bundles)), (len(whole), [*map(len, bundles)])
+    return bundles
 
 
 def has_settled(place: LogFile, by_ms: int) -> bool:
@@ -171,7 +174,8 @@ def is_being_written(place: LogFile, by_ms: int) -> bool:
 
 
 def _places(found: Mapping[str, Sequence[AnyPath]], cluster_id: str | None, access: S3Access) -> list[LogFile]:
-    every = sorted({path for paths in found.values() for path in paths})
+    # A directory's files stand together, also where the name of another one below it lies between theirs.
+    every = sorted({path for paths in found.values() for path in paths}, key=lambda path: (path.parent, path.name))
     places: list[LogFile] = []
     for directory, group in groupby(every, key=lambda path: path.parent):
         owner, problem = _cluster_of(directory, cluster_id, access)

@@ -88,6 +88,7 @@ def directories(places: Iterable[LogFile]) -> list[Directory]:
         found.append(
             Directory(path, cluster_id, segments, whole, tuple(each for each in snapshots if each not in whole))
         )
+    assert len(found) == len({each[:2] for each in found}), [each[:2] for each in found]
     return found
 
 
