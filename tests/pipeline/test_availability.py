@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from itertools import groupby
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -560,3 +561,33 @@ def test_of_a_span_that_a_wrong_clock_made_long_only_its_ends_are_counted() -> N
     ]
     assert [43_200, 86_400, 43_200] == [row["seconds"] for row in found[2:]]
     assert [False, True] == [row["ends_under_min_isr"] for row in found[:2]]
+
+
+def test_a_min_isr_that_is_set_before_a_partition_is_made_and_changed_last_counts_from_its_begin_on() -> None:
+    pytest.importorskip("pyspark", reason="Spark is not installed: `make spark-setup`")
+    import pyarrow as pa
+
+    from services.pipeline.gold.spans import SCHEMA, SpanSettings, spans_of
+    from services.pipeline.groups import Groups
+    from services.pipeline.silver.partition_arrays import SCHEMA as STATES
+
+    at = datetime.fromtimestamp(NOON_MS / 1_000, UTC)
+    lists = {"replicas": [1, 2], "isr": [1], "elr": [], "adding_replicas": [], "removing_replicas": []}
+    state = {"cluster_id": "c", "topic": "orders", "topic_id": "t", "partition_id": 0, "leader": 1, "is_first": True}
+    state |= {"valid_from_offset": 5, "valid_from_time": at, "leader_recovery_state": RECOVERED, **lists}
+    states = pa.Table.from_pylist([state], STATES)
+    types = {"topic": pa.string(), "broker_id": pa.int32(), "time": SCHEMA.field("begin").type, "min_isr": pa.int32()}
+    changes = pa.schema({"cluster_id": pa.string(), "offset": pa.int64(), **types})
+    of_topic = [
+        {"cluster_id": "c", "topic": "orders", "offset": offset, "time": at, "min_isr": value}
+        for offset, value in ((4, 2), (9, 1))
+    ]
+    ends = pa.table({"cluster_id": ["c"], "log_end_time": pa.array([at], types["time"])})
+    nothing = changes.empty_table()
+    given = SpanSettings(pa.Table.from_pylist(of_topic, changes), nothing, nothing, ends, 1)
+
+    found = spans_of(states, Groups(states["partition_id"].to_numpy()), given)[0]
+
+    assert [(5, 2, True, False), (9, 1, False, True)] == [
+        (row["offset"], row["min_isr"], row["under_min_isr"], row["is_last"]) for row in found.to_pylist()
+    ]

@@ -236,16 +236,19 @@ class _Merged:
         all_rows = Groups(number[order])
         kind, value, stamp, broker = kind[order], value[order], time[order], broker[order]
         time = all_rows.highest(stamp)
-        state_at = all_rows.latest(kind == _STATE)
+        is_state = kind == _STATE
+        state_at = all_rows.latest(is_state)
         after = all_rows.after()
         shown = np.flatnonzero(state_at != NONE)
-        source = order[state_at]  # the states are the first rows of what was sorted
-        removed = pc.equal(states["end_type"], REMOVE).fill_null(False).to_numpy()
-        removed_at = all_rows.latest((kind == _STATE) & removed[source])[shown]
+        ends = is_state.copy()
+        # The states are the first rows of what was sorted.
+        ends[is_state] = pc.equal(states["end_type"], REMOVE).fill_null(False).to_numpy()[order[is_state]]
+        removed_at = all_rows.latest(ends)[shown]
         self.groups = all_rows.only(shown)
-        self._source, self._offset = source[shown], offset[order][shown]
+        self._source, self._offset = order[state_at[shown]], offset[order][shown]
         self._timestamp, self._begin = stamp[shown], time[shown]
-        self._is_state = (kind == _STATE)[shown]
+        self._is_state = is_state[shown]
+        assert np.count_nonzero(self._is_state) == len(states), (np.count_nonzero(self._is_state), len(states))
         self._next = after[shown]
         self._next_time = time[self._next]
         self._removed = np.where(removed_at == NONE, NONE, order[removed_at])
