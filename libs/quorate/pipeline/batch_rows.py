@@ -44,7 +44,12 @@ class Run:
     rows: int = 0
 
     def add(self, position: int, header: BatchHeader) -> None:
-        """Adds the batch that follows."""
+        """Adds the batch that follows, of data."""
+        assert not header.is_control, header
+        if self.batches:
+            at, last = self.batches[-1]
+            assert position >= at + last.size, (position, at, last)
+            assert header.base_offset >= last.next_offset, (header, last)
         self.batches.append((position, header))
         self.bytes += header.size
         self.rows += header.count

@@ -95,6 +95,7 @@ def _run(run: Run) -> Iterator[Columns | Arrays]:
         else:
             yield from _one_by_one(run, begin, end)
         begin = end
+    assert begin == len(run.batches), (begin, len(run.batches))
 
 
 def _one_by_one(run: Run, begin: int, end: int) -> Iterator[Columns]:
@@ -122,6 +123,7 @@ class _Rows:
         self._offsets = np.arange(len(self._starts)) + (self._bases - (firsts[:-1] - firsts[0]))[self._batch]
         self._heads = self._read_heads()
         self._select()
+        assert (np.diff(self._offsets) > 0).all(), (self._bases, firsts)
         self.count = len(self._starts)
 
     def arrays(self) -> Arrays:
@@ -136,6 +138,11 @@ class _Rows:
             **_shape_columns(shapes, names),
             **payloads,
         }
+        # A longer column would be cut to the rows of a chunk, and not be noticed.
+        assert {self.count} == set(map(len, found.values())), (
+            self.count,
+            {name: len(each) for name, each in found.items()},
+        )
         return Arrays({name: found[name] for name in COLUMNS})
 
     def _read_heads(self) -> Array:
@@ -185,6 +192,7 @@ class _Rows:
                 else:
                     alone.append(texts.add(rows, found, self._value))
         self._one_by_one(np.sort(np.concatenate(alone)), names, name_of, texts)
+        assert not self._run.wanted.is_decoded or not texts.left_out(), (self.count, texts.left_out())
         return names, name_of, texts.columns()
 
     def _by_column(self, shape: Shape, rows: Array) -> Payloads | None:
@@ -250,6 +258,10 @@ class _Texts:
                 self._raws[row] = value.raw
             if value.corrupt is not None:
                 self._damage[row] = value.corrupt
+
+    def left_out(self) -> int:
+        """Returns how many rows were neither added nor put."""
+        return self._count - int(np.count_nonzero(self._from))
 
     def columns(self) -> dict[str, Any]:
         """Returns the columns of all rows."""

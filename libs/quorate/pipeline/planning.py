@@ -98,6 +98,7 @@ class _Cutter:
         """Yields the parts that are complete once the walk has reached cursor `at`."""
         if at.segment != self._begin.segment:
             yield from self._roll(at.segment)
+        assert self._begin.segment == at.segment, (self._begin, at)
         if at.position - self._begin.position >= self._part_bytes:
             yield from self._part(at.position, is_last=False)
             self._begin = at

@@ -82,6 +82,8 @@ def _starts(content: bytes, headers: Iterable[BatchHeader]) -> tuple[list[int], 
 
 def _checked(content: bytes, at: Array, firsts: Array, fits: Array) -> Spans:
     """Compares the bytes around each value with those that KRaft writes."""
+    assert len(firsts) == len(fits) + 1, (len(firsts), len(fits))
+    assert firsts[-1] == len(at), (firsts[-1], len(at))
     data = np.frombuffer(content, np.uint8)
     counts = np.diff(firsts)
     index = np.arange(len(at)) - np.repeat(firsts[:-1], counts)
@@ -101,6 +103,7 @@ def _checked(content: bytes, at: Array, firsts: Array, fits: Array) -> Spans:
     good &= data[end] == 0  # no headers
     bad = np.flatnonzero(~good)
     fits[np.searchsorted(firsts, bad, side="right") - 1] = False
+    assert end[good].max(initial=0) <= len(content) - PADDING, (end[good].max(), len(content))
     return Spans(content=content, starts=start, ends=end, firsts=firsts, fits=fits)
 
 

@@ -180,6 +180,7 @@ class _Walk:
         expected = self._next or 0
         found = sound_batch_after(data, position, expected + 1)
         stop = min(found[0], self._part.end) if found else self._part.end
+        assert position < stop, (position, stop)
         what = damage.reason
         if found is None and self._part.is_last and not self._is_checkpoint:
             is_cut = self._part.place.following is None and _is_cut(data, position)
