@@ -47,6 +47,7 @@ class Groups:
 
     def only(self, rows: Array) -> Groups:
         """Returns the groups of these rows alone, given by ascending index."""
+        assert (np.diff(rows) > 0).all(), rows
         return Groups((np.cumsum(self.first) - 1)[rows])
 
     def before(self) -> Array:
@@ -77,7 +78,9 @@ class Groups:
         # Ranks are small, so those of a later key can be made higher than all of an earlier one.
         values, ranks = np.unique(numbers, return_inverse=True)
         above = self.numbers() * len(values)
-        return values[np.maximum.accumulate(ranks + above) - above]
+        found = values[np.maximum.accumulate(ranks + above) - above]
+        assert (found[self.first] == numbers[self.first]).all(), (found, numbers)
+        return found
 
     def since(self, holds: Array) -> Array:
         """Returns for each key, in their order, the index of the row from which on it `holds` to the key's end."""
@@ -98,6 +101,7 @@ def grouped(rows: pa.Table, key: Sequence[str], order: str) -> tuple[pa.Table, G
     if not _is_sorted(sorting):
         at = np.lexsort(sorting[::-1])
         rows, keys = rows.take(pa.array(at)), [each[at] for each in keys]
+        assert _is_sorted([*keys, rows[order].to_numpy()]), (key, order)
     return rows.combine_chunks(), Groups(*keys)
 
 
@@ -133,6 +137,7 @@ def lengths(lists: pa.Array) -> Array:
 def different_lists(lists: pa.Array, one: Array, other: Array) -> Array:
     """Returns whether the lists at `one` and at `other` differ; all these indices are of lists that are not null."""
     a, b = lists.take(pa.array(one)), lists.take(pa.array(other))
+    assert not a.null_count + b.null_count, (a.null_count, b.null_count)
     sizes, others = lengths(a), lengths(b)
     found = sizes != others
     same = np.flatnonzero(~found & (sizes > 0))

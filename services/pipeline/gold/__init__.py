@@ -102,4 +102,5 @@ def _built(tables: Tables, silver: Mapping[str, DataFrame], min_isr: int) -> dic
                 "fleet_doctor": lambda: fleet_doctor(silver, now=now, found=examined),
                 "causes": lambda: causes(silver, found=examined),
             }
+            assert made.keys() == set(TABLES), made.keys()
             return {name: tables.keep(f"{GOLD}/{name}", made[name]()) for name in TABLES}

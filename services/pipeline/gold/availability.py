@@ -78,10 +78,14 @@ def days_of(spans: pa.Table, groups: Groups, assumed: int) -> pa.Table:
     day = np.where(is_long[at] & (number == 1), last[at], first[at] + number)
     micros = np.minimum(end[at], (day + 1) * _DAY_US) - np.maximum(begin[at], day * _DAY_US)
     began_here = first[at] == day
+    lost = np.sum(end - begin, where=~is_long) - np.sum(micros, where=~is_long[at])
+    assert lost == 0, (lost, len(begin))
     # An interval that ends at midnight has no time on the following day.
     counts = (micros > 0) | began_here
     at, day, micros, began_here = at[counts], day[counts], micros[counts], began_here[counts]
-    days = Groups(groups.numbers()[at], day)
+    partition = groups.numbers()[at]
+    assert not ((partition[1:] == partition[:-1]) & (day[1:] < day[:-1])).any(), day
+    days = Groups(partition, day)
     starts = np.flatnonzero(days.first)
     columns = {name: spans[name].take(pa.array(at[starts])) for name in _KEY}
     columns["date"] = pa.array(day[starts].astype(np.int32), pa.date32())

@@ -57,11 +57,14 @@ def _of_partitions(states: pa.Table, groups: Groups) -> pa.Table:
     _, at, cell = np.unique(key, return_index=True, return_inverse=True)
     partitions = int(partition.max(initial=0)) + 1
     concerned = np.unique(cell * partitions + partition) // partitions
+    counts = {name: _counts(cell[what == number], at) for number, name in enumerate(OF_PARTITIONS)}
+    told = sum(pc.sum(each).as_py() or 0 for each in counts.values())
+    assert told == len(row), (told, len(row))
     columns = {
         "cluster_id": states["cluster_id"].take(pa.array(row[at])),
         "date": pa.array(day[at].astype(np.int32), pa.date32()),
         "broker_id": pa.array(broker[at], pa.int32()),
-        **{name: _counts(cell[what == number], at) for number, name in enumerate(OF_PARTITIONS)},
+        **counts,
         "partitions": _counts(concerned, at),
     }
     return pa.table(columns, schema=_SCHEMA)

@@ -86,11 +86,14 @@ def rows_of_clusters(now: Present, told: Sequence[DataFrame] = ()) -> DataFrame:
 def clusters(batches: Iterator[pa.RecordBatch]) -> Iterator[Cluster]:
     """Yields the clusters of one partition of `rows_of_clusters`, one after the other."""
     cluster: Cluster | None = None
+    begun: set[str] = set()
     for batch in batches:
         for cluster_id, rows in _by_cluster(batch):
             if cluster is None or cluster.id != cluster_id:
                 if cluster is not None:
                     yield cluster
+                assert cluster_id not in begun, cluster_id  # each time a part of it would be taken for all
+                begun.add(cluster_id)
                 cluster = Cluster(cluster_id)
             cluster.take(rows)
     if cluster is not None:
@@ -167,6 +170,7 @@ class Cluster:
         self._births: dict[str, Moment] = {}
         self._brokers, self._configs, self._racks = Brokers(), Configs(), Racks()
         self._sets = {Condition.EVEN_VOTERS: Held(), Condition.SINGLE_VOTER: Held()}
+        self._place = 0
         self._shared: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._notes: Mapping[str, Callable[[_Row], None]] = {
             AT: self._note_end,
@@ -187,6 +191,9 @@ class Cluster:
         A record that contradicts the others, as no controller writes it, is left out: the log is as it is, and what can
         be said of all else is said.
         """
+        places = np.append(self._place, rows["place"].to_numpy())
+        assert (np.diff(places) >= 0).all(), places  # else a record seems to contradict others, and is left out
+        self._place = places[-1]
         records = iter(list(self._records(rows)))  # to its end, so that the state's own is known
         while True:
             try:

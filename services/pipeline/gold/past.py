@@ -62,6 +62,7 @@ def _told(states: pa.Table, groups: Groups, given: SpanSettings) -> pa.Table:
     is_there = ~has_value(states["valid_to_offset"].combine_chunks().take(pa.array(last)))
     held = _conditions(states)
     spans, of_spans = spans_of(states, groups, given)
+    assert np.count_nonzero(of_spans.first) == len(last), (np.count_nonzero(of_spans.first), len(last))
     under, replicas, min_isr = (spans[name].to_numpy() for name in ("under_min_isr", "replica_count", "min_isr"))
     topics = pc.fill_null(states["topic"].combine_chunks().take(pa.array(last)), "none")
     numbers = states["partition_id"].combine_chunks().take(pa.array(last)).cast(pa.string())
@@ -185,4 +186,5 @@ def _sorted(lists: pa.Array) -> pa.Array:
     values = lists.flatten().to_numpy()
     order = np.lexsort((values, np.repeat(np.arange(len(sizes)), sizes)))
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    assert offsets[-1] == len(values), (offsets[-1], len(values))  # Arrow does not look at them
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[order]), type=lists.type)

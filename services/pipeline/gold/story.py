@@ -21,6 +21,7 @@ from pyspark.sql import functions as fn
 
 from services.pipeline.gold.availability import ends_of, partition_spans
 from services.pipeline.gold.clocks import back_count, with_set_backs
+from services.pipeline.gold.conditions import CONDITIONS
 from services.pipeline.gold.story_nodes import (
     active_controllers,
     broker_events,
@@ -36,6 +37,7 @@ __all__ = ["COLUMNS", "COUNTS", "story"]
 
 COUNTS: Final = {"offline": "offline", "under_min_isr": "under_min_isr", "short": "under_replicated"}
 """The table's column for each of `conditions.CONDITIONS`: how many partitions are so after the event's moment."""
+assert tuple(COUNTS) == CONDITIONS, (COUNTS, CONDITIONS)
 COLUMNS: Final = ("cluster_id", "offset", "place", "time", "look", "sentence", *COUNTS.values())
 """The table's columns; `place` orders the events of one offset, causes first; `look` is `bad`, `good` or `plain`."""
 _LAST: Final = 100

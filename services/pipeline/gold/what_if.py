@@ -141,9 +141,11 @@ def fates(state: ClusterState, lost: Sequence[NodeId], loss: Loss, *, next_offse
     before = [(each.topic.name, each.partition_id, each.partition) for each in state.topics.all()]
     least = MinIsrs(state, settings).least
     lose(state, brokers=lost, settings=settings, next_offset=next_offset, with_preferred_leaders=loss.prefer)
+    after = list(state.topics.all())
+    assert [each[:2] for each in before] == [(each.topic.name, each.partition_id) for each in after], len(after)
     return [
         Fate(topic, number, was, each.partition, (least(topic, was), least(topic, each.partition)))
-        for (topic, number, was), each in zip(before, state.topics.all(), strict=True)
+        for (topic, number, was), each in zip(before, after, strict=True)
     ]
 
 

@@ -94,8 +94,11 @@ def _ends(log: DataFrame) -> DataFrame:
     The values are collected at once because several later joins use them.
     """
     found = log.groupBy("cluster_id").agg(fn.min("offset"), fn.max("offset") + 1, fn.count("*")).collect()
+    twice = [each for each in found if each[3] > each[2] - each[1]]
+    assert not twice, twice  # `bronze.settled` selects one record for each offset
     with_gap = [cluster_id for cluster_id, start, end, count in found if count < end - start]
     gaps = _gaps(log.where(fn.col("cluster_id").isin(with_gap))) if with_gap else {}
+    assert gaps.keys() == set(with_gap), (gaps, with_gap)
     rows = [(cluster_id, start, end, gaps.get(cluster_id, end)) for cluster_id, start, end, _ in found]
     columns = "cluster_id string, log_start_offset bigint, log_end_offset bigint, end_offset bigint"
     return log.sparkSession.createDataFrame(rows, columns)

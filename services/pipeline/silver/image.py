@@ -83,6 +83,7 @@ def build(records: DataFrame, snapshots: DataFrame | None, tables: Tables) -> di
             progress.note(records.sparkSession, tables, {})  # if killed now, everything is rebuilt
             counted, before, stale = _make(records, snapshots, committed, tables), {}, sorted(now)
         ends = progress.event_marks(counted)
+        assert ends.keys() <= set(stale), (ends.keys(), stale)
         made = {name: progress.SilverProgress(now[name], *ends.get(name, progress.NOTHING)) for name in stale}
         progress.note(records.sparkSession, tables, {**before, **made})
     there = {name: _read(tables, name) for name in HISTORIES}
@@ -124,6 +125,7 @@ def histories(counted: DataFrame, tables: Keeping, layer: str) -> dict[str, Data
             "broker_history": broker_history(rest),
             "kept_history": kept_history(rest),
         }
+        assert ("topic_history", *made) == HISTORIES, made.keys()
         written = {name: tables.keep(f"{layer}/{name}", rows) for name, rows in made.items()}
     return {"topic_history": topics, **written}
 

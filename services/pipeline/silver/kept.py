@@ -56,6 +56,8 @@ KINDS: Final = (
     RecordKind("zk_migration_state", ZkMigrationStateRecord, None, ()),
 )
 _CONTROL: Final = {"voters": "KRAFT_VOTERS", "kraft_version": "KRAFT_VERSION"}
+_NAMES: Final = (UNKNOWN_KIND, *(kind.name for kind in KINDS), *_CONTROL)
+assert len(_NAMES) == len(set(_NAMES)), _NAMES
 _QUORUM_FEATURE: Final = "kraft.version"
 """The quorum stores this feature in control records; a FeatureLevelRecord of it has no meaning. KIP-853."""
 _AT: Final = ("cluster_id", "offset", "timestamp", "type", "trace_id")

@@ -19,6 +19,7 @@ from services.pipeline.silver.stated import CHANGE, CLEAR, FULL, KEY, REMOVE, ST
 __all__ = ["CHANGED", "SCHEMA", "histories"]
 
 CHANGED: Final = STATE[:-1]
+assert STATE[-1] == "partition_epoch", STATE
 """Fields whose value before the change is kept; the partition epoch is left out because it was just one less."""
 _IDS: Final = pa.list_(pa.int32())
 _TEXTS: Final = pa.list_(pa.string())
@@ -92,6 +93,8 @@ class _History:
         self._leads = pc.equal(kind, CHANGE).to_numpy() & has_value(self._column("leader"))
         self._is_first = (self._before == NONE) | gone[self._before]
         self._states = np.flatnonzero(~gone)
+        # An index of no row is to numpy that of the last one, a state of another partition.
+        assert (groups.latest(self._full)[self._states] != NONE).all(), kind
 
     def table(self) -> pa.Table:
         """Returns the table, with the columns of SCHEMA."""
