@@ -27,7 +27,7 @@ from services.pipeline.difference_text import difference_text
 from services.pipeline.exits import DONE, FAILED, FOUND
 from services.pipeline.export import export
 from services.pipeline.gold.what_if import Loss, what_if
-from services.pipeline.locks import locked
+from services.pipeline.locks import LOCKED, locked
 from services.pipeline.memory import is_small
 from services.pipeline.node_options import node_options
 from services.pipeline.problems import no_space, words_of
@@ -215,6 +215,7 @@ JOBS: Final[dict[str, Job]] = {
     "export": export_rows,
     "run": run_all,
 }
+assert LOCKED.keys() <= JOBS.keys(), LOCKED.keys()
 
 
 def _timed(name: str, spark: SparkSession, tables: Lake, asked: argparse.Namespace) -> int:

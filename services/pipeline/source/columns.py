@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from quorate.pipeline.column_rows import Arrays
+from quorate.pipeline.columns import COLUMNS
 from quorate.pipeline.commitment import Commitment
 from quorate.pipeline.log_files import CHECKPOINT_KIND, FilePart
 from quorate.pipeline.rows import Columns, RowFilter
@@ -50,6 +51,7 @@ _SPARK: Final = {
 }
 _DECODED: Final = frozenset({"payload", "trace_id", "raw", "_corrupt"})
 """The columns for which a record has to be decoded; the others are in its batch and in its head."""
+assert _TYPES.keys() >= _DECODED.union(COLUMNS), (_DECODED, COLUMNS)
 
 
 class Bundle(InputPartition):

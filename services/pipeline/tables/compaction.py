@@ -51,9 +51,11 @@ class Compaction:
         for left in rounds_of(self._spark, self._place):
             self._end(left) if left.is_done else self._take_back(left)
         count, into = 0, 0
-        for old in _rounds(self._closed(before), files_max):
+        closed = self._closed(before)
+        for old in _rounds(closed, files_max):
             count += len(old)
             into += self._round(old)
+        assert count == sum(map(len, closed)), (count, len(closed))
         return Compacted(count, into)
 
     def _round(self, old: Sequence[str]) -> int:

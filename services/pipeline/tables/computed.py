@@ -64,16 +64,19 @@ def staged(rows: Sequence[Computed], to: Path) -> Mapping[str, list[str]]:
     """
     found: dict[str, list[str]] = {}
     for each in rows:
-        for cluster_id, name in each.rows.mapInArrow(_writing(each.compute, to), _RESULT).collect():
+        for cluster_id, name in each.rows.mapInArrow(_writing(each.compute, each.schema, to), _RESULT).collect():
             found.setdefault(cluster_id, []).append(name)
     return found
 
 
-def _writing(compute: Compute, to: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _writing(
+    compute: Compute, schema: pa.Schema, to: Path
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Returns what writes the computed tables, and yields the cluster and the name of each file."""
 
     def written(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for table in compute(given):
+            assert table.schema.equals(schema), (table.schema, schema)
             for cluster_id, own in _by_cluster(table):
                 # A task may run twice: each attempt has a name of its own, and only what the job returns is adopted.
                 name = f"part-{uuid.uuid4()}.{CODEC}.parquet"
