@@ -95,6 +95,7 @@ def _of_bytes(column: pa.Array, seeds: Array) -> Array:
         hashes[rows] = _turned(hashes[rows] ^ byte * _P5, 11) * _P1
         at[rows] += 1
         left[rows] -= 1
+    assert (at == lengths).all(), (at, lengths)
 
     found = np.empty_like(hashes)
     found[order] = _avalanche(hashes)

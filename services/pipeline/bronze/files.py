@@ -97,6 +97,7 @@ def _add_files(spark: SparkSession, tables: Adopting, inbox: Inbox, staged: Stag
     rows = reader.parquet(*(f"{place}/{path}" for path in rest)).select(*target.columns)
     is_mixed = fn.col("source").isin(sorted(sources))
     beside = sum(each.rows for each in every if each.source not in sources) - count
+    assert beside >= 0, (beside, count)
     if beside:
         tables.append(target.table, rows.where(~is_mixed), partition_by=BY)
     mixed = rows.where(is_mixed)

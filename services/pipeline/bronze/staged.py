@@ -74,6 +74,11 @@ class Staged:
     committed: list[tuple[str, Epoch, Offset, Offset]] = field(default_factory=list)
     read: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        for kind, extents in self.extents.items():
+            written, read = (sum(each.rows for each in some) for some in (self.of(kind), extents))
+            assert written == read, (kind, written, read)
+
     def of(self, kind: str) -> list[StagedFile]:
         """Returns the files of this kind."""
         return [each for each in self.files if each.kind == kind]
@@ -98,7 +103,9 @@ def stage(spark: SparkSession, options: Mapping[str, str], to: Path, directory_o
     if not bundles:
         return Staged()
     tasks = spark.range(0, len(bundles), 1, len(bundles))
-    found = _together(json.loads(row["result"]) for row in tasks.mapInArrow(staged, _RESULT).collect())
+    results = tasks.mapInArrow(staged, _RESULT).collect()
+    assert len(results) == len(bundles), (len(results), len(bundles))
+    found = _together(json.loads(row["result"]) for row in results)
     places = {part.place for each in bundles for part in each.parts}
     return replace(found, read=sorted(place.path for place in places if place.problem is None))
 
@@ -142,6 +149,7 @@ class _Task:
         finally:
             while self._files:
                 self._close(next(iter(self._files)))
+        assert not self._held, self._held
         ranges = [(*key, *found) for key, found in self._ranges.items()]
         extents: dict[str, list[OffsetExtent]] = {}
         for (kind, _), extent in self._extents.items():
@@ -236,7 +244,9 @@ class _File:
             if self._writer is None:
                 self._place.parent.mkdir(parents=True, exist_ok=True)
                 self._writer = row_file(self._place, self._rows[0].schema)
-            self._writer.write_table(pa.concat_tables(self._rows))
+            rows = pa.concat_tables(self._rows)
+            assert len(rows) == written, (len(rows), written)
+            self._writer.write_table(rows)
             self._rows = []
             self._count += written
         return written
