@@ -34,6 +34,7 @@ def levels(
     rows: Sequence[Level], looks: Sequence[tuple[str, str]], period: tuple[int, int], title: str, *, group: str
 ) -> Plot:
     """Makes a step chart of counts; the first of the `looks` is the area at the back."""
+    assert all(len(row.counts) == len(looks) for row in rows), looks
     data = [
         {
             "begin": row.begin_ms,

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
+from services.pipeline.gold.conditions import CONDITIONS
 from services.pipeline.report.areas import Level
 from services.pipeline.report.intervals import ms
 
@@ -20,6 +21,7 @@ __all__ = ["BUCKETS", "FLAGS", "Bucket", "level_steps", "read_buckets"]
 
 BUCKETS: Final = 240
 FLAGS: Final = ("short", "under_min_isr", "offline")
+assert set(FLAGS) == set(CONDITIONS), (FLAGS, CONDITIONS)
 
 
 class Bucket(NamedTuple):
@@ -63,6 +65,8 @@ def level_steps(buckets: Sequence[Bucket], end_ms: int) -> list[Level]:
     steps = []
     for bucket, following in zip_longest(buckets, buckets[1:]):
         until = following.begin_ms if following else end_ms
+        assert following is None or until >= bucket.end_ms, (bucket, following)
+        assert all(0 <= after <= top for after, top in zip(bucket.after, bucket.top, strict=True)), bucket
         steps.append(Level(bucket.begin_ms, bucket.end_ms, bucket.top))
         if until > bucket.end_ms:
             steps.append(Level(bucket.end_ms, until, bucket.after))

@@ -62,6 +62,8 @@ STAGES: Final = {
 }
 """The codes of all findings, in the order in which they are acted on."""
 _STAGE_OF: Final = {each: stage for stage, codes in STAGES.items() for each in codes}
+assert len(_STAGE_OF) == sum(map(len, STAGES.values())), STAGES
+assert _STAGE_OF.keys() >= set(BY_CAUSE), BY_CAUSE
 _PLACES: Final = {each: place for place, each in enumerate(_STAGE_OF)}
 _LAST: Final = next(reversed(STAGES))
 """The stage of a code that is in none: of a table that another version has written."""
