@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from kraft import Message
 from kraft.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from quorate.controller.engine.decision import Command, Decision, Moment, dry
+from quorate.controller.quotas.mutation_quotas import CONTROLLER_MUTATION_RATE
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.client_quotas import CLIENT_ID, IP, TYPES, USER, Entity, entity_of
 from quorate.metadata.state import ClusterState
@@ -37,6 +38,9 @@ _OF_USERS_AND_CLIENTS: Final[Mapping[str, float | None]] = {
 }
 """The largest value of each user or client quota; None: any value, not only a whole number."""
 _OF_ADDRESSES: Final[Mapping[str, float | None]] = {"connection_creation_rate": _INT_MAX}
+
+assert _OF_ADDRESSES.keys().isdisjoint(_OF_USERS_AND_CLIENTS), (_OF_ADDRESSES, _OF_USERS_AND_CLIENTS)
+assert CONTROLLER_MUTATION_RATE in _OF_USERS_AND_CLIENTS, "what this controller heeds can be set"
 
 _NEAR_ENOUGH: Final = 1e-6
 """The rounding tolerance for whole numbers, sent as doubles.

@@ -54,4 +54,9 @@ def _changes(resource: ConfigResource, configs: tuple[_Config, ...], before: Map
             f"{said(resource)}: no value for {', '.join(without)}; leave out a config that is to be removed",
         )
     listed = {each.name: each.value for each in configs}
-    return {**listed, **{name: None for name in sorted(before) if name not in listed}}
+    assert len(listed) == len(configs), f"`alter` has refused doubles: {resource}, {list(listed)}, {len(configs)}"
+    changes = {**listed, **{name: None for name in sorted(before) if name not in listed}}
+    assert changes.keys() >= before.keys(), (
+        f"what is not listed is removed: {resource}, {list(before)}, {list(changes)}"
+    )
+    return changes

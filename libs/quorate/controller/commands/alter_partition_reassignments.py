@@ -103,6 +103,8 @@ def _away(partition: Partition, target: Replicas) -> PartitionTarget:
     kept = tuple(replica for replica in partition.adding_replicas if replica not in removing)
     replicas, adding, removing = (*target, *removing), adding or kept, removing or partition.removing_replicas
     assert set(adding).isdisjoint(removing) or not is_sound(partition), (partition, adding, removing)  # I-46
+    assert set(replicas) == {*partition.replicas, *target}, (partition, target, replicas)
+    assert len(set(replicas)) == len(replicas), (partition, target, replicas)
     return PartitionTarget(replicas=replicas, adding=adding, removing=removing)
 
 

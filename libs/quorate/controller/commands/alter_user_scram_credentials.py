@@ -49,6 +49,7 @@ def alter_user_scram_credentials(
                 records.append(record)
                 results.append(_Result(asked.name, error_message=None))
         assert len(records) == sum(not result.error_code for result in results), (results, len(records))
+        assert len({result.user for result in results}) == len(results), f"one result a user: {results}"
         return Decision(AlterUserScramCredentialsResponse(results=tuple(results)), tuple(records))
 
     return command

@@ -48,6 +48,11 @@ def assign_replicas_to_dirs(
         broker = registered(state, request.broker_id, request.broker_epoch)
         directories = tuple(_result(state, directory, broker) for directory in request.directories)
         records = tuple(_records(state, request, broker, settings))
+        results = (each for directory in directories for topic in directory.topics for each in topic.partitions)
+        granted = sum(not each.error_code for each in results)
+        assert len(records) <= 2 * granted, (
+            f"a refused one changes: {broker.id}, {granted} of them, {len(records)} records"
+        )
         return Decision(AssignReplicasToDirsResponse(directories=directories), records, atomic=False)
 
     return command

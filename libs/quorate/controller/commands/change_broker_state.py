@@ -32,7 +32,7 @@ from quorate.metadata.state import ClusterState
 from quorate.metadata.topics import TopicPartition
 from quorate.metadata.versions import CORDONED_DIRECTORIES, DIRECTORIES
 from quorate.nouns import NodeId
-from quorate.records import BrokerRegistrationChangeRecord
+from quorate.records import BrokerRegistrationChangeRecord, PartitionChangeRecord
 
 __all__ = ["BrokerStateChanged", "change_broker_state", "change_in_turns"]
 
@@ -79,6 +79,10 @@ def change_broker_state(
             *_records(state, broker, reached, failed, settings),
             *_lost(state, broker, reached, failed, settings),
             *_cordoned(state, broker, cordoned_log_dirs),
+        )
+        changed = [(each.topic_id, each.partition_id) for each in records if isinstance(each, PartitionChangeRecord)]
+        assert len(set(changed)) == len(changed), (
+            f"a partition changes twice: broker {broker_id} to {reached}, {failed}"
         )
         return Decision(BrokerStateChanged(state=reached), records, atomic=False)
 
@@ -163,7 +167,9 @@ def _out_of(
     def command(state: ClusterState, _: Moment) -> Decision[BrokerStateChanged]:
         _checked(state, broker.id, broker.epoch)
         among = (found for found in present(state, keys) if broker.id in found.partition.isr)
-        return Decision(BrokerStateChanged(state=reached), tuple(leaving(state, broker.id, settings, among, alike)))
+        records = tuple(leaving(state, broker.id, settings, among, alike))
+        assert len(records) <= len(keys), (broker.id, len(records), len(keys))
+        return Decision(BrokerStateChanged(state=reached), records)
 
     return command
 
@@ -182,9 +188,9 @@ def _into(
         is_there = state.brokers.is_active(broker.id)
         waiting = (found for found in present(state, keys) if is_there and not found.partition.has_leader)
         among = (found for found in waiting if not _lies_in(failed, broker, found))
-        return Decision(
-            BrokerStateChanged(state=ControlState.UNFENCED), tuple(joining(state, broker.id, settings, among, alike))
-        )
+        records = tuple(joining(state, broker.id, settings, among, alike))
+        assert len(records) <= len(keys), (broker.id, len(records), len(keys))
+        return Decision(BrokerStateChanged(state=ControlState.UNFENCED), records)
 
     return command
 

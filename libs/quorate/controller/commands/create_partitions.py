@@ -82,6 +82,7 @@ def wanted_more(state: ClusterState, request: CreatePartitionsRequest) -> tuple[
             wanted.append((asked.name, _spec(_grown(state, asked), asked)))
         except ApiError:
             continue  # the command returns the error
+    assert len({name for name, _ in wanted}) == len(wanted), f"placements are found by name: {wanted}"
     return tuple(wanted)
 
 

@@ -51,10 +51,14 @@ def delete_acls(request: DeleteAclsRequest) -> Command[DeleteAclsResponse]:
             match_count += len(matching)
             _check_size(len(matching), match_count)
             in_their_order = in_order(matching)
-            going |= dict.fromkeys(entry.id for entry in in_their_order)
+            matched = dict.fromkeys(entry.id for entry in in_their_order)
+            assert len(matched) == len(matching), f"matched more than once: {wanted}, {len(matched)}, {len(matching)}"
+            going |= matched
             _check_size(len(going), match_count)
             results.append(_Result(error_message=None, matching_acls=tuple(map(_match, in_their_order))))
         assert len(results) == len(request.filters), (len(results), len(request.filters))
+        listed_count = sum(len(result.matching_acls) for result in results)
+        assert listed_count == match_count, (listed_count, match_count)
         removals = tuple(RemoveAccessControlEntryRecord(entry_id) for entry_id in going)
         return Decision(DeleteAclsResponse(filter_results=tuple(results)), removals)
 

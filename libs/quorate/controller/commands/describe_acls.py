@@ -38,6 +38,8 @@ def describe_acls(request: DescribeAclsRequest) -> Command[DescribeAclsResponse]
                 yield
             acls = tuple(map(_described, alike))
             resources.append(_Resource(pattern.resource_type, pattern.name, pattern.pattern_type, acls))
+        listed_count = sum(len(each.acls) for each in resources)
+        assert listed_count == len(entries), (listed_count, len(entries))
         patterns = {(each.resource_type, each.resource_name, each.pattern_type) for each in resources}
         assert len(patterns) == len(resources), "a resource is listed once: the matches are sorted by resource"
         return Decision(DescribeAclsResponse(error_message="", resources=tuple(resources)))

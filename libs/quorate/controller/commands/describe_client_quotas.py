@@ -39,6 +39,7 @@ def describe_client_quotas(request: DescribeClientQuotasRequest) -> Command[Desc
     def command(state: ClusterState, _: Moment) -> Decision[DescribeClientQuotasResponse]:
         _check(request.components)
         entries = tuple(_described(state, entity) for entity in _matching(state, request))
+        assert all(each.values for each in entries), f"an entity without a quota is in the table: {entries}"
         return Decision(DescribeClientQuotasResponse(error_message=None, entries=entries))
 
     return command

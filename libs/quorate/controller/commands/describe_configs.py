@@ -39,6 +39,7 @@ CONFIGS_PER_STEP: Final = 1_000
 """The configs that are read in one step: some 6 ms of CPU."""
 RESOURCES_AT_ONCE: Final = 10
 """The resources that are read in a single step; a broker has some 350 configs."""
+assert CONFIGS_PER_STEP < CONFIGS_MAX, (CONFIGS_PER_STEP, CONFIGS_MAX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,7 @@ def describe_configs(
             if since_step >= CONFIGS_PER_STEP:
                 since_step = 0
                 yield
+        assert len(results) == len(request.resources), (len(results), len(request.resources))
         return Decision(DescribeConfigsResponse(results=tuple(results)))
 
     # A read in steps takes its turn among the writes; few resources are read at once, and need not wait for a write.
@@ -95,6 +97,7 @@ def _described(
     except ApiError as refusal:
         return _Result(int(refusal.code), refusal.message, resource.type, resource.name), 0
     entries = list(_ENTRIES[resource.type](state, resource.name, settings))
+    assert len({each.name for each in entries}) == len(entries), (resource, [each.name for each in entries])
     wanted = frozenset(asked.configuration_keys or ())
     configs = tuple(
         _config(each, include_synonyms=include_synonyms, sensitive=is_secret(resource.type, each.name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TypeAlias
 
 from kraft.api.describe_delegation_token import DescribeDelegationTokenRequest, DescribeDelegationTokenResponse
@@ -54,6 +55,8 @@ def describe_delegation_token(
             checked_count += 1
             if checked_count % CHECKS_PER_STEP == 0:
                 yield
+        ids = [token.token_id for token in tokens]
+        assert all(one < other for one, other in pairwise(ids)), f"each once, by id: {ids}"
         return Decision(DescribeDelegationTokenResponse(tokens=tuple(tokens)))
 
     return command

@@ -59,7 +59,9 @@ def _asked(asked: _Asked) -> ConfigRequest:
 
 
 def _changes(resource: ConfigResource, configs: tuple[_Config, ...], before: Mapping[str, str]) -> Changes:
-    return {each.name: _value(resource, each, before.get(each.name)) for each in configs}
+    changes = {each.name: _value(resource, each, before.get(each.name)) for each in configs}
+    assert len(changes) == len(configs), f"`alter` has refused doubles: {resource}, {list(changes)}, {len(configs)}"
+    return changes
 
 
 def _value(resource: ConfigResource, config: _Config, before: str | None) -> str | None:

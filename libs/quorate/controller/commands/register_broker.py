@@ -128,7 +128,9 @@ def register_ahead(
                 return Decision(None)
             check(now)
             among = tuple(present(now, keys))
-            return Decision(None, tuple(_cleaned(now, broker_id, settings, among, was_clean=was_clean)))
+            changes = tuple(_cleaned(now, broker_id, settings, among, was_clean=was_clean))
+            assert len(changes) <= 2 * len(keys), (broker_id, len(changes), len(keys))  # once for the ISR, and the ELR
+            return Decision(None, changes)
 
         yield chunk
 

@@ -72,7 +72,8 @@ def _out_of(keys: Sequence[Key], broker: Broker, settings: ControllerSettings) -
         if epoch_of(state, broker.id) != broker.epoch:
             return Decision(None)
         among = (found for found in present(state, keys) if broker.id in found.partition.isr)
-        changes = leaving(state, broker.id, settings, among)
+        changes = tuple(leaving(state, broker.id, settings, among))
+        assert len(changes) <= len(keys), (broker.id, len(changes), len(keys))
         return Decision(None, tuple(change for change in changes if change.leader != NO_LEADER))
 
     return command
