@@ -68,6 +68,7 @@ class _Watched(Generic[P]):
     def __init__(self, table: P) -> None:
         self.present = table
         self._parts = tuple(part for part in vars(table).values() if isinstance(part, TimelineDict | TimelineValue))
+        assert self._parts, f"{type(table).__name__} has no collections: what is not committed would be seen"
 
     def is_older_than(self, offset: Offset) -> bool:
         """Returns whether nothing of it has changed since `offset`."""

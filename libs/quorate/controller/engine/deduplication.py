@@ -26,6 +26,7 @@ DONE_BYTES_MAX: Final = 32 << 20
 """The bytes of the answers that are remembered: 10,000 of the longest would take 2.5 GiB."""
 MARK_BYTES_MAX: Final = 256 << 10
 """The largest response in bytes that is kept in the log; a request with a longer one is refused."""
+assert MARK_BYTES_MAX <= DONE_BYTES_MAX, "an answer that is kept in the log is remembered, too"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,7 @@ class RequestDeduplication:
         while len(self._done) > DONE_MAX or self._done_bytes > DONE_BYTES_MAX:
             self._forget(next(iter(self._done)))
         assert self._done_bytes >= 0, self._done_bytes
+        assert self._done or not self._done_bytes, f"{self._done_bytes} bytes are counted, and none are kept"
 
     def _forget(self, request_id: bytes) -> None:
         done = self._done.pop(request_id, None)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kraft import Message
+from quorate.controller.engine.deduplication import MARK_BYTES_MAX
 from quorate.controller.engine.steps import Steps, slices
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.versions import record_version
@@ -15,6 +16,7 @@ __all__ = ["BYTES_PER_WRITE_MAX", "encoding"]
 
 BYTES_PER_WRITE_MAX: Final = 8 << 20
 """The most bytes of one batch's records; the quorum takes no more. Kafka's KafkaRaftClient.MAX_BATCH_SIZE_BYTES."""
+assert MARK_BYTES_MAX < BYTES_PER_WRITE_MAX, "an answer that is kept has room in its batch"
 
 RECORDS_PER_STEP: Final = 1_000
 """The records that are encoded in one step: some 5 ms of CPU."""

@@ -86,11 +86,13 @@ class Engine:
 
     def load_more(self, records: Iterable[Message], *, end_offset: Offset) -> None:
         """Applies one part of the snapshot that ends at `end_offset`. Raises ReplayFault."""
+        assert self.epoch is None, f"active in epoch {self.epoch}: a leader never loads a snapshot"
         assert self.next_offset == 0, f"at offset {self.next_offset}: a snapshot is loaded into an empty state"
         self.state.load_more(records, end_offset)
 
     def end_load(self, *, end_offset: Offset) -> None:
         """Ends the loading of a snapshot: the state stands at `end_offset`."""
+        assert self.epoch is None, f"active in epoch {self.epoch} while a snapshot is loaded, at {end_offset}"
         self._stand_at(end_offset)
 
     # -- leadership --------------------------------------------------------------------------------
@@ -103,6 +105,7 @@ class Engine:
         """
         assert self.epoch is None or self.epoch < epoch, (self.epoch, epoch)
         assert not self._pending, "the pending commands of an earlier epoch were not answered"
+        assert not self._appends, f"batches of an earlier epoch are left: {len(self._appends)}"
         assert next_offset >= self.next_offset, (next_offset, self.next_offset)
         committed, self.epoch, self.is_loaded = self.next_offset, epoch, True
         self._stand_at(next_offset)
@@ -398,6 +401,7 @@ class Engine:
             undone = self._in_flight.pop()
             if undone.mark is not None:
                 self.repeats.undo(undone.mark)
+        assert not self._in_flight or self._in_flight[-1].end_offset <= offset, (self._in_flight[-1], offset)
 
     def _go_before_control_records(self) -> None:
         """Lowers `next_offset` to `committed`: only control records lie between; another leader may replace them."""
@@ -409,6 +413,7 @@ class Engine:
     def _stand_at(self, offset: Offset) -> None:
         """Sets all offsets to `offset`: everything below is applied, appended and committed; none is in flight."""
         assert not self._in_flight, self._in_flight
+        assert not self._pending, f"{len(self._pending)} commands wait for what is not in flight"
         assert self._partial is None, f"a write is applied in part, from {self._partial} on"
         assert not self.repeats.under_way_count, "an answer waits for a batch that is not in flight"
         self.next_offset = self.appended = self.committed = self._high_watermark = offset

@@ -86,8 +86,11 @@ TABLE: Final = (
 
 assert {row.where for row in TABLE} == set(Where), "every place has a row"
 for _where in Where:
-    *_, _last = (row for row in TABLE if row.where is _where)
+    *_others, _last = (row for row in TABLE if row.where is _where)
     assert _last.kinds == ((ErrorCode,) if _where is Where.APPENDING else _ANY), f"the last row takes all: {_last}"
+    assert all(_row.kinds != _last.kinds for _row in _others), f"rows behind one that takes all: {_others}"
+    _of_appends = {_row.consequence for _row in _others} & {Consequence.DECIDE_AGAIN, Consequence.STAND_BY}
+    assert not _of_appends or _where is Where.APPENDING, (_where, _of_appends)
 
 
 def row_for(where: Where, cause: Exception | ErrorCode) -> FailureRow:

@@ -55,4 +55,5 @@ class Performance:
         total_ns, self._total_ns = self._total_ns, 0
         slowest, self._slowest = self._slowest, None
         slowest_ns, self._slowest_ns = self._slowest_ns, 0
+        assert (slowest is None) == (count == 0), (slowest, count)
         return Period(count=count, total_ns=total_ns, slowest=slowest, slowest_ns=slowest_ns)
