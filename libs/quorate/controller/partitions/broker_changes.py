@@ -194,6 +194,7 @@ def _changes(
     unclean: NodeId | None = None,
     away: Collection[NodeId] = (),
 ) -> Iterator[PartitionChangeRecord]:
+    assert (gone, come, unclean).count(None) == 2, f"one thing happens to one broker: {gone}, {come}, {unclean}"
     out = {gone, unclean}
 
     def is_active(replica: NodeId) -> bool:

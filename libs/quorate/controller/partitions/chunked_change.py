@@ -117,6 +117,7 @@ def chunks(topics: Topics, find: Find, limits: ChunkLimits) -> Iterator[tuple[Ke
     found: list[Key] = []
     looked_at = 0
     for topic_id, start, stretch in topics.stretches(limits.changed_max):
+        assert len(stretch.rows) <= limits.changed_max, (topic_id, start, len(stretch.rows), limits)
         found += [(topic_id, start + place) for place in find(stretch)]
         looked_at += len(stretch.rows)
         assert len(found) < 2 * limits.changed_max, (len(found), limits)

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from kraft import Message, Uuid
+from quorate.controller.engine.decision import RECORDS_PER_WRITE_MAX
 from quorate.errors import ApiError, ErrorCode
 from quorate.metadata.brokers import Broker
 from quorate.metadata.partitions import RECOVERED, default_directory
@@ -39,6 +40,7 @@ __all__ = [
 PARTITIONS_PER_REQUEST_MAX = 10_000
 """ReplicationControlManager.MAX_PARTITIONS_PER_BATCH. A write has at most as many records, of which one is the new
 topic's: so one topic can have 9,999, as in Kafka, whose BoundedList of records has no room for one more."""
+assert PARTITIONS_PER_REQUEST_MAX <= RECORDS_PER_WRITE_MAX, (PARTITIONS_PER_REQUEST_MAX, RECORDS_PER_WRITE_MAX)
 
 Placements: TypeAlias = Mapping[str, tuple[Replicas, ...] | ApiError]
 """By topic name: the replicas of each new partition, or the error with which the placer refused."""

@@ -85,6 +85,7 @@ def changed_fields(partition: Partition, wish: PartitionTarget, rules: Rules) ->
     _choose_eligible(partition, coming, wish, rules)
     _choose_leader(partition, coming, wish, rules)
     assert coming.leader == NO_LEADER or coming.leader in coming.isr, (partition, coming)  # I-47
+    assert coming.isr or rules.elr_enabled or not partition.isr, f"nobody is remembered: {partition}, {coming}"
     if coming.elr:
         _check_eligible(coming, wish, rules)
     return _differences(partition, coming, rules) | _moved(partition, coming, wish, rules)
@@ -242,6 +243,7 @@ def _differences(partition: Partition, coming: _Next, rules: Rules) -> dict[str,
     if coming.last_known_elr != partition.last_known_elr:
         changes["last_known_elr"] = coming.last_known_elr
     if coming.recovery_state != partition.leader_recovery_state:
+        assert coming.recovery_state == RECOVERED or len(coming.isr) == 1, (partition, coming)  # I-55
         changes["leader_recovery_state"] = coming.recovery_state
     if _begins_epoch(partition, coming, rules):
         assert coming.leader != NO_LEADER_CHANGE, coming
