@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from quorate.controller.access.delegation_tokens import is_expired
+from quorate.controller.configs.broker import default_of
 from quorate.controller.configs.settings import ControllerSettings
 from quorate.controller.engine.decision import (
     RECORDS_PER_WRITE_MAX,
@@ -180,6 +181,8 @@ def _changes(
                 records.append(PartitionChangeRecord(partition_id, topic.id, **known[kind]))
             if len(records) == ELECTIONS_PER_WRITE_MAX:
                 break
+        changed = {(record.topic_id, record.partition_id) for record in records}
+        assert len(changed) == len(records), f"a partition changes twice: {records}"
         return Decision(len(records), tuple(records))
 
     return command
@@ -246,3 +249,9 @@ CHORES: Final = (
 )
 
 assert len({chore.name for chore in CHORES}) == len(CHORES), "one row a task"
+_settings = [chore.setting for chore in CHORES if chore.setting is not None]
+assert len(set(_settings)) == len(_settings), _settings
+for _chore in CHORES:
+    _unit_ms = 1_000 if (_chore.setting or "").endswith(".seconds") else 1
+    _default = str(_chore.interval_ms // _unit_ms)
+    assert _chore.setting is None or default_of(_chore.setting) == _default, (_chore, _default)

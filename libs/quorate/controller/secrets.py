@@ -31,6 +31,8 @@ PUBLIC: Final[Mapping[int, frozenset[str]]] = {
     )
 }
 """By resource type: the configs whose values are public; brokers' config names without a listener prefix."""
+for _public in PUBLIC.values():
+    assert not any(_name.endswith("password") for _name in _public), _public
 
 
 def is_secret(resource_type: int, config: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
 from functools import cached_property
 from itertools import chain
@@ -135,11 +135,12 @@ def in_order(entries: Iterable[AccessControlEntryRecord]) -> list[AccessControlE
 
 
 def _by(
-    field: Callable[[AccessControlEntryRecord], str], entries: Iterable[AccessControlEntryRecord]
+    field: Callable[[AccessControlEntryRecord], str], entries: Collection[AccessControlEntryRecord]
 ) -> Mapping[str, list[AccessControlEntryRecord]]:
     index: dict[str, list[AccessControlEntryRecord]] = {}
     for entry in entries:
         index.setdefault(field(entry), []).append(entry)
+    assert sum(map(len, index.values())) == len(entries), (len(index), len(entries))
     return index
 
 

@@ -133,6 +133,7 @@ def _token_by_hmac(state: ClusterState, settings: TokenSettings, given: bytes) -
     found = state.delegation_tokens.by_hmac(given)
     if found is None:
         raise ApiError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "no delegation token has the HMAC that was given")
+    assert token_hmac(settings, found.token_id) == given, f"found by an HMAC that is not its own: {found.token_id}"
     return found
 
 

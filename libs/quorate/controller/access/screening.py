@@ -64,6 +64,8 @@ _CONFIGURED: Final[Mapping[int, tuple[ResourceType, ErrorCode]]] = {
 """Resource type and error code of the right that a config resource needs, by its type; commands refuse other types."""
 
 assert _CONFIGURED.keys() == RESOURCE_TYPES.keys(), "a type without a right could be altered by anybody"
+for _type, _code in _CONFIGURED.values():
+    assert _code.name == f"{_type.name}_AUTHORIZATION_FAILED", (_type, _code)
 
 
 def create_topics(rights: CallerRights, asked: CreateTopicsRequest, _: ClusterState) -> Steps[ScreenedRequest]:

@@ -365,6 +365,10 @@ for _type, _default in FILE_ONLY.values():
     assert _default is None or _OF_TYPE[_type].takes(_default), (_type, _default)
 assert _OF_ALL_LISTENERS <= DYNAMIC.keys(), _OF_ALL_LISTENERS - DYNAMIC.keys()
 assert DYNAMIC.keys() | FILE_ONLY.keys() >= set(OF_MECHANISM), OF_MECHANISM
+for _of_mechanism in OF_MECHANISM:
+    _found = [_each for _each in OF_MECHANISM if _of_mechanism.endswith(_each)]
+    assert _found == [_of_mechanism], f"a prefixed name means one config: {_found}"
 for _name, _group in _ALIKE.items():
     assert _name in _group, (_name, _group)
+    assert all(_ALIKE[_other] == _group for _other in _group), f"a config is in two groups: {_group}"
     assert default_of(_group[-1]) is not None, f"the last of them has a default: {_group}"

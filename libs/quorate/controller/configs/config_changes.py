@@ -95,6 +95,8 @@ def alter(
             assert len(records) == before, f"refused, and changed all the same: {each.resource}"
             outcomes[each.resource] = Outcome(each.resource, refusal.as_value())
     assert list(outcomes) == list(counts), (list(outcomes), list(counts))
+    changed = {(record.resource_type, record.resource_name, record.name) for record in records}
+    assert len(changed) == len(records), f"a config changes twice: {len(records)} records of {len(changed)} configs"
     if len(listed) > ITEMS_PER_STEP:
         yield
     return list(outcomes.values()), [*records, *cleared(state, records)]

@@ -224,3 +224,6 @@ for _each in CONFIGS.values():
     assert _each.default is None or _each.values.takes(_each.default), _each
     for _named in filter(None, (_each.synonym, _each.least, _each.most)):
         assert broker.default_of(_named) is not None, f"a broker config with a default: {_named} of {_each.name}"
+    assert _each.synonym in (None, STREAMS_ASSIGNORS) or _each.values.takes(_of_broker(_each.synonym, {})), _each
+    _defaults = [_of_broker(_named, {}) for _named in (_each.least, _each.synonym, _each.most) if _named is not None]
+    assert len(_defaults) < 2 or _defaults == sorted(_defaults, key=whole), (_each, _defaults)

@@ -224,3 +224,4 @@ RESOURCE_TYPES: Final = _KINDS.keys()
 """The resource types that have configs in the metadata."""
 
 assert RESOURCE_TYPES | {BROKER_LOGGER} == ALL_TYPES.keys(), (RESOURCE_TYPES, ALL_TYPES)
+assert len({_kind.noun for _kind in _KINDS.values()}) == len(_KINDS), "a message says which is meant"

@@ -316,4 +316,8 @@ for _each in CONFIGS.values():
     for _synonym, _factor in _each.synonyms:
         assert broker.config_of(_synonym) is not None, f"no broker config: {_synonym}"
         assert _factor >= 1, _each
+    if _each.synonyms:
+        (_first_synonym, _first_factor), *_ = _each.synonyms
+        assert _first_factor == 1, f"the first has this config's unit, as it is listed as it is: {_each}"
+        assert broker.default_of(_first_synonym) in (None, _each.default), f"brokers have another default: {_each}"
 assert broker.config_of(REMOTE_STORAGE_SYSTEM) is not None, REMOTE_STORAGE_SYSTEM

@@ -72,6 +72,8 @@ def metered(meter: Meter, asked: Any, make: Callable[[Any], Command[Any]], purse
         purse.leave(moment.now_ms, tokens, paid=begun - tokens)
         if not refused:
             return decision
+        assert tokens < 0, f"refused, with {tokens} tokens left: {list(refused)}"
+        assert paid.isdisjoint(refused), f"refused, and paid for all the same: {paid.intersection(refused)}"
         wait_ms = purse.wait_ms(tokens)
         why = _why(purse.quota.rate, wait_ms)
         refusals = tuple(meter.refusal(state, name, int(ErrorCode.THROTTLING_QUOTA_EXCEEDED), why) for name in refused)

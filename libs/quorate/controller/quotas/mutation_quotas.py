@@ -152,6 +152,7 @@ class RequestTokens:
 
     def leave(self, now_ms: int, tokens: float, *, paid: float) -> None:
         """Sets the client's token bucket to `tokens`, and notes that this request has paid `paid` tokens of it."""
+        assert paid >= 0, (self._quota, tokens, paid)
         self._paid = paid
         self._quotas.leave(self._quota, tokens, now_ms)
 
