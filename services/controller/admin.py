@@ -82,6 +82,9 @@ def _enveloped() -> dict[str, Enveloped]:
 ENVELOPED: Final = _enveloped()
 """Admin APIs by their field in the envelope's `request` oneof."""
 
+for _field, _each in ENVELOPED.items():
+    _asked = AdminRequest.DESCRIPTOR.fields_by_name[_field].message_type
+    assert _asked is _each.api.request.DESCRIPTOR, (_field, _each)
 assert {each.api.name for each in ENVELOPED.values()} == {
     name for name in HANDLERS if APIS[name].lane is QueueLimit.ADMIN
 }, ENVELOPED

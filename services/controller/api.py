@@ -66,3 +66,7 @@ class Api:
     def __post_init__(self) -> None:
         assert self.right is None or self.screen is None, self.name
         assert self.needs_leader or self.is_read, self.name
+        assert self.quorum_deadline_ms is None or self.screen is None, f"the quorum node screens no items: {self.name}"
+        assert self.meter is None or not self.is_read, f"a read creates and deletes no partitions: {self.name}"
+        assert not self.has_pages or self.is_read, f"pages are of one state: {self.name}"
+        assert not self.has_deadline or "timeout_ms" in self.request.DESCRIPTOR.fields_by_name, self.name

@@ -55,6 +55,8 @@ class DecisionQueue:
             raise
         finally:
             self._waiting_count -= 1
+            assert self._waiting_count >= 0, self._waiting_count
+        assert self._is_taken, "it was given its turn, and another one was let in"
         if self._engine.epoch != epoch:
             self.leave()
             raise ApiError(ErrorCode.NOT_CONTROLLER, "the controller lost its leadership before the decision")

@@ -113,6 +113,10 @@ ABSENT: Final = {
 }
 """Kafka's controller metrics that this service does not have, each with the reason."""
 
+_kafka = [name.rpartition("=")[2] for row in (*ROWS, *ISR_ROWS) for name in row.kafka]
+assert len(set(_kafka)) == len(_kafka), _kafka
+assert ABSENT.keys().isdisjoint(_kafka), ABSENT.keys() & set(_kafka)
+
 watch = declare(ROWS)
 """Binds the controller metrics to a driver, whose values are read at each export."""
 watch_isr_updates = declare(ISR_ROWS)

@@ -90,6 +90,7 @@ class Pages:
         else:
             timer.cancel()
         self._kept[offset] = asyncio.get_running_loop().call_later(KEPT_S, self._drop, offset)
+        assert len(self._kept) <= KEPT_MAX, list(self._kept)
 
     def _drop(self, offset: Offset) -> None:
         self._kept.pop(offset).cancel()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import chain
 from typing import Final
 
 import msgspec
 
 from quorate.controller.engine.engine import Answer
+from quorate.controller.engine.failures import TABLE, Consequence, Where
 from quorate.errors import ErrorCode
 
 __all__ = ["FOR_NOW", "LEADER_EPOCH", "OFFSET", "PendingWrite", "response_of"]
@@ -18,6 +20,8 @@ FOR_NOW: Final = {
 }
 """Append errors after which this controller may stay active (`quorate.controller.engine.failures`), and the message
 that waiting callers get."""
+_refusing = [_row.kinds for _row in TABLE if _row.where is Where.APPENDING and _row.consequence is Consequence.REFUSE]
+assert FOR_NOW.keys() == set(chain.from_iterable(_refusing)), (FOR_NOW, _refusing)
 OF_NO_STATE: Final = frozenset({*FOR_NOW, ErrorCode.NOT_CONTROLLER})
 """Error codes that are sent without `leader_epoch` and `offset`, as they do not depend on committed state."""
 LEADER_EPOCH: Final = "leader_epoch"

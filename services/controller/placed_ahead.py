@@ -103,6 +103,7 @@ class PlacedAhead:
             kind.is_often = False  # its callers get the refusal; the next one asks again
         else:
             kind.ready.append(placement)
+            assert len(kind.ready) <= AHEAD, (spec, len(kind.ready))
 
 
 class _Kind:

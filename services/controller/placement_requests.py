@@ -134,6 +134,7 @@ class Placing:
                 self._close(asked)
                 placed += self._taken(asked.specs[len(placed) :])
                 await self._ask(asked.specs, placed)
+        assert len(placed) == len(asked.specs), (len(placed), len(asked.specs))
         return placed
 
     def _close(self, asked: _Round) -> None:

@@ -280,6 +280,7 @@ class QuorumLink:
             await self._due()
             if not self._waiting:
                 continue  # dropped meanwhile
+            assert self._under_way is None, f"a message is under way, up to {self._under_way}"
             appends = self._take()
             self._under_way = appends[-1].base_offset + len(appends[-1].values)
             self._under_way_count, self._sent_s = len(appends), self._now_s()
@@ -325,6 +326,8 @@ class QuorumLink:
         """Builds one AppendRequest from several appends of the same epoch."""
         first = appends[0]
         assert all(append.epoch == first.epoch for append in appends), appends
+        ends = [append.base_offset + len(append.values) for append in appends]
+        assert [append.base_offset for append in appends[1:]] == ends[:-1], f"only the first offset is sent: {ends}"
         return AppendRequest(
             correlation_id=self._sent,
             epoch=first.epoch,

@@ -31,6 +31,7 @@ class SnapshotLoading:
         Others have the loop in between, and find the state as they do between two chunks: of no offset, and incomplete.
         """
         if not self._is_under_way:
+            assert not self._rest, f"{len(self._rest)} bytes of another snapshot are left"
             self._engine.begin_load()
             self._is_under_way = True
         records = self._records(self._rest + chunk.data)
