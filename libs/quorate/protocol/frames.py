@@ -98,5 +98,6 @@ def frame_in_pieces(parts: Sequence[bytes]) -> list[bytes]:
     if small:
         pieces.append(b"".join(small))
     assert size <= SIZE_MAX, size
+    assert sum(map(len, pieces)) == size, (list(map(len, pieces)), size)
     pieces[0] = size.to_bytes(SIZE_BYTES) + pieces[0]
     return pieces
