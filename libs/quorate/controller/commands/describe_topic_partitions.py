@@ -69,9 +69,6 @@ def describe_topic_partitions(
         shows = (lambda name: name not in refused) if request.topics else sees
         may = partial(authorized_operations, would_allow, ResourceType.TOPIC)
         topics, following = yield from _page(state, names, shows, start, room, may)
-        shown_count = sum(len(topic.partitions) for topic in topics)
-        assert shown_count <= room, (shown_count, room)
-        assert refused.isdisjoint(topic.name for topic in topics), f"shown to one who may not see it: {refused}"
         is_ahead = following is None or (following.topic_name, following.partition_index) > start
         assert is_ahead, f"a page ends where it begins: {following}"
         return Decision(
