@@ -52,9 +52,6 @@ class ShownRows(Generic[T]):
     rows: Sequence[T]
     total: int
 
-    def __post_init__(self) -> None:
-        assert len(self.rows) <= self.total, (len(self.rows), self.total)
-
     def first(self, most: int) -> ShownRows[T]:
         """Returns the same rows, at most `most` of them, with the same total."""
         return ShownRows(self.rows[:most], self.total)
