@@ -73,7 +73,7 @@ class NodeEndpoints(Mapping[NodeId, Address]):
             del self._heard[next(iter(self._heard))]
 
     def hear_listeners(self, node_id: NodeId, listeners: Sequence[ListenerEndpoint]) -> None:
-        """Notes where a leader is reached that has announced its own listeners."""
+        """Notes the address of a leader among the listeners that it has announced; none, if this node can use none."""
         if (reached := self.reached(listeners)) is not None:
             self.hear(node_id, reached.address, reached.protocol)
 

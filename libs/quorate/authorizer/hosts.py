@@ -32,7 +32,7 @@ def is_network(pattern: str) -> bool:
 
 
 def fault_of_host(pattern: str) -> str | None:
-    """Returns what is wrong with an entry's host, as a sentence; None if it is valid.
+    """Returns what is wrong with the host of an ACL, as a sentence; None if it is valid.
 
     As in Kafka, only networks are checked.
     """

@@ -91,7 +91,11 @@ class ServerConnection:
 
     @property
     def wants_data(self) -> bool:
-        """Whether the driver should read on."""
+        """Whether more of the client's bytes are to be read.
+
+        Not once the connection is closing, nor while a large request or a login is being worked on, or as many requests
+        are in flight as may be.
+        """
         evaluates = self._login is not None and self._login.asking is not None
         if self.closing is not None or evaluates or self._large is not None:
             return False

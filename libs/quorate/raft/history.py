@@ -1,4 +1,7 @@
-"""Values that control records set, by record offset: in force from the append on, undone by truncation (KIP-853)."""
+"""The history of a value that control records set, such as the voter set: a value is in force from its append on.
+
+A truncation of the log takes the values of the truncated records back. KIP-853.
+"""
 
 from __future__ import annotations
 

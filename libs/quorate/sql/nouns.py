@@ -124,7 +124,10 @@ Row: TypeAlias = tuple[Value, ...]
 
 
 def rows(noun: Noun, image: Image, only: frozenset[str] | None = None) -> Iterator[Row]:
-    """Yields the rows of a table, in the order of a checkpoint; of the columns `only` these, if it is given."""
+    """Yields the rows of a table of the image, in the order in which a checkpoint has them.
+
+    With `only`, a row has the values of those columns alone.
+    """
     return rows_of(noun, noun.of(image), only)
 
 

@@ -43,8 +43,10 @@ def turning_spans(states: States, given: SpanSettings) -> DataFrame:
 
 
 def partitions_told(states: States, given: SpanSettings) -> DataFrame:
-    """Tells of the partitions that are there, and of their topics: since when conditions have held, and of those that
-    are ill, or were led uncleanly, what was before.
+    """Computes a row for each condition that holds of a partition that exists, or of its topic.
+
+    It has the offset and the time (ms since 1970) since which the condition has held. Of partitions that are ill, or
+    had an unclean leader election, further rows have their state before that.
     """
     return states.computed(COLUMNS, lambda rows, groups: _told(rows, groups, given), TOLD).frame()
 

@@ -147,7 +147,10 @@ class ParquetTables:
         return Path(local_path(self._root)).absolute()
 
     def _adopt(self, name: str, rows: Rows, *, whole: bool) -> bool:
-        """Has the workers write the files of computed rows; returns False if this table gets its rows from Spark."""
+        """Replaces a table's files by files that the Python workers write, and returns True.
+
+        Returns False, and does nothing, for rows that Spark has to write: a DataFrame, or a lake that is not local.
+        """
         if isinstance(rows, DataFrame):
             return False
         inbox = self.inbox()

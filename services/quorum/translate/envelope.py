@@ -100,7 +100,10 @@ def key_of(node_id: NodeId, directory_id: str) -> ReplicaKey:
 
 
 def check_count(field: str, items: Sized, what: str, most: int) -> None:
-    """Raises ApiError(INVALID_REQUEST) for more items than `most`, before any is converted: that would take long."""
+    """Checks that a field of a request has at most `most` items, before any is converted. Raises ApiError.
+
+    The error is INVALID_REQUEST; `what` names the items in it, in the plural.
+    """
     if len(items) > most:
         raise _misfit(field, f"{len(items)} {what}; {most} is the most")
 

@@ -66,7 +66,10 @@ def unregister_ahead(
 
 
 def _out_of(keys: Sequence[Key], broker: Broker, settings: ControllerSettings) -> Command[None]:
-    """Returns the command that removes the broker from these partitions' ISRs, unless one would lose its leader."""
+    """Returns the command that removes the broker from the ISRs of these partitions.
+
+    It leaves out a partition that would be without a leader then.
+    """
 
     def command(state: ClusterState, _: Moment) -> Decision[None]:
         if epoch_of(state, broker.id) != broker.epoch:
