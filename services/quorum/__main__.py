@@ -63,7 +63,11 @@ QUIET: Final = ("kraft.service.Quorum", "kraft.service.RaftClient")
 
 
 async def main(life: ServiceLife) -> None:
-    """Locks and opens the log directory, and serves until asked to stop."""
+    """Locks and opens the log directory, and serves until asked to stop.
+
+    Raises ConfigError, also if another process holds the directory; HelpAsked; OSError; Corrupt for a directory that is
+    not formatted, another node's, or damaged beyond a salvage.
+    """
     config = configured(QuorumConfig)
     _require_ports(config)
     set_from_environment(os.environ)
@@ -87,7 +91,10 @@ def _require_ports(config: QuorumConfig) -> None:
 
 
 async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -> None:
-    """Runs the node from its start to its stop; the caller holds the directory's lock."""
+    """Runs the node until it is asked to stop, then hands over its leadership and closes the log.
+
+    The caller holds the directory's lock; `meta` is what the directory's meta.properties has.
+    """
     clock, process = SystemClock(), ServiceProcess(life, "quorum", config, transport_of(config))
     kafka = _kafka_wires(config)
     server = _server(process, config)  # before the disk: a start that fails here has changed nothing

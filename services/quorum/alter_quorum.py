@@ -46,7 +46,7 @@ class LeaderFinder:
         self._channels = Channels(lambda address: open_channel(address, transport))
 
     async def leader(self) -> tuple[NodeId, QuorumStub] | None:
-        """Returns the leader's id and stub; None while no leader or no address of it is known."""
+        """Returns the leader's id and a gRPC stub of it; None while no leader or no gRPC address of it is known."""
         leader_id = known_leader(self._driver.core.role)
         if leader_id is None or leader_id not in self._endpoints:
             return None
@@ -58,7 +58,10 @@ class LeaderFinder:
 
 
 class Alteration:
-    """Serves one AlterQuorum request: sets the target and reports the steps. Raises ApiError for an invalid target."""
+    """Serves one AlterQuorum request: has the leader set the target, and reports the steps; `steps` does the work.
+
+    Raises ApiError(INVALID_REQUEST) for an invalid target.
+    """
 
     def __init__(
         self, request: AlterQuorumRequest, leader: LeaderFinder, driver: QuorumDriver, endpoints: NodeEndpoints
@@ -70,7 +73,12 @@ class Alteration:
         self._endpoints = endpoints
 
     async def steps(self) -> AsyncIterator[AlterQuorumResponse]:
-        """Sets the target, retrying after retriable errors, then yields each step. Raises ApiError for a final one."""
+        """Has the leader write the target into the log, and yields each step that is committed.
+
+        It ends once the target is reached, cancelled or replaced by another. With `validate_only` it yields the steps
+        that would be taken. A retriable error is yielded as STEP_WAITING, and tried again without end. Raises ApiError
+        for any other.
+        """
         while isinstance(offset := await self._set(), ApiError):
             yield _Report(step=_Report.STEP_WAITING, reason=f"{offset.code.name}: {offset.message}")
             await asyncio.sleep(PAUSE_S)
@@ -181,7 +189,7 @@ class Alteration:
 
 
 class CommittedSets:
-    """Iterates over the committed voter sets of this node's log, from the one in force after `offset` on."""
+    """Reads the committed voter sets of this node's log in order, from the one in force after offset `offset` on."""
 
     def __init__(self, driver: QuorumDriver, offset: Offset) -> None:
         self._driver = driver
@@ -189,7 +197,10 @@ class CommittedSets:
         self._has_begun = False
 
     def take(self) -> Iterator[VoterSet]:
-        """Yields the sets committed since the last call; of those that a snapshot has replaced only the last one."""
+        """Yields the voter sets committed since the last call, none while `offset` is not committed here.
+
+        Of the sets that lie before the log start, only the last one.
+        """
         log, end = self._driver.core.log, self._driver.high_watermark
         if not self._has_begun and end < self._next:
             return

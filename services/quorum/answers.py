@@ -20,7 +20,10 @@ Answer = Callable[[raft.Response, bytes], None]
 
 
 class Answers:
-    """Reads at once what an answer refers to, before a later turn may remove it."""
+    """Sends the core's answers, each with the bytes of the log or a snapshot that it refers to.
+
+    They are read at once, before a later turn of the driver may remove them.
+    """
 
     def __init__(self, disk: Disk, downloads: Downloads) -> None:
         self._disk = disk
@@ -28,11 +31,14 @@ class Answers:
         self._bytes_left = READS_BYTES_MAX
 
     def begin_turn(self) -> None:
-        """Gives the fetch answers of the next turn their bytes."""
+        """Begins a turn of the driver, whose fetch answers may have `READS_BYTES_MAX` bytes of records together."""
         self._bytes_left = READS_BYTES_MAX
 
     def send(self, answer: raft.Response, *, now_ms: int) -> None:
-        """Sends one answer by the callback that came with its request. `now_ms` is the monotonic clock."""
+        """Sends one answer by the callback that came with its request (`reply_to`). `now_ms` is the monotonic clock.
+
+        A fetch answer has no records if the turn has no bytes left. A snapshot that is read stays for the download.
+        """
         data = b""
         if isinstance(answer, raft.FetchResponse) and answer.read is not None:
             data = self._read(answer.read)

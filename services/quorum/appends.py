@@ -17,7 +17,11 @@ JOINED_BYTES_MAX: Final = 1 << 20
 
 
 def check_values(field: str, values: Sequence[bytes]) -> None:
-    """Raises ApiError(INVALID_RECORD) for a value that is not a record; in the log it would stop every controller."""
+    """Checks that all values are encoded records, since another would stop every controller that reads the log.
+
+    Raises ApiError(INVALID_RECORD), which names the first by `field` and its place. A value of more than
+    `BATCH_BYTES_MAX` is not looked at.
+    """
     records = [value for value in values if len(value) <= BATCH_BYTES_MAX]  # the driver refuses any larger one
     try:
         decode_records(records)
@@ -40,7 +44,8 @@ def _fault_of(value: bytes) -> Corrupt | None:
 def joined(request: AppendRequest) -> list[list[bytes]]:
     """Returns the values of each batch to write: neighbours in `batches` that may join share one, up to 1 MiB.
 
-    The records of one decision always stay in one batch, so that no reader sees a part of it. Raises ApiError.
+    The records of one decision always stay in one batch, so that no reader sees a part of it. Raises
+    ApiError(INVALID_RECORD) for a value that is not a record.
     """
     first = list(request.values)
     check_values("values", first)
@@ -84,7 +89,7 @@ class Uncommitted:
         self.size += size
 
     def settle(self, high_watermark: Offset) -> None:
-        """Removes the appends that the high watermark has passed."""
+        """Removes the appends whose records are all below the high watermark, from `size` too."""
         while self._ends and self._ends[0][0] <= high_watermark:
             self.size -= self._ends.popleft()[1]
         assert self._ends or not self.size, f"{self.size} bytes would hold back appends for ever"

@@ -30,7 +30,10 @@ IDS_SHOWN_MAX: Final = 10
 def data_batches(
     batches: Sequence[Sequence[bytes]], *, base_offset: Offset, epoch: Epoch, timestamp_ms: int
 ) -> tuple[BatchInfo, ...]:
-    """Builds one data batch for each list of values, consecutive from `base_offset` on."""
+    """Encodes one data batch for each list of encoded records, none of them empty, consecutive from `base_offset` on.
+
+    `timestamp_ms` (ms since 1970) is the append time of all.
+    """
     made = []
     for values in batches:
         assert values, base_offset  # I-10: a batch without records would have the offset of the next
@@ -42,7 +45,10 @@ def data_batches(
 
 
 def parse_batches(data: bytes) -> Iterator[BatchInfo]:
-    """Yields each whole batch of a Fetch answer after checking its CRC and record count. Raises Corrupt."""
+    """Yields each batch of a Fetch answer after checking its CRC and record count. Raises Corrupt.
+
+    A last batch that is cut off is left out (KIP-74). A control batch comes with its voter set and kraft.version.
+    """
     for position, _ in fetched_batches(data):
         header = check_batch(data, position)
         if header.count != header.last_offset_delta + 1:
@@ -72,13 +78,13 @@ def size_of(message: raft.Message) -> int:
 
 
 def voters_of(data: bytes, position: int, header: BatchHeader) -> VoterSet | None:
-    """Returns the voter set in a control batch; None if it has none. KIP-853. Raises Corrupt."""
+    """Returns the voter set in the control batch at `position`; None if it has none. KIP-853. Raises Corrupt."""
     value = _control_value(data, position, header, ControlType.KRAFT_VOTERS)
     return None if value is None else voter_set(decode(VotersRecord, value, 0))
 
 
 def kraft_version_of(data: bytes, position: int, header: BatchHeader) -> int | None:
-    """Returns the kraft.version in a control batch; None if it has none. KIP-853. Raises Corrupt."""
+    """Returns the kraft.version in the control batch at `position`; None if it has none. KIP-853. Raises Corrupt."""
     value = _control_value(data, position, header, ControlType.KRAFT_VERSION)
     return None if value is None else kraft_level(decode(KRaftVersionRecord, value, 0))
 

@@ -16,9 +16,11 @@ from quorate.storage.disk_log import DiskLog
 
 
 def boundary_flaw(log: DiskLog, view: LogView, message: raft.Message) -> str | None:
-    """Returns which offset of a Fetch answer lies within a batch, as text; None if none does.
+    """Returns, in words, which high watermark or truncation offset of a Fetch response lies within a batch.
 
-    Raises ApiError(INVALID_REQUEST) for a Fetch request of a node with an id whose offset does.
+    None if neither does, and for any other message. Raises ApiError(INVALID_REQUEST) for a Fetch request at such an
+    offset of an epoch that this log has up to there. A sender without a node id, or a fetch `from_any`, may begin
+    anywhere.
     """
     match message:
         case raft.FetchRequest():

@@ -58,7 +58,10 @@ class Checkpoints:
         return {key: reader.size for key, reader in self._readers.items() if key != BOOTSTRAP_ID}
 
     def quorum_at(self, offset: Offset) -> tuple[Offset, CheckpointVoters]:
-        """Returns offset and quorum data of the latest checkpoint at or below `offset`; (-1, empty) without one."""
+        """Returns end offset, and voter set and kraft.version, of the latest checkpoint that ends at or below `offset`.
+
+        Without one it is (-1, CheckpointVoters()). The bootstrap checkpoint counts. Raises Corrupt.
+        """
         known = [key for key in self._readers if key.offset <= offset]
         latest = max(known, key=lambda key: key.offset, default=None)
         return (-1, CheckpointVoters()) if latest is None else (latest.offset, _quorum_in(self._readers[latest]))
@@ -68,13 +71,13 @@ class Checkpoints:
         return self._readers[snapshot].values()
 
     def values_at(self, offset: Offset) -> Iterator[bytes]:
-        """Yields the data records of the checkpoint at `offset`; nothing if there is none. Raises Corrupt."""
+        """Yields the encoded data records of the checkpoint that ends at `offset`, if there is one. Raises Corrupt."""
         for key, reader in self._readers.items():
             if key.offset == offset:
                 yield from reader.values()
 
     def last_timestamp_ms(self, snapshot: OffsetAndEpoch) -> int:
-        """Returns the append time of the last record in a checkpoint, from its header, in ms since 1970."""
+        """Returns the append time of a checkpoint's last record, from its header, in ms since 1970. Raises Corrupt."""
         _, value = next(self._readers[snapshot].control_records())
         return decode(SnapshotHeaderRecord, value, 0).last_contained_log_timestamp
 
@@ -89,7 +92,10 @@ class Checkpoints:
     # From the leader.
 
     def store_chunk(self, chunk: SnapshotChunk) -> None:
-        """Writes one chunk of a download; a chunk at position 0 starts a new download."""
+        """Writes one chunk of a snapshot download, which must follow the last one. Raises OSError.
+
+        A chunk at position 0 begins a download, and deletes an incomplete one.
+        """
         if chunk.position == 0:
             if self._download is not None:
                 self._download.abandon()
@@ -98,7 +104,10 @@ class Checkpoints:
         self._download.write(chunk.position, chunk.data)
 
     def complete_download(self, snapshot: OffsetAndEpoch) -> CheckpointVoters:
-        """Checks a complete download and renames it into place; returns its quorum data. Raises Corrupt."""
+        """Checks a complete download, renames it into place, and returns the voter set and kraft.version in it.
+
+        Raises Corrupt, and deletes the file, if it is damaged.
+        """
         assert self._download is not None, snapshot
         assert self._download.id == snapshot, (self._download.id, snapshot)
         download, self._download = self._download, None
@@ -109,11 +118,11 @@ class Checkpoints:
     # From the controller.
 
     def begin(self, snapshot: OffsetAndEpoch, last_timestamp_ms: int, quorum: CheckpointVoters) -> StateSnapshot:
-        """Begins a checkpoint of the controller's state; the caller writes its records and finishes it."""
+        """Begins a checkpoint of the controller's state; the caller writes its records, finishes it and calls `add`."""
         return StateSnapshot(self._directory, snapshot, last_timestamp_ms, quorum)
 
     def add(self, snapshot: OffsetAndEpoch, reader: SnapshotReader) -> None:
-        """Adds a finished checkpoint to the open ones."""
+        """Takes a finished checkpoint in, so that it can be read; an earlier one of the same id is closed."""
         self._put(snapshot, reader)
 
     # Retention.
@@ -141,7 +150,10 @@ class Checkpoints:
 
 
 class StateSnapshot:
-    """A checkpoint that is being written: header, data records, footer."""
+    """Writes a checkpoint of the controller's state: first its header with kraft.version and voters, last a footer.
+
+    The file has a temporary name until `finish`. Either that or `abandon` must be called.
+    """
 
     def __init__(
         self, directory: Path, snapshot: OffsetAndEpoch, last_timestamp_ms: int, quorum: CheckpointVoters
@@ -166,7 +178,10 @@ class StateSnapshot:
         self._writer.data(values)
 
     def finish(self) -> SnapshotReader:
-        """Writes the footer, flushes and renames the file, and opens it for reading. Blocks: call it in a thread."""
+        """Writes the footer, syncs and renames the file, and opens and checks it. Blocks: call it in a thread.
+
+        Raises OSError, Corrupt.
+        """
         self._writer.finish(encode(SnapshotFooterRecord(), 0))
         return SnapshotReader(self._path)
 

@@ -54,7 +54,11 @@ class Cleaner:
                 await asyncio.to_thread(self._retired.popleft()[1].remove)
 
     def clean(self) -> None:
-        """Removes and renames what exceeds the limits. An OSError ends the node, as the disk's content is unknown."""
+        """Drops the oldest snapshot, and the log before the next one, while a limit is exceeded and another is left.
+
+        Their files are renamed, and `delete` deletes them later. A log that is still too large gets a new segment. An
+        OSError must end the node, as the disk's content is unknown.
+        """
         self._driver.settle()
         while (excess := self._excess()) is not None:
             reason, start = excess
@@ -69,7 +73,7 @@ class Cleaner:
         self._end_segment()
 
     async def delete(self) -> None:
-        """Deletes the files whose delay is over, in a thread, as deletion may block."""
+        """Deletes the files that `clean` renamed `file.delete.delay.ms` ago or longer, in a thread, as it may block."""
         while self._retired and self._retired[0][0] <= self._driver.now_ms:
             await asyncio.to_thread(self._retired.popleft()[1].remove)
 

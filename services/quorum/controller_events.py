@@ -27,7 +27,7 @@ NOTHING_SENT: Final = Leadership(epoch=-1, leader_id=None)
 
 
 class ControllerEvents:
-    """One controller's Listen stream: its next offset, and the leadership that it was sent last."""
+    """Makes the events of one controller's Listen stream, of which `next_offset` is the first offset that it lacks."""
 
     def __init__(self, driver: QuorumDriver, next_offset: Offset) -> None:
         self.active_epoch: Epoch | None = None
@@ -38,7 +38,10 @@ class ControllerEvents:
         self._committed = -1
 
     async def events(self) -> AsyncIterator[ListenResponse]:
-        """Yields the controller's events until the stream is cancelled."""
+        """Yields snapshot chunks, committed batches, changes of leadership and high watermarks, until it is cancelled.
+
+        It waits while there is nothing new. The active controller gets no batches: it has written them itself.
+        """
         while True:
             changed = self._driver.changed
             due = self._due()

@@ -77,9 +77,10 @@ class ControllerPresence:
 
     @contextmanager
     def of(self, listener: ControllerEvents, session_id: int = NO_SESSION) -> Iterator[None]:
-        """Returns a context manager for the time in which a controller listens.
+        """Returns a context manager for the time in which a controller listens, and may be present.
 
-        If the controller was active, the node resigns at its end: a new listener would not know its last writes.
+        If the controller was active, its end calls `end` with the epoch: a new listener would not know the controller's
+        last writes.
         """
         session = _Session(listener=listener, id=session_id, last_heartbeat_at_ms=self._driver.now_ms)
         self._sessions.append(session)
@@ -93,7 +94,7 @@ class ControllerPresence:
                 self._end(listener.active_epoch)
 
     def hear(self, session_id: int) -> None:
-        """Notes a heartbeat of the controller with this session id."""
+        """Notes a heartbeat of the controller whose Listen stream has this session id; an unknown id has no effect."""
         for session in self._sessions:
             if session.id == session_id:
                 session.last_heartbeat_at_ms = self._driver.now_ms

@@ -19,7 +19,10 @@ UNKNOWN: Final = -1
 
 
 def describe_quorum(driver: QuorumDriver, endpoints: NodeEndpoints) -> DescribeQuorumResponse:
-    """Builds the DescribeQuorum v2 response; a node that is not the leader answers NOT_LEADER_OR_FOLLOWER."""
+    """Builds the DescribeQuorum v2 response; times in ms since 1970, -1 for what is not known.
+
+    A node that is not the leader answers NOT_LEADER_OR_FOLLOWER, and names the leader that it knows.
+    """
     quorum = driver.core.describe(driver.now_ms)
     leads = isinstance(driver.core.role, Leader)
     to_wall_ms = driver.wall_ms - driver.now_ms
@@ -71,9 +74,9 @@ def _replica(state: ReplicaState, to_wall_ms: int) -> Any:
 
 
 def announced_voters(voters: VoterSet | None, endpoints: NodeEndpoints) -> list[FindQuorumResponse.Voter]:
-    """Names each voter and where it listens: by `endpoints`, or else by the voter set itself.
+    """Returns each voter with the address where it is reached: by `endpoints`, or else by the voter set; [] for None.
 
-    The listener's name says that Kafka's wire is spoken there.
+    A voter without a known address has no host. A listener's name says that Kafka's wire is spoken there.
     """
     described = []
     for voter in () if voters is None else voters.voters:
@@ -87,7 +90,10 @@ def announced_voters(voters: VoterSet | None, endpoints: NodeEndpoints) -> list[
 
 
 def failed_step(role: Role, voters: VoterSet) -> FindQuorumResponse.FailedStep | None:
-    """Describes the step to the target that this leader could not take; None if there is none, or it does not lead."""
+    """Describes the step of AlterQuorum that this leader could not take when it last tried, with the error.
+
+    None if the last try has not failed, there is no target, or this node does not lead.
+    """
     if not isinstance(role, Leader) or voters.target is None or not role.walk.failures:
         return None
     step = FindQuorumResponse.FailedStep(

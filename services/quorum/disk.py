@@ -111,7 +111,10 @@ class Disk:
         self._memory.note_election(stored)
 
     def append(self, data: bytes) -> None:
-        """Appends one batch at the log's end, without a flush."""
+        """Appends one encoded batch at the log's end, without a flush; warns of unknown feature levels in it.
+
+        Raises OSError, NoSpace if the disk is full; then nothing is added.
+        """
         self.log.append(data)
         if self.levels.note(data):
             self.levels.warn()
@@ -125,7 +128,10 @@ class Disk:
         self.log.fail_flush(error)
 
     def end_flush(self, flush: Flush) -> Offset:
-        """Ends a flush; returns the offset (exclusive) below which the log is flushed."""
+        """Ends a flush whose wait has succeeded; returns the offset (exclusive) below which the log is flushed.
+
+        The node may vote again if the log has reached `damaged_to` by that.
+        """
         end = self.log.end_flush(flush)
         if self.damaged_to is not None:
             self._keep_promise()
@@ -137,19 +143,23 @@ class Disk:
         self.log.reserve(size)
 
     def truncate_to(self, offset: Offset) -> None:
-        """Removes the log from `offset` on, durably."""
+        """Removes the log from `offset` on, durably; that is the first of a batch, or the log end. Raises Corrupt."""
         self._memory.shorten(self._end_at(offset))
         self.log.truncate_to(offset)
 
     def read(self, offset: Offset, max_bytes: int, *, below: Offset | None = None) -> bytes:
-        """Reads whole batches from `offset` on, only those with a base offset below `below`; None for no limit."""
+        """Returns whole batches from the one with `offset` on, up to `max_bytes` but at least one; none at the end.
+
+        With `below`, it is only those whose base offset is below that. They may be fewer, as all are from one segment.
+        Raises Corrupt.
+        """
         data = self.log.read(offset, max_bytes)
         if below is None:
             return data
         return data[: next((position for position, header in batches(data) if header.base_offset >= below), None)]
 
     def read_snapshot(self, read: SnapshotRead) -> bytes:
-        """Reads one chunk of a checkpoint. Raises Corrupt."""
+        """Returns the bytes of one chunk of a checkpoint file, fewer at its end. Raises Corrupt."""
         return self._checkpoints.read(read.snapshot_id, read.position, read.max_bytes)
 
     def snapshot_bytes(self, snapshot: OffsetAndEpoch) -> bytes:
@@ -157,15 +167,24 @@ class Disk:
         return self._checkpoints.read(snapshot, 0, self._checkpoints.size_of(snapshot))
 
     def store_chunk(self, chunk: SnapshotChunk) -> None:
-        """Writes one chunk of a snapshot download; a chunk at position 0 starts a new download."""
+        """Writes one chunk of a snapshot download, which must follow the last one. Raises OSError.
+
+        A chunk at position 0 begins a download, and deletes an incomplete one.
+        """
         self._checkpoints.store_chunk(chunk)
 
     def complete_download(self, snapshot: OffsetAndEpoch) -> CheckpointVoters:
-        """Checks a complete download and renames it into place; returns its quorum data. Raises Corrupt."""
+        """Checks a complete download, renames it into place, and returns the voter set and kraft.version in it.
+
+        Raises Corrupt, and deletes the file, if it is damaged. The log is replaced only by `install`.
+        """
         return self._checkpoints.complete_download(snapshot)
 
     def install(self, snapshot: OffsetAndEpoch) -> None:
-        """Replaces the whole log by a checkpoint that is in place, and removes older checkpoints."""
+        """Replaces the whole log by a checkpoint that is in place, durably, and deletes the older checkpoints.
+
+        The log then starts and ends at the checkpoint's end. Warns of its feature levels that are not known.
+        """
         assert snapshot in self._checkpoints.sizes, snapshot  # else nothing of the log would be left
         self._memory.shorten(snapshot)
         self.log.restart_at(snapshot)
@@ -175,13 +194,17 @@ class Disk:
         self._keep_promise()
 
     def begin_snapshot(self, snapshot: OffsetAndEpoch, last_timestamp_ms: int) -> StateSnapshot:
-        """Begins a checkpoint of the controller's state; the caller writes, finishes and adds it."""
+        """Begins a checkpoint with the voters and kraft.version in force at its end, and returns its writer.
+
+        The caller writes the controller's records, finishes it, and gives it to `add_snapshot`. `last_timestamp_ms` (ms
+        since 1970) is the append time of the last record before its end.
+        """
         level = self._kraft_versions.before(snapshot.offset)
         quorum = CheckpointVoters(self._voters.before(snapshot.offset), level) if level else CheckpointVoters()
         return self._checkpoints.begin(snapshot, last_timestamp_ms, quorum)
 
     def add_snapshot(self, snapshot: OffsetAndEpoch, reader: SnapshotReader) -> int:
-        """Adds a finished checkpoint; returns its size in bytes."""
+        """Takes in a finished checkpoint, so that it can be read and the log start at it; returns its size in bytes."""
         self._checkpoints.add(snapshot, reader)
         return reader.size
 

@@ -39,7 +39,10 @@ class Downloads:
         known.last_ms = now_ms
 
     def holds(self, snapshot: OffsetAndEpoch, *, now_ms: int) -> bool:
-        """Whether a download still keeps the snapshot from removal."""
+        """Whether a download keeps a snapshot from removal: for `QUIET_MS` (ms) after each chunk that was read.
+
+        It ends `HELD_MAX_MS` after the first chunk in any case. False for a snapshot that nobody downloads.
+        """
         known = self._known.get(snapshot)
         return known is not None and not _is_quiet(known, now_ms) and now_ms < known.first_ms + HELD_MAX_MS
 

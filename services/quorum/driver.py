@@ -128,9 +128,9 @@ class QuorumDriver:
     # Inputs: messages, failures, and requests of the controller.
 
     def hear(self, message: raft.Message) -> None:
-        """Passes a peer's request or answer to the core; one whose records do not fit on the disk counts as failed.
+        """Passes a peer's request or answer to the core. One with more records than fit on the disk counts as failed.
 
-        So does one with an offset within a batch; in a request it is an ApiError, as of `boundary_flaw`.
+        So does a Fetch answer with an offset within a batch; a Fetch request at one raises ApiError(INVALID_REQUEST).
         """
         if (flaw := boundary_flaw(self.disk.log, self.core.log, message)) is not None:
             self.recorder.refused(f"a Fetch answer: {flaw}")
@@ -142,9 +142,9 @@ class QuorumDriver:
         self._wake()
 
     async def ask(self, request: Callable[[Answer], raft.Request]) -> tuple[Any, bytes]:
-        """Passes a request to the core and awaits its answer, with the bytes that belong to it.
+        """Passes a request to the core, and returns its answer with the bytes of log or snapshot for it, or b"".
 
-        `request` builds the request from the callback for its answer.
+        `request` builds the request from the callback for its answer. There is no deadline. Raises ApiError as `hear`.
         """
         answered: asyncio.Future[tuple[Any, bytes]] = asyncio.get_running_loop().create_future()
 
@@ -161,7 +161,7 @@ class QuorumDriver:
         self._wake()
 
     def fail(self, token: object) -> None:
-        """Reports to the core that a request failed; `token` is its `reply_to`."""
+        """Reports to the core that a request failed, so that it asks again after a pause; `token` is its `reply_to`."""
         self.core.request_failed(token, self.now_ms)
         self._wake()
 
@@ -172,7 +172,8 @@ class QuorumDriver:
             self._wake()
 
     def note_readers(self, readers: Mapping[ReplicaKey, Offset], *, epoch: Epoch) -> bool:
-        """Notes how far readers are that were answered elsewhere. Returns whether it leads `epoch`, and took all."""
+        """Notes the fetch offsets of replicas that a gateway has answered. Returns False if one was not taken, such as
+        a voter, or this node does not lead `epoch`."""
         role = self.core.role
         if not isinstance(role, Leader) or role.epoch != epoch:
             return False
@@ -185,26 +186,30 @@ class QuorumDriver:
         self._wake()
 
     async def ask_kafka_leader(self, request: ProtobufMessage) -> Any:
-        """As `Peers.ask_kafka_leader` with the present leader. Raises ApiError, NOT_CONTROLLER if there is none."""
+        """Sends a request to the leader if that is a Kafka controller, and returns its answer. Raises ApiError:
+        NOT_CONTROLLER if it is none, or no leader is known; else as `Peers.ask_kafka_leader`."""
         leader_id = self.core.role.leader_id
         if leader_id is None or self._peers is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER, f"no leader of epoch {self.core.role.epoch} is known")
         return await self._peers.ask_kafka_leader(leader_id, request)
 
     def upgrade_kraft_version(self, version: int, *, epoch: Epoch, validate_only: bool) -> Upgrade:
-        """Raises kraft.version; it is committed once the high watermark reaches the answer's end offset. KIP-853."""
+        """Raises kraft.version, or says why not; done once the high watermark is at the result's end offset."""
         upgrade = self.core.upgrade_kraft_version(version, self.now_ms, epoch=epoch, validate_only=validate_only)
         self._wake()
         return upgrade
 
     def claim(self, epoch: Epoch) -> bool:
-        """Reserves `epoch` for one active controller; False if another one has been active in it."""
+        """Reserves `epoch` for one active controller; False if another was active in it, or in a later one."""
         is_free = epoch > self._claimed
         self._claimed = max(self._claimed, epoch)
         return is_free
 
     def append(self, epoch: Epoch, base_offset: Offset, batches: Sequence[Sequence[bytes]]) -> AppendResult:
-        """Appends the controller's records, all or none, if this node leads `epoch` and its log ends at the offset."""
+        """Appends the controller's encoded records, a batch for each list, all or none; waits for no flush or commit.
+
+        If it cannot, the result has the error: this node does not lead `epoch`, its log does not end at `base_offset`,
+        a batch is empty or too large, or the disk is full (KAFKA_STORAGE_ERROR)."""
         error = size_error(batches)
         if error is not ErrorCode.NONE:
             return AppendResult(error=error, end_offset=self.core.log.leo)

@@ -21,7 +21,7 @@ HEARD_MAX: Final = 1_000
 
 
 def static_voters(configured: Sequence[ConfiguredVoter]) -> VoterSet:
-    """Returns `controller.quorum.voters` as a voter set without directory ids (kraft.version 0)."""
+    """Returns `controller.quorum.voters` as a voter set without directory ids and listeners (kraft.version 0)."""
     return VoterSet(tuple(Voter(key=ReplicaKey(voter.id)) for voter in configured))
 
 
@@ -61,6 +61,7 @@ class NodeEndpoints(Mapping[NodeId, Address]):
         """Notes a node's address from another node's message; only the last `HEARD_MAX` are kept.
 
         An address for Kafka's wire does not replace one for gRPC: that is our node itself, and the other its gateway.
+        A negative id has no effect.
         """
         if node_id < 0:
             return
@@ -119,7 +120,7 @@ class NodeEndpoints(Mapping[NodeId, Address]):
         return "controller.quorum.bootstrap.servers" if node_id in self.bootstrap else ""
 
     def configured_listener(self, node_id: NodeId) -> list[ListenerEndpoint]:
-        """Returns where a static voter listens, under the name that its entry in the configuration has.
+        """Returns where a static voter listens, at most one, under the name that its entry in the configuration has.
 
         An entry without a name is for the listener at which this node calls its peers, as in Kafka
         (KafkaRaftClient.initialize).
@@ -129,11 +130,15 @@ class NodeEndpoints(Mapping[NodeId, Address]):
         return [] if found is None else [ListenerEndpoint(name, found.address.host, found.address.port)]
 
     def on(self, listener: str | None) -> Mapping[NodeId, Address]:
-        """Returns the addresses for who asks a gateway at its listener of this name; None for who asks by gRPC."""
+        """Returns the nodes' addresses for the answer to a request; it follows all changes.
+
+        `listener` is the gateway's listener at which the request was received: the addresses are those of the nodes'
+        listeners of this name. None is for a request by gRPC, and gives the nodes' gRPC addresses.
+        """
         return self if listener is None else _OnListener(self, listener)
 
     def named(self, node_id: NodeId, listener: str) -> Address | None:
-        """Returns the address of a node's listener of this name, if Kafka's wire is spoken there.
+        """Returns the address of a node's listener of this name, if Kafka's wire is spoken there; None if not known.
 
         An address that an answer has given has no name: it counts if it is for the same protocol.
         """
@@ -154,7 +159,7 @@ class NodeEndpoints(Mapping[NodeId, Address]):
 
     @property
     def ids(self) -> list[NodeId]:
-        """The ids of the voters with a listener and of the configured nodes, in order."""
+        """The ids of the log's voters that have listeners and of `controller.quorum.voters`, ascending."""
         reached = {voter.key.id for voter in self._voters.latest.voters if voter.endpoints}
         return sorted(reached | self._configured.keys())
 

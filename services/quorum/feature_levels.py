@@ -29,30 +29,31 @@ FIRST_VALUES: Final = 1_000
 
 
 class FeatureLevels:
-    """The levels by feature, as records set them; 0 for a feature that was turned off."""
+    """Follows the finalized feature levels that the log's records set, and warns of those that are not known here."""
 
     def __init__(self) -> None:
         self._levels: dict[str, int] = {}
         self._told: list[str] = []
 
     def begin_with(self, values: Iterable[bytes]) -> None:
-        """Takes the levels of the checkpoint before the batches noted so far, given the values of its records.
+        """Adds the levels of the checkpoint at which the log starts; levels from batches, which are later, stay.
 
-        Records that cannot be decoded are left to loading, which names them.
+        `values` are the checkpoint's encoded records. If one cannot be decoded, none is added; loading the
+        checkpoint names it.
         """
         with suppress(Corrupt):
             self._levels = _levels_in(islice(values, FIRST_VALUES)) | self._levels
 
     def restart_with(self, values: Iterable[bytes]) -> None:
-        """Takes the levels of a checkpoint that replaces the log, and warns."""
+        """Replaces all levels by those of a checkpoint that replaces the log, from its encoded records, and warns."""
         self._levels.clear()
         self.begin_with(values)
         self.warn()
 
     def note(self, data: bytes, header: BatchHeader | None = None) -> bool:
-        """Takes the levels that a batch sets; returns whether it may set any.
+        """Takes over the levels that an encoded batch sets, without a warning; returns whether it may have set any.
 
-        A batch that cannot be decoded is left to replay, which names it.
+        A batch that cannot be decoded may have; replay names it.
         """
         if _FRAME not in data or (header or read_header(data)).is_control:
             return False
@@ -61,7 +62,10 @@ class FeatureLevels:
         return True
 
     def warn(self) -> None:
-        """Warns of each level that this release does not know, once as long as it lasts."""
+        """Logs a warning for each level that this release does not know, once for as long as it lasts.
+
+        Nothing is said before the log has a metadata.version.
+        """
         levels = {name: level for name, level in self._levels.items() if level}
         reasons = list(unfamiliar(levels)) if METADATA_VERSION in levels else []
         for reason in reasons:

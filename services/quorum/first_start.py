@@ -57,7 +57,7 @@ class FirstStartConfig(QuorumConfig):
 
 
 class Seen(Enum):
-    """The other nodes' answers about a quorum."""
+    """The other nodes' answers together: whether any of them has seen a quorum."""
 
     SOME = "some"
     """At least one has voted, has followed a leader or has voters in its log."""
@@ -68,7 +68,7 @@ class Seen(Enum):
 
 @dataclass(slots=True)
 class Question:
-    """Asks the other nodes whether they have seen a quorum."""
+    """Asks the other nodes, `peers` as "host:port", by FindQuorum whether they have seen a quorum."""
 
     cluster_id: str
     peers: tuple[str, ...]
@@ -76,7 +76,10 @@ class Question:
     """Nodes that have not answered in the last round, and why."""
 
     async def ask(self, stubs: dict[str, QuorumStub], *, timeout_ms: int) -> Seen:
-        """Asks all other nodes at once. Raises ConfigError if one of them is of another cluster."""
+        """Asks all other nodes at once, and returns what they say; `silent` has those that did not answer.
+
+        `timeout_ms` (ms) is how long one may take. Raises ConfigError if one of them is of another cluster.
+        """
         answers = await asyncio.gather(*(self._ask(peer, stubs[peer], timeout_ms) for peer in self.peers))
         known = [answer for answer in answers if answer is not None]
         for answer in known:
@@ -107,7 +110,11 @@ def has_seen_a_quorum(found: FindQuorumResponse) -> bool:
 
 
 async def main(life: ServiceLife) -> None:
-    """Formats the directory if it is not formatted."""
+    """Formats `metadata.log.dir` if it is not formatted: as the only voter, or as a node that joins a quorum.
+
+    A node that may begin a quorum first waits until all others have answered, or one has seen a quorum. Raises Corrupt
+    for the directory of another node or cluster, TimeoutError if asked to stop; ConfigError, HelpAsked, OSError.
+    """
     start_logs(os.environ)
     config = load(FirstStartConfig, sys.argv[1:], os.environ)
     directory = config.metadata_log_dir

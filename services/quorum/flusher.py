@@ -35,12 +35,12 @@ class Flusher:
         self._thread.start()
 
     def wait_for(self, flush: Flush, done: Done) -> None:
-        """Queues a flush for the thread to wait for; `done` is called when it is over."""
+        """Queues a flush for the thread to wait for; then `done` is called on the event loop with None or an error."""
         assert self._thread is not None, "nobody would ever wait for it"
         self._work.put((flush, done))
 
     def stop(self) -> None:
-        """Tells the thread to end after all queued flushes."""
+        """Tells the thread to end after all queued flushes, and returns at once."""
         self._work.put(None)
 
     async def stopped(self) -> None:

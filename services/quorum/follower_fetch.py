@@ -29,7 +29,7 @@ READERS_MAX: Final = 2_000
 
 
 class NodeLogService(QuorumServicer):
-    """Serves RelayFetchStream and RelayFetchSnapshot of `kraft.service.Quorum`, on any node."""
+    """Serves RelayFetchStream, RelayFetchSnapshot (on any node) and ReportReaders of `kraft.service.Quorum`."""
 
     _driver: QuorumDriver
     _for: Callable[[Any], Endpoints]
@@ -38,7 +38,10 @@ class NodeLogService(QuorumServicer):
     async def RelayFetchStream(
         self, request_iterator: AsyncIterable[FetchRequest], context: Any
     ) -> AsyncIterator[RelayFetchResponse]:
-        """Answers each fetch in order with committed records; `silent_ms` is the time since the leader was heard."""
+        """Answers each fetch in order with committed records, as leader or not; a voter is sent to the leader.
+
+        `silent_ms` in an answer is the time (ms) since this node heard the leader. A fetch without news waits for them.
+        """
         endpoints = self._for(context)
         async for request in request_iterator:
             answer, data = await self._driver.ask(
@@ -48,7 +51,11 @@ class NodeLogService(QuorumServicer):
             yield RelayFetchResponse(response=response, silent_ms=answer.silent_ms)
 
     async def ReportReaders(self, request: ReportReadersRequest, context: Any) -> ReportReadersResponse:
-        """Notes how far readers are that do not vote, if this node leads in their epoch. Raises ApiError."""
+        """Notes the fetch offsets of replicas that do not vote, as their fetches would, if this node leads the epoch.
+
+        `all_noted` is false if it does not lead it, or one replica was not taken, such as a voter. Raises
+        ApiError(INVALID_REQUEST) for lists that differ in length, or more than `READERS_MAX` replicas.
+        """
         ids = request.replica_ids
         for name, count in (
             ("directory_ids", len(request.directory_ids)),
@@ -63,7 +70,7 @@ class NodeLogService(QuorumServicer):
         return ReportReadersResponse(all_noted=self._driver.note_readers(readers, epoch=request.leader_epoch))
 
     async def RelayFetchSnapshot(self, request: FetchSnapshotRequest, context: Any) -> RelayFetchSnapshotResponse:
-        """Answers one chunk of a snapshot, as leader or not. KIP-630."""
+        """Answers one chunk of a snapshot, as leader or not; `silent_ms` as in RelayFetchStream. KIP-630."""
         answer, data = await self._driver.ask(
             lambda reply: replace(translate.fetch_snapshot_request(request, reply), from_any=True)
         )

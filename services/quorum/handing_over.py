@@ -44,13 +44,14 @@ class HandingOver:
         self._opened_at_ms[node_id] = self._driver.now_ms
 
     def closed(self, node_id: NodeId) -> None:
-        """Notes that its stream has ended."""
+        """Notes that the replica's stream of fetches has ended: it is no successor until it opens another one."""
         self._opened_at_ms.pop(node_id, None)
 
     def end(self, epoch: Epoch) -> None:
-        """Ends the leadership of `epoch`, for the successor if there is one; no effect in another epoch.
+        """Begins to transfer the leadership of `epoch` to the successor, or resigns if there is none; does not wait.
 
-        If the successor cannot take over in time, the leader resigns, and names all voters by their log ends.
+        No effect if this node does not lead that epoch, or ends it already. If the successor cannot take over in time,
+        the leader resigns, and names all voters by their log ends.
         """
         role = self._driver.core.role
         if role.epoch != epoch or not isinstance(role, Leader) or epoch <= self._ending:
@@ -74,7 +75,10 @@ class HandingOver:
         )
 
     async def released(self, within_s: float) -> None:
-        """Waits until all voters know of the resignation, at most `within_s`: a dead voter never answers."""
+        """Waits until all voters know of the resignation or a later epoch has begun, at most `within_s` (s).
+
+        Then it logs the voters that have not answered, such as dead ones, and returns all the same.
+        """
         core, loop = self._driver.core, asyncio.get_running_loop()
         deadline = loop.time() + within_s
         while not core.is_released and loop.time() < deadline:  # noqa: ASYNC110  # the core has no events
@@ -90,7 +94,10 @@ class HandingOver:
             )
 
     def successor(self, role: Leader) -> NodeId | None:
-        """Returns the voter in contact that began to fetch last, and after the election; None if all did then."""
+        """Returns the voter that opened its stream of fetches last, of those in contact that did so late.
+
+        Late is more than `late_ms` after this leader's election. None if no voter did.
+        """
         core, now_ms = self._driver.core, self._driver.now_ms
         found = [
             (self._opened_at_ms[voter.key.id], voter.key.id)

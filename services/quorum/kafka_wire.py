@@ -44,7 +44,11 @@ class KafkaWire:
         self._opening: dict[Address, asyncio.Lock] = {}
 
     async def call(self, at: Address, request: ProtobufMessage, *, timeout_s: float) -> Any:
-        """As `PeerWire.call`. A request that no version of the peer's can carry is not sent: ApiError."""
+        """Sends one request in the highest version of both sides, and returns its answer, also one with an error code.
+
+        Raises Unreached if none has come after `timeout_s` (s), the connection breaks or the login is refused;
+        ApiError for a request that no version of the peer's can carry, which is not sent.
+        """
         try:
             async with asyncio.timeout(timeout_s):
                 return await _asked(await self._connected(at), request)
@@ -55,11 +59,11 @@ class KafkaWire:
             raise Unreached(f"{at}: {failure}") from None
 
     def fetching(self, at: Address) -> Fetching:
-        """As `PeerWire.fetching`."""
+        """Returns a connection for fetches, which the first one opens; Unreached is raised there if it cannot be."""
         return _KafkaFetching(self._door, at)
 
     async def close(self) -> None:
-        """As `PeerWire.close`."""
+        """Closes the connections of `call`; those for fetches are their users'."""
         for connection in self._connections.values():
             await connection.close()
         self._connections.clear()

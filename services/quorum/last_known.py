@@ -17,9 +17,10 @@ from quorate.storage.names import META_PROPERTIES, OWNER, PARTITION_DIRECTORY, P
 
 
 class Memory:
-    """A node's memory of its directory; nothing where that has no meta.properties.
+    """Keeps a node's last log end, epoch and vote in a file, and compares the directory with them at start.
 
-    `doubts` are the signs that the directory is not as the node left it, each a sentence for the log.
+    `doubts` are the signs that the directory is not as the node left it, each a sentence for the log. Without
+    meta.properties in the directory no file is written or read.
     """
 
     def __init__(self, directory: Path, *, end: OffsetAndEpoch, stored: StoredElection | None) -> None:
@@ -40,28 +41,28 @@ class Memory:
         self._now = LastKnown(end=end, election=self.election or StoredElection(epoch=0))
 
     def begin(self) -> None:
-        """Writes what the directory has now as last known, even if it is less than before."""
+        """Writes and syncs what the directory has now as last known, even if it is less than before."""
         if self._file is not None:
             self._file.lower(self._now)
 
     def note_end(self, end: OffsetAndEpoch) -> None:
-        """Notes up to where the log is flushed."""
+        """Notes up to where the log is flushed, without a sync; `end` must not be less than before."""
         assert self._file is None or end >= self._now.end, (end, self._now.end)  # `shorten` alone takes back
         self._note(LastKnown(end=end, election=self._now.election))
 
     def note_election(self, election: StoredElection) -> None:
-        """Notes what was written to quorum-state."""
+        """Notes the epoch and vote that were written to quorum-state, without a sync; the epoch never falls."""
         assert election.epoch >= self._now.election.epoch, (election, self._now.election)  # I-03
         self._note(LastKnown(end=self._now.end, election=election))
 
     def shorten(self, end: OffsetAndEpoch) -> None:
-        """Notes, durably, that the log will end no further, before it is cut or replaced."""
+        """Notes, with a sync, that the log will end at `end`, before it is truncated; no effect if that is no less."""
         if self._file is not None and end < self._now.end:
             self._now = LastKnown(end=end, election=self._now.election)
             self._file.lower(self._now)
 
     def close(self) -> None:
-        """Makes it durable, at a clean stop."""
+        """Syncs and closes the file, at a clean stop."""
         if self._file is not None:
             self._file.sync()
         self.abandon()

@@ -49,7 +49,7 @@ class ListenerProtocols:
     unusable: frozenset[str] = frozenset()
 
     def of(self, listener: str) -> str:
-        """Returns what a listener speaks; "" is an address without a name."""
+        """Returns the protocol of a listener by its name: GRPC, or one of Kafka's; "" is an address without a name."""
         return self.by_name.get(listener, GRPC)
 
     def name_of(self, protocol: str) -> str:
@@ -78,10 +78,10 @@ class ListenerProtocols:
 
 
 def takes_login(protocol: str) -> bool:
-    """Returns whether who connects by one of Kafka's security protocols logs in (SASL)."""
+    """Returns whether clients log in (SASL) at a listener of this security protocol of Kafka's."""
     return SECURITY_PROTOCOLS[protocol].with_sasl
 
 
 def listener_protocol() -> SettingType[tuple[str, str]]:
-    """Setting type: an entry of `kafka.listener.security.protocol.map`."""
+    """Returns the setting type of an entry of `kafka.listener.security.protocol.map`: (listener name, protocol)."""
     return named_choice(*SECURITY_PROTOCOLS)

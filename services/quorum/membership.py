@@ -42,7 +42,10 @@ class MembershipServicer(QuorumServicer):
         return translate.api_versions_answer(answer)
 
     async def AddRaftVoter(self, request: AddRaftVoterRequest, context: Any) -> AddRaftVoterResponse:
-        """Adds a voter; answers once the change is committed or has failed. KIP-853."""
+        """Has the leader add a voter; answers once the change is committed or has failed. KIP-853.
+
+        Without `ack_when_committed` it answers once the change is in the leader's log.
+        """
         answer, _ = await self._driver.ask(lambda reply: translate.add_request(request, reply))
         return translate.add_answer(answer)
 
@@ -52,12 +55,15 @@ class MembershipServicer(QuorumServicer):
         return translate.remove_answer(answer)
 
     async def UpdateRaftVoter(self, request: UpdateRaftVoterRequest, context: Any) -> UpdateRaftVoterResponse:
-        """Updates a voter's listeners and kraft.version range. KIP-853."""
+        """Has the leader write a voter's listeners and kraft.version range into the log. KIP-853.
+
+        It answers before that is committed. At kraft.version 0 the leader only remembers them.
+        """
         answer, _ = await self._driver.ask(lambda reply: translate.update_request(request, reply))
         return translate.update_answer(answer, self._for(context))
 
     async def ControllerPresence(self, request: ControllerPresenceRequest, context: Any) -> ControllerPresenceResponse:
-        """Notes at the leader whether a voter's controller is present."""
+        """Notes at the leader whether a voter's controller is present; other nodes answer NOT_LEADER_OR_FOLLOWER."""
         answer, _ = await self._driver.ask(lambda reply: translate.presence_request(request, reply))
         return translate.presence_answer(answer)
 

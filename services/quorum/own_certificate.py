@@ -40,7 +40,11 @@ class OwnCertificateConfig:
 
 
 def copied(there: Path, own: Path) -> list[str]:
-    """Copies the certificate's files that differ, each by a rename; returns their names. Raises OSError."""
+    """Copies those of `FILES` that differ from directory `there` to `own`, and returns the names that were copied.
+
+    Each is written under another name, readable by its owner alone, and renamed. Raises OSError, such as
+    FileNotFoundError for one that is not there; those before it are copied then.
+    """
     changed = []
     for name in FILES:
         content = (there / name).read_bytes()
@@ -57,7 +61,10 @@ def copied(there: Path, own: Path) -> list[str]:
 
 
 async def main(life: ServiceLife) -> None:
-    """Copies the certificate's files now, and again whenever they change, until asked to stop."""
+    """Copies the certificate's files now, and again whenever they change, until asked to stop.
+
+    Raises ConfigError if a file is not there at the start; one that goes later is only logged. Raises OSError.
+    """
     config = configured(OwnCertificateConfig)
     there, own = Path(config.of_nodes, str(config.node_id)), Path(config.own)
     try:

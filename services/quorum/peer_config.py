@@ -26,11 +26,11 @@ _STORE_TYPES: Final = ("ssl.keystore.type", "ssl.truststore.type")
 
 
 def peer_config(properties: Mapping[str, str], *, listener: str, protocol: str) -> ClientConfig:
-    """Returns how peers are connected to at a listener of this name, which speaks one of Kafka's security protocols.
+    """Returns the client configuration (TLS, SASL) for peers' listeners of this name and Kafka security protocol.
 
     A property with `listener.name.<listener>.` before it counts more than without. Without
-    `sasl.mechanism.controller.protocol` the properties are those of a Kafka client. Raises ValueError with the
-    property.
+    `sasl.mechanism.controller.protocol` the properties are those of a Kafka client. Raises ValueError, which names the
+    property, for one that is wrong or missing.
     """
     prefix = f"listener.name.{listener.lower()}."
     own = {name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(prefix)}

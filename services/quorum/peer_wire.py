@@ -28,20 +28,27 @@ class Fetching(Protocol):
     """A connection for fetches alone, which may wait long for their answers; they come in the order of the requests."""
 
     async def ask(self, request: FetchRequest) -> FetchResponse | None:
-        """Returns the answer; None if the peer has ended the connection. Raises Unreached."""
+        """Sends one fetch and returns its answer; None if the peer has ended the stream, or the answer is no Fetch.
+
+        Raises Unreached; over Kafka's wire also ApiError for a fetch that no version of the peer's can carry.
+        """
 
     def cancel(self) -> None:
         """Ends the connection at once."""
 
 
 class PeerWire(Protocol):
-    """Carries requests to the peers that speak one protocol, in terms of Kafka's messages of the newest version."""
+    """Carries requests to the peers that speak one protocol, as protobuf of Kafka's messages in the newest version."""
 
     async def call(self, at: Address, request: ProtobufMessage, *, timeout_s: float) -> Any:
-        """Returns the answer to one request. Raises Unreached, or ApiError or Corrupt for an answer that is none."""
+        """Sends one request, and returns its answer, also one with an error code.
+
+        Raises Unreached if none has come after `timeout_s` (s), ApiError if the request cannot be sent in a version of
+        the peer's, Corrupt for an answer that does not parse.
+        """
 
     def fetching(self, at: Address) -> Fetching:
-        """Opens a connection for fetches; that it cannot be reached shows in the first of them."""
+        """Returns a connection for fetches. If the peer cannot be reached, the first fetch raises Unreached."""
 
     async def close(self) -> None:
         """Closes all connections."""
@@ -53,25 +60,28 @@ def rpc_of(request: ProtobufMessage) -> str:
 
 
 class GrpcWire:
-    """Carries requests to our own nodes, over one channel for each address."""
+    """Carries requests to our own nodes by gRPC, over one channel for each address, which is kept open."""
 
     def __init__(self, transport: Transport = PLAIN) -> None:
         self._channels = Channels(lambda address: open_channel(address, transport))
         self._stubs: dict[Address, QuorumStub] = {}
 
     async def call(self, at: Address, request: ProtobufMessage, *, timeout_s: float) -> Any:
-        """As `PeerWire.call`."""
+        """Calls the RPC of the request's name, and returns its answer, also one with an error code.
+
+        Raises Unreached if the call fails or takes more than `timeout_s` (s), Corrupt if the answer does not parse.
+        """
         try:
             return parsed(await getattr(self._stub(at), rpc_of(request))(request, timeout=timeout_s))
         except grpc.aio.AioRpcError as failure:
             raise Unreached(_words(failure)) from None
 
     def fetching(self, at: Address) -> Fetching:
-        """As `PeerWire.fetching`."""
+        """Begins a Fetch stream to a peer. If the peer cannot be reached, the first fetch raises Unreached."""
         return _GrpcFetching(self._stub(at))
 
     async def close(self) -> None:
-        """As `PeerWire.close`."""
+        """Closes all channels, and with them the calls and streams that are open."""
         await self._channels.close()
 
     def _stub(self, at: Address) -> QuorumStub:

@@ -89,9 +89,10 @@ class Peers:
             self._spawn(self._call(send))
 
     async def ask_kafka_leader(self, leader_id: NodeId, request: ProtobufMessage) -> Any:
-        """Returns the answer of a leader that is a Kafka controller to a request that is not of Raft.
+        """Sends a request that is not Raft's to the leader, once, if that is a Kafka controller; returns its answer.
 
-        Raises ApiError: NOT_CONTROLLER if the leader is one of our nodes, BROKER_NOT_AVAILABLE if it was not reached.
+        Raises ApiError: NOT_CONTROLLER if the leader is one of our nodes, BROKER_NOT_AVAILABLE if it was not reached or
+        no address of it is known, UNSUPPORTED_VERSION if it has no version that can carry the request.
         """
         at = self._reached(leader_id)
         if at.is_grpc:
@@ -104,7 +105,10 @@ class Peers:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {leader_id} has not answered: {failure}") from None
 
     def stop_fetching(self, *, unless_from: NodeId | None) -> None:
-        """Closes the Fetch stream, unless it goes to `unless_from`, the present leader."""
+        """Closes the Fetch stream, unless it goes to `unless_from`, the present leader; None closes it in any case.
+
+        The fetch that waits for its answer then has none: neither `failed` nor `lost` is called for it.
+        """
         if self._stream is not None and self._stream.to != unless_from:
             self._stream.close()
             self._stream = None

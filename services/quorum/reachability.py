@@ -27,9 +27,10 @@ OWN: Final = "own entry"
 
 
 class Reachability:
-    """Tells of one node's peers; `own` is its replica key, and `listeners` are those that it announces.
+    """Logs which peers a node does not reach, and whether its own entry among the voters is wrong.
 
-    A peer is logged when it has not been reached for `after_s`.
+    A peer is logged once it has not been reached for `after_s` (s), and each minute while that lasts. `own` is the
+    node's replica key, and `listeners` are those that it announces.
     """
 
     def __init__(self, own: ReplicaKey, listeners: Sequence[ListenerEndpoint], *, after_s: float = AT_START_S) -> None:
@@ -39,18 +40,24 @@ class Reachability:
         self._entries = ChangeFilter()
 
     def lacks(self, node_id: NodeId, at: PeerAddress | None, *, source: str, error: str) -> None:
-        """Warns that a request to a node has failed; `at` is None if no address of it is known."""
+        """Notes that a request to a node has failed, and warns if that has lasted for `after_s`.
+
+        `at` is None if no address of the node is known; `source` says where the address is from, in words.
+        """
         host, port = (None, None) if at is None else (at.address.host, at.address.port)
         if self._peers.passes(node_id, f"{at} {source} {error}", self._now_s()):
             log.warning(NOT_REACHED, node=node_id, host=host, port=port, address_from=source, error=error)
 
     def has(self, node_id: NodeId) -> None:
-        """Notes that a node has answered."""
+        """Notes that a node has answered, and logs it if there was a warning of the node."""
         if self._peers.settle(node_id):
             log.info(REACHED, node=node_id)
 
     def look_at(self, voters: VoterSet) -> None:
-        """Warns if the others seek this node elsewhere: none finds it before a leader has taken its update."""
+        """Warns if this node's entry in the voter set has other listeners than it announces: nobody finds it then.
+
+        That ends once a leader has taken the node's UpdateRaftVoter. Static voters have no listeners to compare.
+        """
         entry = voters.by_id(self._own.id)
         if entry is None or entry.key != self._own or not entry.endpoints:
             return

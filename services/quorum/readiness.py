@@ -27,12 +27,10 @@ LOOK_AGAIN_S: Final = 0.1
 
 
 class Readiness:
-    """Looks at the core, and tells the server's health service.
-
-    Without `room` the disk is not looked at.
+    """Finds out whether a quorum node is ready, and tells the server's health service; `run` does so until cancelled.
 
     `lag_max_ms` is how long ago (ms) the log may last have had all that was committed. `joins` is the setting
-    `controller.quorum.auto.join.enable`.
+    `controller.quorum.auto.join.enable`. Without `room` the free space of the disk does not count.
     """
 
     def __init__(self, core: Raft, clock: Clock, *, lag_max_ms: int, joins: bool, room: Room | None = None) -> None:
@@ -72,7 +70,10 @@ class Readiness:
 
 
 def is_caught_up(core: Raft, *, joins: bool) -> bool:
-    """Returns whether the node's log has all that is committed, as its leader said last, and counts if it `joins`."""
+    """Returns whether the node's log has all that is committed, as its leader said last; False without a leader.
+
+    A leader has it once it has committed a record of its epoch. With `joins`, it is False for a node that is no voter.
+    """
     role = core.role
     if joins and not core.log.voters.latest.has(core.node):
         return False

@@ -51,23 +51,23 @@ class Recorder:
             self._commit(ready.high_watermark)
 
     def refused(self, why: str) -> None:
-        """Counts a refused answer of a peer; a reason that repeats is logged as a warning only once."""
+        """Counts a peer's answer that this node refused, and warns; at debug if the last one had the same reason."""
         self.counts.refused += 1
         (log.debug if why == self._refused else log.warning)("refused an answer", reason=why)
         self._refused = why
 
     def misconfigured(self, what: str) -> None:
-        """Logs a refused request whose sender has wrong settings or a wrong id."""
+        """Warns of a refused request whose sender has wrong settings or a wrong id, once an hour for each text."""
         if self._misconfigured.passes(what := shortened(what, REASON_BYTES_MAX), self.now_ns() / 1e9):
             log.warning("refused a request: its sender's settings or ids are wrong", reason=what)
 
     def forgetful(self, what: str) -> None:
-        """Logs a voter that lacks records which it had acknowledged to this leader."""
+        """Warns of a voter that lacks records which it had acknowledged to this leader, once an hour for each text."""
         if self._forgetful.passes(what, self.now_ns() / 1e9):
             log.warning("a voter fetches from below what it has acknowledged", reason=what)
 
     def denied(self, node_id: NodeId) -> None:
-        """Counts a request that a peer did not authorize; logged once for each peer."""
+        """Counts a request that a peer refused with CLUSTER_AUTHORIZATION_FAILED; warns once for each peer."""
         self.counts.denied += 1
         if node_id not in self._denied:
             self._denied.add(node_id)

@@ -46,7 +46,7 @@ SILENT: Final = "no node answers; if the quorum does not become smaller, `helm r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResizeConfig(ClientSettings):
-    """The settings of one change."""
+    """The settings of this program: which nodes stay voters, whom to ask, and how long it may take."""
 
     node_ids: tuple[NodeId, ...] = setting(
         "quorum.node.ids", list_of(integer(0, 2**31 - 1)), "The nodes that stay; all other voters are removed."
@@ -65,7 +65,10 @@ class NotYet(Exception):
 
 
 def target_of(found: FindQuorumResponse, node_ids: Sequence[NodeId]) -> list[FindQuorumResponse.Voter] | None:
-    """Returns the voters that stay; None if none is to go. Raises NotYet if one of `node_ids` does not vote."""
+    """Returns the voters that stay, for AlterQuorum; None if no voter is to go and no change is under way.
+
+    Raises NotYet if the node that answered knows no leader, or one of `node_ids` does not vote.
+    """
     if found.voters and all(voter.id in node_ids for voter in found.voters) and not found.target_voters:
         return None
     if found.leader_id < 0:
@@ -83,7 +86,11 @@ def takes_away(found: FindQuorumResponse, node_ids: Sequence[NodeId]) -> bool:
 
 
 async def main(life: ServiceLife) -> None:
-    """Changes the voters. Raises TimeoutError with the last reason, ApiError for a refusal that no retry changes."""
+    """Removes the voters that are not among `quorum.node.ids`, and returns once none is left.
+
+    Raises TimeoutError with the last reason, also if it is asked to stop before; ApiError for a refusal that no retry
+    changes; ConfigError, HelpAsked.
+    """
     start_logs(os.environ)
     config = load(ResizeConfig, sys.argv[1:], os.environ)
     transport = config.transport()

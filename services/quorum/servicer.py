@@ -92,14 +92,20 @@ class PeerServicer(MembershipServicer, NodeLogService):
         return translate.vote_answer(answer, self._for(context))
 
     async def BeginQuorumEpoch(self, request: BeginQuorumEpochRequest, context: Any) -> BeginQuorumEpochResponse:
-        """Accepts a new leader, and notes its address for the next fetch. KIP-595, KIP-853."""
+        """Handles the news of a leader; if this node follows it now, notes its address for the next fetch. KIP-595.
+
+        Raises ApiError(INVALID_REQUEST) for malformed listeners.
+        """
         answer, _ = await self._driver.ask(
             lambda reply: translate.begin_request(request, self._accepted(request, reply))
         )
         return translate.begin_answer(answer, self._for(context))
 
     async def EndQuorumEpoch(self, request: EndQuorumEpochRequest, context: Any) -> EndQuorumEpochResponse:
-        """Handles a leader's resignation, and notes its address, as KafkaRaftClient does. KIP-595."""
+        """Handles a leader's resignation, and notes its address, as KafkaRaftClient does. KIP-595.
+
+        Raises ApiError(INVALID_REQUEST) for malformed listeners.
+        """
         answer, _ = await self._driver.ask(lambda reply: translate.end_request(request, self._accepted(request, reply)))
         return translate.end_answer(answer, self._for(context))
 
@@ -147,7 +153,7 @@ class PeerServicer(MembershipServicer, NodeLogService):
         return then
 
     async def Fetch(self, request: FetchRequest, context: Any) -> FetchResponse:
-        """Answers a fetch; the core parks it (long poll) until there is something new. KIP-595."""
+        """Answers a fetch; the core parks it (long poll) until there is news or its `max_wait_ms` is over. KIP-595."""
         return await self._fetched(request, self._for(context))
 
     async def _fetched(self, request: FetchRequest, endpoints: Endpoints) -> FetchResponse:
@@ -193,7 +199,7 @@ class PeerServicer(MembershipServicer, NodeLogService):
         return translate.fetch_snapshot_answer(answer, data, self._for(context))
 
     async def DescribeQuorum(self, request: DescribeQuorumRequest, context: Any) -> DescribeQuorumResponse:
-        """Describes the replicas' progress; only the leader does. KIP-595, KIP-853."""
+        """Describes how far each replica is; a node that does not lead answers NOT_LEADER_OR_FOLLOWER. KIP-595."""
         translate.only(request)
         return describe_quorum(self._driver, self._endpoints)
 
@@ -230,7 +236,11 @@ class RaftClientService(RaftClientServicer):
     async def Append(
         self, request_iterator: AsyncIterable[AppendRequest], context: Any
     ) -> AsyncIterator[AppendResponse]:
-        """Answers each append in order. After a refusal all later appends of the same attempt are refused too."""
+        """Answers each append in order, once its records are in the log, which is before they are committed.
+
+        After a refusal all later appends of the same attempt are refused too. With too many uncommitted bytes the next
+        append is not read. Raises ApiError for a value that is not a record, or an impossible offset.
+        """
         void = NOBODY
         async for request in request_iterator:
             _check_offset("base_offset", request.base_offset)
@@ -248,7 +258,10 @@ class RaftClientService(RaftClientServicer):
             )
 
     async def Listen(self, request: ListenRequest, context: Any) -> AsyncIterator[ListenResponse]:
-        """Streams to a controller the committed batches from `next_offset` on (or a snapshot), and each new leader."""
+        """Streams to a controller the committed batches from `next_offset` on (or a snapshot), and each new leader.
+
+        The controller counts as present meanwhile. If it was made active, the end of the stream ends the leadership.
+        """
         _check_offset("next_offset", request.next_offset)
         listener = ControllerEvents(self._driver, request.next_offset)
         with self._presence.of(listener, request.session_id):
@@ -258,11 +271,11 @@ class RaftClientService(RaftClientServicer):
     async def CreateSnapshot(
         self, request_iterator: AsyncIterable[CreateSnapshotRequest], context: Any
     ) -> CreateSnapshotResponse:
-        """Stores a snapshot that the controller uploads. KIP-630."""
+        """Stores a snapshot that the controller uploads, whole or not at all. Raises ApiError. KIP-630."""
         return CreateSnapshotResponse(size_bytes=await take_snapshot(self._driver, request_iterator))
 
     async def ConfirmLeadership(self, request: ConfirmLeadershipRequest, context: Any) -> ConfirmLeadershipResponse:
-        """Answers once a majority has confirmed this leader (ReadIndex, Raft thesis 6.4)."""
+        """Answers once a majority has confirmed that this node leads the epoch (ReadIndex); else an error."""
         answer, _ = await self._driver.ask(
             lambda reply: raft.ConfirmLeadershipRequest(epoch=request.epoch, reply_to=reply)
         )
@@ -300,7 +313,10 @@ class RaftClientService(RaftClientServicer):
     async def RegisterWithKafka(
         self, request: ControllerRegistrationRequest, context: Any
     ) -> ControllerRegistrationResponse:
-        """Passes the controller's registration on to a leader that is a Kafka controller. KIP-919."""
+        """Passes the controller's registration on to a leader that is a Kafka controller; returns its answer. KIP-919.
+
+        Raises ApiError: NOT_CONTROLLER if there is no such leader, BROKER_NOT_AVAILABLE if it is not reached.
+        """
         answer: ControllerRegistrationResponse = await self._driver.ask_kafka_leader(request)
         return answer
 
@@ -312,7 +328,10 @@ class RaftClientService(RaftClientServicer):
         return ControllerHeartbeatResponse()
 
     async def Resign(self, request: ResignRequest, context: Any) -> ResignResponse:
-        """Resigns the leadership of an epoch in which the controller cannot continue."""
+        """Ends this node's leadership of an epoch in which its controller cannot continue; no effect in another epoch.
+
+        It answers before that is done: the leadership may be transferred first.
+        """
         self._end(request.epoch)
         return ResignResponse()
 

@@ -58,7 +58,11 @@ async def take_snapshot(driver: QuorumDriver, requests: AsyncIterable[CreateSnap
 
 
 def refusal(known: LogView, snapshot: OffsetAndEpoch) -> ApiError | None:
-    """Returns the error with which `snapshot` does not fit this log; None if it fits."""
+    """Returns the error of a snapshot that this log cannot take; None if it can.
+
+    It cannot if the snapshot ends beyond the high watermark or not after the log start, exists already, or has another
+    epoch than the record before its end.
+    """
     offset, epoch = snapshot.offset, snapshot.epoch
     if offset > known.high_watermark:
         why = f"a snapshot at offset {offset} lies beyond the high watermark, {known.high_watermark}"

@@ -11,14 +11,17 @@ from quorate.wire.batch import data_values, read_header
 
 
 class AppendTracer:
-    """Records spans under the trace context in a batch's first record; does nothing while telemetry is off."""
+    """Records spans of a node's log writes, each under the trace context in its batch's first record.
+
+    It does nothing while telemetry is off.
+    """
 
     def __init__(self, telemetry: Telemetry, *, node_id: int) -> None:
         self._telemetry = telemetry
         self._node_id = node_id
 
     def flushed(self, appended: Sequence[bytes], *, start_ns: int, end_ns: int) -> None:
-        """Records the `append` span of each batch that was flushed; times in ns."""
+        """Records an `append` span for each flushed data batch that has a trace context; times in ns since 1970."""
         if not self._telemetry.enabled:
             return
         for data in appended:
@@ -40,7 +43,7 @@ class AppendTracer:
 
 
 def trace_of_batch(data: bytes) -> bytes | None:
-    """Returns the trace context of a data batch, from its first record; None without one."""
+    """Returns the trace context in the first record of a data batch; None if it has none or cannot be decoded."""
     first = next(iter(data_values(data)), None)
     if first is None:
         return None

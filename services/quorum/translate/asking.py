@@ -132,7 +132,10 @@ def _whole_error(message: Callable[..., R], answer: Any, reply_to: object) -> R:
 
 
 def from_vote(answer: VoteResponse, reply_to: object) -> raft.VoteResponse:
-    """Converts a peer's Vote v2 response to the core's form. Raises ApiError."""
+    """Converts a peer's Vote v2 response to the core's form; a top-level error has no epoch and no leader.
+
+    Raises ApiError for another topic or partition, or an error code that is not known.
+    """
     if answer.error_code:
         return _whole_error(raft.VoteResponse, answer, reply_to)
     partition = only(answer)
@@ -146,7 +149,10 @@ def from_vote(answer: VoteResponse, reply_to: object) -> raft.VoteResponse:
 
 
 def from_begin(answer: BeginQuorumEpochResponse, reply_to: object) -> raft.BeginQuorumEpochResponse:
-    """Converts a peer's BeginQuorumEpoch v1 response to the core's form. Raises ApiError."""
+    """Converts a peer's BeginQuorumEpoch v1 response to the core's form; a top-level error has no epoch and no leader.
+
+    Raises ApiError for another topic or partition, or an error code that is not known.
+    """
     if answer.error_code:
         return _whole_error(raft.BeginQuorumEpochResponse, answer, reply_to)
     partition = only(answer)
@@ -159,7 +165,10 @@ def from_begin(answer: BeginQuorumEpochResponse, reply_to: object) -> raft.Begin
 
 
 def from_end(answer: EndQuorumEpochResponse, reply_to: object) -> raft.EndQuorumEpochResponse:
-    """Converts a peer's EndQuorumEpoch v1 response to the core's form. Raises ApiError."""
+    """Converts a peer's EndQuorumEpoch v1 response to the core's form; a top-level error has no epoch and no leader.
+
+    Raises ApiError for another topic or partition, or an error code that is not known.
+    """
     if answer.error_code:
         return _whole_error(raft.EndQuorumEpochResponse, answer, reply_to)
     partition = only(answer)
@@ -172,7 +181,11 @@ def from_end(answer: EndQuorumEpochResponse, reply_to: object) -> raft.EndQuorum
 
 
 def from_fetch(answer: FetchResponse, reply_to: object) -> raft.FetchResponse:
-    """Converts a peer's Fetch v18 response to the core's form, and checks its batches. Raises Corrupt, ApiError."""
+    """Converts a peer's Fetch v18 response to the core's form; a top-level error has no epoch and no leader.
+
+    Raises Corrupt for a batch with a wrong CRC, record count or control record; ApiError for another topic or
+    partition, or an error code that is not known. A last batch that is cut off is left out.
+    """
     if answer.error_code:
         return _whole_error(raft.FetchResponse, answer, reply_to)
     partition = only(answer)
@@ -198,7 +211,10 @@ def _end_of(end: Any) -> OffsetAndEpoch | None:
 
 
 def from_fetch_snapshot(answer: FetchSnapshotResponse, reply_to: object) -> raft.FetchSnapshotResponse:
-    """Converts a peer's FetchSnapshot v1 response to the core's form. Raises ApiError."""
+    """Converts a peer's FetchSnapshot v1 response to the core's form; a top-level error has no epoch and no leader.
+
+    Raises ApiError for another topic or partition, or an error code that is not known.
+    """
     if answer.error_code:
         return _whole_error(raft.FetchSnapshotResponse, answer, reply_to)
     partition = only(answer)

@@ -84,7 +84,7 @@ def _first(fields: Collection[str], *names: str) -> str:
 
 
 def peer_error(code: int) -> ErrorCode:
-    """Converts an answer's error code. Raises ApiError for an unknown one, such as a later Kafka's."""
+    """Converts an answer's error code, 0 to NONE. Raises ApiError for an unknown one, such as a later Kafka's."""
     if (known := error_of(code)) != code:
         raise refusal_of(code, "the peer's answer has an error that is not known")
     return known
@@ -109,7 +109,11 @@ def check_count(field: str, items: Sized, what: str, most: int) -> None:
 
 
 def listeners_of(field: str, listeners: Collection[Any]) -> tuple[ListenerEndpoint, ...]:
-    """Converts and checks the listeners in a request. Raises ApiError(INVALID_REQUEST) for malformed ones."""
+    """Converts and checks the listeners in a request's field `field`, in their order.
+
+    Raises ApiError(INVALID_REQUEST), which names the field, for more than `LISTENERS_MAX`, for a name that is there
+    twice, and for a name, host or port that cannot be.
+    """
     check_count(field, listeners, "listeners", LISTENERS_MAX)
     endpoints = tuple(ListenerEndpoint(each.name, each.host, each.port) for each in listeners)
     for place, endpoint in enumerate(endpoints):
@@ -144,7 +148,10 @@ def _misfit(field: str, why: str) -> ApiError:
 
 
 def voter_of(node_id: NodeId, directory_id: str) -> ReplicaKey | None:
-    """Returns the voter that a request is meant for; None if it does not say."""
+    """Returns the replica key of the voter that a request is meant for; None if its id is -1.
+
+    Raises ApiError(INVALID_REQUEST) for a malformed directory id.
+    """
     return None if node_id == NOBODY else key_of(node_id, directory_id)
 
 

@@ -96,7 +96,8 @@ def remove_request(request: RemoveRaftVoterRequest, reply_to: object) -> raft.Re
 def alter_request(request: AlterQuorumRequest, reply_to: object) -> raft.AlterQuorumRequest:
     """Converts a received AlterQuorum or SetTargetVoters request, which Kafka does not have, to the core's form.
 
-    KIP-595's first form has AlterQuorum. Raises ApiError(INVALID_REQUEST).
+    A target of None cancels the present one. KIP-595's first form has AlterQuorum. Raises ApiError(INVALID_REQUEST)
+    for double ids, malformed voters, and a request with both voters and `cancel` or with neither.
     """
     return raft.AlterQuorumRequest(
         target=_target_of(request),
@@ -133,7 +134,7 @@ def _target_of(request: AlterQuorumRequest) -> VoterSet | None:
 
 
 def alter_answer(answer: raft.AlterQuorumResponse) -> SetTargetVotersResponse:
-    """Converts the core's answer to a SetTargetVoters response, which Kafka does not have."""
+    """Converts the core's answer to a SetTargetVoters response, which Kafka does not have; no offset becomes -1."""
     return SetTargetVotersResponse(
         error_code=answer.error,  # type: ignore[arg-type]
         error_message=answer.message,
@@ -163,7 +164,10 @@ def transfer_request(request: TransferLeadershipRequest, reply_to: object) -> ra
 
 
 def presence_request(request: ControllerPresenceRequest, reply_to: object) -> raft.ControllerPresenceRequest:
-    """Converts a received ControllerPresence request to the core's form; not in Kafka. Raises ApiError."""
+    """Converts a received ControllerPresence request, which Kafka does not have, to the core's form.
+
+    Raises ApiError(INVALID_REQUEST) for a malformed directory id, or a sequence below 1 or above 2^62.
+    """
     return raft.ControllerPresenceRequest(
         epoch=request.leader_epoch,
         replica=key_of(request.voter_id, request.directory_id),
@@ -228,7 +232,7 @@ def remove_answer(answer: raft.RemoveRaftVoterResponse) -> RemoveRaftVoterRespon
 
 
 def update_answer(answer: raft.UpdateRaftVoterResponse, endpoints: Endpoints) -> UpdateRaftVoterResponse:
-    """Converts the core's answer to an UpdateRaftVoter v0 response."""
+    """Converts the core's answer to an UpdateRaftVoter v0 response, with the leader's address if `endpoints` has it."""
     leader = UpdateRaftVoterResponse.CurrentLeader(leader_id=id_of(answer.leader_id), leader_epoch=answer.epoch)
     if answer.leader_id is not None and answer.leader_id in endpoints:
         leader.host, leader.port = endpoints[answer.leader_id].host, endpoints[answer.leader_id].port
@@ -312,7 +316,10 @@ def to_presence(request: raft.ControllerPresenceRequest) -> ControllerPresenceRe
 
 
 def from_presence(answer: ControllerPresenceResponse, reply_to: object) -> raft.ControllerPresenceResponse:
-    """Converts a peer's ControllerPresence response to the core's form. Raises ApiError."""
+    """Converts a peer's ControllerPresence response to the core's form.
+
+    Raises ApiError for an error code that is not known, or a sequence below 0 or above 2^62.
+    """
     return raft.ControllerPresenceResponse(
         epoch=answer.leader_epoch,
         leader_id=leader_of(answer.leader_id),
@@ -324,7 +331,10 @@ def from_presence(answer: ControllerPresenceResponse, reply_to: object) -> raft.
 
 
 def from_api_versions(answer: ApiVersionsResponse, reply_to: object) -> raft.ApiVersionsResponse:
-    """Converts a peer's ApiVersions v5 response to the core's form; without kraft.version it supports level 0 only."""
+    """Converts a peer's ApiVersions v5 response to the core's form, which has its range of kraft.version alone.
+
+    A peer that does not list kraft.version supports level 0 only. Raises ApiError for an error code that is not known.
+    """
     ranges = {feature.name: (feature.min_version, feature.max_version) for feature in answer.supported_features}
     return raft.ApiVersionsResponse(
         kraft_versions=VersionRange(*ranges.get(KRAFT_VERSION, (0, 0))),
@@ -334,21 +344,21 @@ def from_api_versions(answer: ApiVersionsResponse, reply_to: object) -> raft.Api
 
 
 def from_add(answer: AddRaftVoterResponse, reply_to: object) -> raft.AddRaftVoterResponse:
-    """Converts a peer's AddRaftVoter v1 response to the core's form. Raises ApiError."""
+    """Converts a peer's AddRaftVoter v1 response to the core's form. Raises ApiError for an unknown error code."""
     return raft.AddRaftVoterResponse(
         error=peer_error(answer.error_code), message=answer.error_message, reply_to=reply_to
     )
 
 
 def from_remove(answer: RemoveRaftVoterResponse, reply_to: object) -> raft.RemoveRaftVoterResponse:
-    """Converts a peer's RemoveRaftVoter v0 response to the core's form. Raises ApiError."""
+    """Converts a peer's RemoveRaftVoter v0 response to the core's form. Raises ApiError for an unknown error code."""
     return raft.RemoveRaftVoterResponse(
         error=peer_error(answer.error_code), message=answer.error_message, reply_to=reply_to
     )
 
 
 def from_update(answer: UpdateRaftVoterResponse, reply_to: object) -> raft.UpdateRaftVoterResponse:
-    """Converts a peer's UpdateRaftVoter v0 response to the core's form. Raises ApiError."""
+    """Converts a peer's UpdateRaftVoter v0 response to the core's form. Raises ApiError for an unknown error code."""
     return raft.UpdateRaftVoterResponse(
         epoch=answer.current_leader.leader_epoch,
         leader_id=leader_of(answer.current_leader.leader_id),

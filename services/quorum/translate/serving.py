@@ -99,7 +99,7 @@ def fetch_snapshot_request(request: FetchSnapshotRequest, reply_to: object) -> r
 
 
 def vote_answer(answer: raft.VoteResponse, endpoints: Endpoints) -> VoteResponse:
-    """Converts the core's answer to a Vote v2 response."""
+    """Converts the core's answer to a Vote v2 response, with the leader's address if `endpoints` has it."""
     if _is_whole_error(answer):
         return VoteResponse(error_code=answer.error)  # type: ignore[arg-type]  # the stubs' enum type does not know ours
     topic = VoteResponse.TopicData
@@ -117,12 +117,12 @@ def vote_answer(answer: raft.VoteResponse, endpoints: Endpoints) -> VoteResponse
 
 
 def begin_answer(answer: raft.BeginQuorumEpochResponse, endpoints: Endpoints) -> BeginQuorumEpochResponse:
-    """Converts the core's answer to a BeginQuorumEpoch v1 response."""
+    """Converts the core's answer to a BeginQuorumEpoch v1 response, with the leader's address if `endpoints` has it."""
     return _leader_answer(BeginQuorumEpochResponse, answer, endpoints)
 
 
 def end_answer(answer: raft.EndQuorumEpochResponse, endpoints: Endpoints) -> EndQuorumEpochResponse:
-    """Converts the core's answer to an EndQuorumEpoch v1 response."""
+    """Converts the core's answer to an EndQuorumEpoch v1 response, with the leader's address if `endpoints` has it."""
     return _leader_answer(EndQuorumEpochResponse, answer, endpoints)
 
 
@@ -143,7 +143,10 @@ def _leader_answer(message: Any, answer: Any, endpoints: Endpoints) -> Any:
 
 
 def fetch_answer(answer: raft.FetchResponse, records: bytes, endpoints: Endpoints) -> FetchResponse:
-    """Converts the core's answer to a Fetch v18 response, with the records that were read for it."""
+    """Converts the core's answer to a Fetch v18 response, with the encoded batches `records` that were read for it.
+
+    The leader's address goes with it if `endpoints` has one.
+    """
     if _is_whole_error(answer):
         return FetchResponse(error_code=answer.error)  # type: ignore[arg-type]
     topic = FetchResponse.FetchableTopicResponse
@@ -172,7 +175,10 @@ def fetch_answer(answer: raft.FetchResponse, records: bytes, endpoints: Endpoint
 def fetch_snapshot_answer(
     answer: raft.FetchSnapshotResponse, data: bytes, endpoints: Endpoints
 ) -> FetchSnapshotResponse:
-    """Converts the core's answer to a FetchSnapshot v1 response, with the bytes that were read for it."""
+    """Converts the core's answer to a FetchSnapshot v1 response, with the snapshot's bytes `data` for it.
+
+    The leader's address goes with it if `endpoints` has one.
+    """
     if _is_whole_error(answer):
         return FetchSnapshotResponse(error_code=answer.error)  # type: ignore[arg-type]
     topic = FetchSnapshotResponse.TopicSnapshot
