@@ -59,7 +59,7 @@ LOGGED_REFUSALS: Final = (
 
 
 async def main(life: ServiceLife) -> None:
-    """Builds the controller from its configuration and runs it until it is asked to stop."""
+    """Runs the controller until asked to stop. Raises ConfigError, HelpAsked, CannotListen, OSError, Corrupt, Fault."""
     config = configured(ControllerConfig, others=NAMES)
     set_from_environment(os.environ)
     meta = check_owner(config.metadata_log_dir, node_id=config.node_id)

@@ -98,7 +98,7 @@ class EnvelopeContext(RequestContext):
 
 
 class AdminDoor:
-    """Serves envelopes with the same handlers as the Kafka RPCs."""
+    """Serves Submit and AdminStream: an envelope has one request of any admin API, which the API's handler answers."""
 
     def __init__(self, apis: Apis, forwarding: Forwarding, telemetry: Telemetry) -> None:
         self._apis = apis
@@ -107,7 +107,10 @@ class AdminDoor:
         self._pages = Pages(apis.driver.engine)
 
     async def submit(self, request: AdminRequest, context: Any) -> AdminResponse:
-        """Answers one envelope on the active controller, here or by forwarding. Raises ApiError."""
+        """Answers one envelope: here if this controller is active, else by the active one. Raises ApiError.
+
+        With `validate_only` nothing is written, and the answer has the records that would be.
+        """
         self._apis.logins.check_live(login_of_call())  # a stream may outlive what it was opened with
         with self._span(request, context):
             chosen = _chosen(request)
@@ -128,7 +131,10 @@ class AdminDoor:
             return response
 
     async def stream(self, requests: AsyncIterator[AdminRequests], context: Any) -> AsyncIterator[AdminResponses]:
-        """Answers a stream of envelopes, each as soon as it is ready; an error is sent in its own answer."""
+        """Answers a stream of envelopes, each as soon as it is ready, in any order; an error is sent in its own answer.
+
+        One that takes longer than its `timeout_ms` gets REQUEST_TIMED_OUT. Beyond `UNDER_WAY_MAX` no more are read.
+        """
         opened = StreamContext(context)
         under_way = StreamRequests[AdminRequest, AdminResponses](
             lambda request: self._one_of_many(request, opened),

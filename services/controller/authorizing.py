@@ -158,7 +158,10 @@ class Authorizing:
             raise self._of_now(ApiError(ErrorCode.SECURITY_DISABLED, why))
 
     def check_early(self, api: Api, caller: Caller) -> None:
-        """As `check`, but an allowed caller is in the audit log only once it is checked again, for the request."""
+        """Checks the API's right on the cluster before a request is decoded; `check` is called again for the request.
+
+        So an allowed caller is not in the audit log yet. Raises ApiError as `check`.
+        """
         if api.right is None or self._authorizer is None or self._is_process(caller, api.name):
             return
         if not self._ruling(caller, api.right, AclResource(ResourceType.CLUSTER, CLUSTER_NAME)).allowed:
@@ -190,9 +193,9 @@ class Authorizing:
             raise self._of_now(refusal) from None
 
     def check_elsewhere(self, api: str, caller: Caller) -> None:
-        """Checks the right for a request that another service answers.
+        """Checks CLUSTER_ACTION for a request that another service answers, of the API named `api`.
 
-        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, or INVALID_REQUEST for an API that is none of those.
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, or INVALID_REQUEST for an API not among `AT_OTHER_SERVICES`.
         """
         if api not in AT_OTHER_SERVICES:
             why = f"api is {api!r}; it is one of {', '.join(sorted(AT_OTHER_SERVICES))}"
@@ -242,7 +245,10 @@ class Authorizing:
         return refusal
 
     def rights(self, caller: Caller, request: str) -> CallerRights:
-        """Returns the function that checks a caller's rights; `request` is the request name in the audit log."""
+        """Returns the function that says whether a caller may do an operation on a resource, and tells the audit log.
+
+        `request` is the request's name in the audit log.
+        """
         decisions = audit.Decisions(request, caller.requester)
 
         def may(operation: AclOperation, kind: ResourceType, name: str, *, is_audited: bool = True) -> bool:

@@ -64,5 +64,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """As `allows`, but without an audit entry: for operations that the response only lists as allowed."""
 
     def deciding(self, command: Command[Any]) -> Command[Any]:
-        """Returns the call's command, whose response has the refusals too: a retry gets those of the first answer."""
+        """Returns `command`, whose response then has the refusals of the items that were taken out of the request, too.
+
+        So they are in the stored answer that a retry gets.
+        """
         return command if self.with_refusals is None else finishing(command, self.with_refusals)

@@ -56,9 +56,10 @@ def _loop_time_s() -> float:
 
 
 class CallLogins:
-    """The logins of one controller's calls. `mechanisms` is `sasl.enabled.mechanisms`; none for no logins at all.
+    """Logs in the callers of one controller by a call's metadata: an instance is called with each call's context.
 
-    `now_s` and `sleep` are the clock of failed logins, in s.
+    `mechanisms` is `sasl.enabled.mechanisms`; without any, a call with credentials is refused. `now_s` and `sleep` are
+    the clock of failed logins, in s.
     """
 
     def __init__(

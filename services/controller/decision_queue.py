@@ -26,7 +26,7 @@ class DecisionQueue:
         self._waiting_count = 0
 
     def enters(self, lane: QueueLimit) -> bool:
-        """Lets none begin until `leave` if nothing is being decided; else returns False: `enter` waits for its turn.
+        """Takes the turn, until `leave`, and returns True; returns False if another has it: then await `enter`.
 
         Raises ApiError: REQUEST_TIMED_OUT, retriable, if too many requests wait; NOT_CONTROLLER if this controller is
         not active.
@@ -37,7 +37,7 @@ class DecisionQueue:
         return is_free
 
     async def enter(self, lane: QueueLimit) -> None:
-        """Waits until no other write is being decided, and lets none begin until `leave`.
+        """Waits until no other write is being decided, and takes the turn until `leave`, in the order of the calls.
 
         Raises ApiError as `enters`; NOT_CONTROLLER also if this controller has lost its leadership meanwhile, as
         each write that waits for a commit does.
@@ -62,7 +62,7 @@ class DecisionQueue:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "the controller lost its leadership before the decision")
 
     def leave(self) -> None:
-        """Lets the next one be decided that still waits."""
+        """Gives the turn to the next one that still waits, if there is one. The caller must have the turn."""
         assert self._is_taken, "nothing was being decided"
         while self._waiting:
             turn = self._waiting.popleft()

@@ -233,7 +233,11 @@ class ControllerDriver:
             self._carry_out()  # the high watermark may have passed it already
 
     def refused(self, error: ErrorCode, wanted: Offset) -> None:
-        """Handles a refused append; the quorum node expects offset `wanted`. Raises Behind if it has to reconnect."""
+        """Handles a refused append; the quorum node expects offset `wanted`. All later appends are void, too.
+
+        By the table in `failures` the commands are decided again, the waiting requests get an error, or this controller
+        renounces. Raises EventsBehind if the streams to the quorum node have to be reopened.
+        """
         if not self.is_active:
             return
         if not self._stays(error, wanted):
@@ -294,7 +298,7 @@ class ControllerDriver:
     # COMMIT
 
     def commit(self, high_watermark: Offset) -> None:
-        """Advances the high watermark, and answers. A standby that has applied all below it is loaded."""
+        """Answers the requests whose records are below the high watermark. A standby that has applied all is loaded."""
         if self.is_active:
             self.engine.commit(high_watermark)
             self._carry_out()

@@ -36,8 +36,9 @@ def hops(
 ) -> Iterator[Hop]:
     """Yields those that passed a call on before it came here, the last one first.
 
-    `here` is the sender of the call. Of a forwarder (the second of `addresses`, a broker with an Envelope) a gateway
-    knows the principal, and of a `gateway` (the last of them) the standby that has forwarded the call.
+    `here` is the sender of the call. `addresses` are IP addresses: the first caller's, then those of all that passed it
+    on before `here`. If a standby has forwarded the call (`is_forwarded`), the last one is that of `gateway`. Those
+    between are brokers' with an Envelope: `forwarder` is the principal of the first of them, the others are ANONYMOUS.
     """
     yield Hop(who=here)
     for number, host in reversed(list(enumerate(addresses))[1:]):

@@ -13,7 +13,10 @@ __all__ = ["logins_of"]
 
 
 def logins_of(engine: Engine, tokens: TokenSettings, wall_ms: Callable[[], int]) -> ScramLogins:
-    """Returns the logins of the controller with this engine."""
+    """Returns the logins by SCRAM and by delegation token, by the credentials that this engine has committed.
+
+    `wall_ms` is the present time in ms since 1970, by which tokens expire.
+    """
     return ScramLogins(
         Committed(engine, engine.state.scram).now,
         Committed(engine, engine.state.delegation_tokens).now,

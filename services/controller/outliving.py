@@ -17,7 +17,10 @@ log = logger(__name__)
 
 
 async def to_the_end(work: Awaitable[T]) -> T:
-    """Runs `work` to its end even if the caller is cancelled. Raises as `work` does."""
+    """Returns the result of `work`, which runs to its end even if the caller is cancelled. Raises as `work` does.
+
+    A cancelled caller gets its CancelledError at once; then an error of `work` is only logged.
+    """
     running = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(running)

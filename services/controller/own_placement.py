@@ -21,7 +21,10 @@ TOPIC_AS_PARTITIONS: Final = 10
 
 
 async def placed_here(brokers: Sequence[UsableBroker], specs: Sequence[PlacementSpec]) -> PlaceResponse:
-    """Returns what a placer answers: each topic's replicas in one list, or its error, by the same limits."""
+    """Places replicas in this process, as a placer would, by the same limits, with pauses for other tasks.
+
+    The answer has for each of `specs`, in their order, the replicas of all partitions in one list, or the error.
+    """
     racks, chance, response = Racks.of(tuple(brokers)), random.Random(), PlaceResponse()
     since_turn, room = 0, REQUEST_MAX
     for spec in specs:

@@ -55,7 +55,7 @@ def not_kept(offset: Offset) -> ApiError:
 
 
 class Pages:
-    """The states that the timeline keeps for readers of paginated lists, each with a timer that drops it."""
+    """Keeps states in the timeline for readers of paginated lists, `KEPT_MAX` at most, each `KEPT_S` after a page."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -42,7 +42,7 @@ class PendingWrite(msgspec.Struct, kw_only=True, eq=False):
     def begun(
         cls, api: str, at_ns: int, loop: asyncio.AbstractEventLoop, traceparent: bytes | None = None
     ) -> PendingWrite:
-        """Returns one whose decision begins now; nobody has waited for it yet."""
+        """Returns a write whose decision begins at `at_ns` (ns since 1970), with a new future for its answer."""
         answered = loop.create_future()
         return cls(answered=answered, traceparent=traceparent, api=api, decided_ns=at_ns, written_ns=at_ns)
 

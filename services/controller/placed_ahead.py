@@ -31,7 +31,10 @@ _Sizes: TypeAlias = tuple[int, int]
 
 
 class PlacedAhead:
-    """The placements made ahead of one set of brokers, by kind."""
+    """Keeps placements in reserve for topics that are still to be asked for, on one set of usable brokers.
+
+    Topics of one kind have the same partition count and replication factor; each kind has a reserve of its own.
+    """
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         """`now_s` is a monotonic clock, in s."""
@@ -44,9 +47,10 @@ class PlacedAhead:
     def take(
         self, specs: Sequence[PlacementSpec], brokers: Sequence[UsableBroker]
     ) -> list[tuple[Replicas, ...] | None]:
-        """Takes a placement for each topic on these very brokers, None where there is none.
+        """Takes a placement out of the reserve for each of `specs`, in their order; None where there is none.
 
-        A kind is asked for often if two calls in a row ask for it, however many topics each has.
+        Other `brokers` (another object) than in the last call empty the reserve. A kind is asked for often, and gets a
+        reserve, once a call within `AGAIN_S` after another one asks for it, however many topics each has.
         """
         if brokers is not self._brokers:
             self._brokers = brokers
@@ -82,7 +86,10 @@ class PlacedAhead:
                 self._kinds.popitem(last=False)
 
     def wanted(self) -> list[PlacementSpec]:
-        """Returns what is to be placed ahead now: of each kind that is asked for often, as many as it has too few."""
+        """Returns the topics to place in reserve now: what is missing of each kind that is asked for often.
+
+        A kind of which more than half is left has none.
+        """
         self.is_low = False
         missing = {sizes: AHEAD - len(kind.ready) for sizes, kind in self._kinds.items() if kind.is_often}
         return [
@@ -95,7 +102,10 @@ class PlacedAhead:
     def add(
         self, spec: PlacementSpec, placement: tuple[Replicas, ...] | ApiError, brokers: Sequence[UsableBroker]
     ) -> None:
-        """Adds what was placed on these brokers; what was placed on others than those of now is of no use."""
+        """Adds a placement on these brokers to the reserve; it is dropped if the brokers of now are others.
+
+        After an error no more are placed in reserve for this kind until it is asked for often again.
+        """
         kind = self._kinds.get((spec.partition_count, spec.replication_factor))
         if kind is None or brokers is not self._brokers:
             return

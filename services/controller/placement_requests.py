@@ -64,11 +64,11 @@ async def _at_once() -> None:
 
 
 class Placing:
-    """Sends one Place request at a time; specs that arrive meanwhile share the next one, until that is large enough.
+    """Has a placer place replicas: one Place request at a time, for all callers that came since the one before.
 
-    `due` waits until the next request is due. Meant for the commit under way: a topic that is placed before it is over
-    can be written only after it, and so may as well share a message to the placer with others. A request also asks for
-    what is to be placed ahead, and none is sent for what has been (`placed_ahead`).
+    `due` waits until the next request is due. It waits for the commit that is under way: a topic that is placed before
+    that is over can be written only after it, and so may as well share a message to the placer with others. A request
+    also asks for placements in reserve, and none is sent for topics that such a reserve serves (`placed_ahead`).
     """
 
     def __init__(
@@ -90,9 +90,9 @@ class Placing:
         self._told = ChangeFilter()
 
     async def place(self, wanted: Sequence[tuple[str, PlacementSpec]]) -> Placements:
-        """Returns each topic's replicas, or the ApiError with which the placer refused it.
+        """Returns by topic name its replicas for each partition, or, as a value, the ApiError that refuses the topic.
 
-        While no placer answers, this controller places them itself.
+        It waits for its turn and for a placer's answer. While no placer answers, this controller places them itself.
         """
         if not wanted:
             return {}

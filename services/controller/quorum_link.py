@@ -83,7 +83,7 @@ class Shared:
         self._count, self._before, self.took_s = count, before, took_s
 
     def after_commit(self, count: int, took_s: float) -> Shared:
-        """Returns what is known after the commit of a message of `count` appends, which took so long."""
+        """Returns the two last messages after one more is committed: it had `count` appends, and took `took_s` (s)."""
         return Shared(count, self._count, took_s)
 
     def others_come(self, waiting: int) -> bool:
@@ -92,7 +92,10 @@ class Shared:
 
 
 class Coming:
-    """The count of appends that are announced and not queued yet; a `with` block is one. `none_left` is called then."""
+    """Counts the appends that are announced and not queued yet: one for each `with` block that is open.
+
+    `none_left` is called when the last one closes.
+    """
 
     __slots__ = ("_none_left", "count")
 
@@ -175,7 +178,7 @@ class QuorumLink:
         return self._coming
 
     async def until_committed(self) -> None:
-        """Waits while a message is under way and others come to share the next: no append can leave before."""
+        """Waits while a message is under way, as no append can leave before, and others come to share the next one."""
         await self._while_others_come(lambda: self._under_way is not None)
 
     async def _while_others_come(self, is_due: Callable[[], bool]) -> None:
@@ -204,7 +207,7 @@ class QuorumLink:
         self._is_over.set()
 
     async def run(self) -> None:
-        """Opens the streams, again after each failure, until cancelled."""
+        """Keeps the streams open until cancelled; after a failure drops the appends, calls `cut_off`, opens others."""
         while True:
             self._is_over.clear()
             # A task of its own: a group in which a task fails in the moment of a cancellation reports the failure

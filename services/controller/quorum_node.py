@@ -65,7 +65,7 @@ class QuorumNode:
         self._known: Quorum | None = None
 
     async def quorum(self) -> Quorum:
-        """Queries kraft.version and the voter ids (FindQuorum)."""
+        """Asks the node for kraft.version and the voter ids (FindQuorum). NOT_CONTROLLER if the node is gone."""
         try:
             return await self._find_quorum()
         except ApiError as failure:
@@ -88,7 +88,10 @@ class QuorumNode:
                 log.warning(SAME_NAME, listener=listener, voters=",".join(voters), setting="listeners")
 
     async def last_known(self) -> Quorum:
-        """As `quorum`, or what the node said last if it does not answer now. Raises ApiError if it never has."""
+        """Asks the node for kraft.version and the voter ids; returns those that it said last if it does not answer.
+
+        Raises ApiError if it has never answered, and for a refusal.
+        """
         try:
             return await self._find_quorum()
         except ApiError as silent:
@@ -97,7 +100,10 @@ class QuorumNode:
             return self._known
 
     async def describe(self, request: DescribeQuorumRequest, *, deadline_ms: int) -> DescribeQuorumResponse:
-        """Asks the node to describe the quorum; one that does not answer is described as one that does not lead."""
+        """Asks the node to describe the quorum, `deadline_ms` (ms from now) at most.
+
+        If it does not answer, the result is that of a node that does not lead: NOT_LEADER_OR_FOLLOWER.
+        """
         try:
             answer: DescribeQuorumResponse = await self._ask("DescribeQuorum", request, deadline_ms=deadline_ms)
         except ApiError as silent:
@@ -151,7 +157,10 @@ class QuorumNode:
         _raise(await call(self._raft_client.RegisterWithKafka, request, deadline_ms=DEADLINE_MS))
 
     async def ask(self, rpc: str, request: Any, *, deadline_ms: int) -> Any:
-        """Sends any unary quorum RPC and returns its answer. Raises ApiError for a top-level error code."""
+        """Calls a unary RPC of the quorum node by its name, and returns its answer; `deadline_ms` is ms from now.
+
+        Raises ApiError for a top-level error code; NOT_CONTROLLER if the node is gone.
+        """
         try:
             return await self._ask(rpc, request, deadline_ms=deadline_ms)
         except ApiError as failure:

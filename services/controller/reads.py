@@ -63,9 +63,10 @@ async def read_in_steps(driver: ControllerDriver, command: Command[T]) -> Answer
 
 
 async def read_as_of(driver: ControllerDriver, command: Command[T], *, as_of: Offset) -> Answer:
-    """Runs a read on the state at `as_of`, in turns; one that fails costs nobody else anything.
+    """Runs a read on the state after all records below `as_of`, in turns of the loop; it asks nobody.
 
-    Raises ApiError; SNAPSHOT_NOT_FOUND if the state is not held.
+    Raises ApiError; SNAPSHOT_NOT_FOUND if the timeline does not hold the state, or no longer. A read that fails by a
+    fault of its own costs nobody else anything.
     """
     moment = Moment(next_offset=as_of, now_ms=driver.applied_at_ms)
     try:

@@ -177,7 +177,10 @@ class ControllerService:
         return response
 
     async def authorize(self, request: AuthorizeRequest, context: Any) -> AuthorizeResponse:
-        """Answers if the caller for whom a gateway asks may act for the cluster. Raises ApiError if not."""
+        """Answers if the caller for whom a gateway asks has CLUSTER_ACTION, for an API that another service answers.
+
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED if not, INVALID_REQUEST for another API.
+        """
         self._apis.authorizing.check_elsewhere(request.api, self._apis.authorizing.caller(context, AUTHORIZE.name))
         return AuthorizeResponse()
 
@@ -186,7 +189,10 @@ class ControllerService:
         return _REASONS
 
     async def serve(self, api: Api, request: ProtobufMessage, context: Any) -> ProtobufMessage | bytes:
-        """Serves an API with a handler, on the active controller: received, routed, then `_answered` there."""
+        """Answers a request of an API with a handler: here if this controller is active, else by the active one.
+
+        Returns the response, a large one as bytes. Some reads are answered here also without a leader. Raises ApiError.
+        """
         if request.ByteSize() >= STEP_BYTES:
             await self._check_caps(api, request)
         timeout_ms = timeout_of(api, request)
@@ -230,9 +236,9 @@ class ControllerService:
         return any(each.resource_type == BROKER and each.resource_name == own for each in request.resources)
 
     async def ask_quorum(self, api: Api, request: ProtobufMessage, context: Any) -> ProtobufMessage:
-        """Serves an API about the quorum: the active controller sends it to its quorum node, the leader.
+        """Answers a request about the quorum: the active controller sends it to its quorum node, which leads.
 
-        Without a leader DescribeQuorum is answered by the own node, as one that does not lead.
+        Without a leader DescribeQuorum is answered by the own node, as one that does not lead. Raises ApiError.
         """
 
         async def here() -> ProtobufMessage:

@@ -16,14 +16,17 @@ log = logger(__name__)
 
 
 class SessionClaims:
-    """The claim of the present epoch of this controller."""
+    """Grants the claim of the brokers' sessions to one heartbeat service, in each epoch of this active controller."""
 
     def __init__(self, apis: Apis) -> None:
         self._apis = apis
         self._claim = SessionClaim()
 
     async def claim(self, request: ClaimSessionsRequest) -> ClaimSessionsResponse:
-        """Grants or refuses a claim. Raises ApiError: INVALID_REQUEST without an id, NOT_CONTROLLER."""
+        """Grants a claim, or says who has it: one that is not renewed lapses. A majority confirms the leadership first.
+
+        Raises ApiError: INVALID_REQUEST without a tracker id, NOT_CONTROLLER if this controller does not lead.
+        """
         if not request.tracker_id:
             why = "tracker_id is empty; it is the id of the heartbeat service's process"
             raise ApiError(ErrorCode.INVALID_REQUEST, why, {"field": "tracker_id"})
@@ -41,7 +44,10 @@ class SessionClaims:
         )
 
     def check(self, tracker_id: str) -> None:
-        """Raises ApiError(OPERATION_NOT_ATTEMPTED) if another tracker counts; an empty id is of an older release."""
+        """Checks that no other heartbeat service has the claim than this one. Raises ApiError(OPERATION_NOT_ATTEMPTED).
+
+        An empty id, which a heartbeat service of an older release sends, passes, and any does while nobody has a claim.
+        """
         holder = self._claim.holder(epoch=self._apis.driver.engine.epoch, now_ms=_now_ms())
         if tracker_id and holder is not None and holder.id != tracker_id:
             why = f"the heartbeat service at {holder.address} counts; only the one that counts changes brokers' states"

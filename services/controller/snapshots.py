@@ -68,7 +68,10 @@ class StateLost(Exception):
 
 
 class Snapshots:
-    """Makes a snapshot after `bytes_between` bytes of log, or after `interval_ms` if the log has grown; 0 for never."""
+    """Makes snapshots of the committed state and uploads them to the quorum node, whenever one is due.
+
+    That is after `bytes_between` bytes of log, or after `interval_ms` (ms; 0 for never) if the log has grown.
+    """
 
     def __init__(
         self, stands: HasState, channel: grpc.aio.Channel, clock: Clock, *, bytes_between: int, interval_ms: int
@@ -92,7 +95,9 @@ class Snapshots:
                     await asyncio.sleep(RETRY_S)
 
     async def make(self) -> OffsetAndEpoch | None:
-        """Makes a snapshot of the committed state and uploads it; None if nothing stable is committed yet.
+        """Makes a snapshot of the committed state, uploads it and returns its id.
+
+        None if nothing is committed yet, or a metadata transaction is open.
 
         Raises AioRpcError if the quorum node refuses it or is gone, StateLost if the state is no longer kept.
         """

@@ -45,7 +45,7 @@ class WriteTracer:
         return self._telemetry.span("write", attributes={"kraft.api": api, **who}, root=False)
 
     def state_change(self, broker_id: NodeId, state: ControlState, reason: str) -> Span:
-        """Returns the span of what the heartbeat service asks for: which state of a broker, and why."""
+        """Returns the span around a change of a broker's state that the heartbeat service asks for, with its reason."""
         told = {"kraft.broker.id": broker_id, "kraft.broker.state": state.value, "kraft.reason": reason}
         return self._telemetry.span("change a broker's state", attributes=told, root=False)
 
@@ -85,7 +85,10 @@ class WriteTracer:
             )
 
     def replayed(self, first: Message, header: BatchHeader, *, start_ns: int) -> None:
-        """Records the `apply` span of a batch that a standby has just replayed; none for a batch without a trace."""
+        """Records the `apply` span of a batch that a standby has just replayed, from `start_ns` (ns since 1970) on.
+
+        There is none for a batch whose first record has no trace context.
+        """
         if self._telemetry.enabled:
             between_ns = start_ns, self._clock.wall_ns()
             self._apply(trace_of(first), header.epoch, header.base_offset, header.count, between_ns)

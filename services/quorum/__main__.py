@@ -65,8 +65,8 @@ QUIET: Final = ("kraft.service.Quorum", "kraft.service.RaftClient")
 async def main(life: ServiceLife) -> None:
     """Locks and opens the log directory, and serves until asked to stop.
 
-    Raises ConfigError, also if another process holds the directory; HelpAsked; OSError; Corrupt for a directory that is
-    not formatted, another node's, or damaged beyond a salvage.
+    Raises ConfigError, also if another process holds the directory; HelpAsked; CannotListen; OSError; Corrupt for a
+    directory that is not formatted, another node's, or damaged beyond a salvage.
     """
     config = configured(QuorumConfig)
     _require_ports(config)

@@ -39,7 +39,10 @@ async def _alter_client_quotas(apis: Apis, call: Call) -> Answer:
 
 
 async def resolvable(names: Iterable[str]) -> frozenset[str]:
-    """Returns those of `names` that DNS resolves now, as Kafka's InetAddress.getByName would."""
+    """Returns those of `names` that DNS resolves within `RESOLVE_S`, as Kafka's InetAddress.getByName would.
+
+    Only the first `NAMES_MAX` in the order of the alphabet are looked up.
+    """
     async with asyncio.TaskGroup() as lookups:
         found = {name: lookups.create_task(_has_address(name)) for name in sorted(names)[:NAMES_MAX]}
     return frozenset(name for name, lookup in found.items() if lookup.result())
