@@ -42,7 +42,10 @@ OF_QUORUM_NODE: Final = ("sasl.mechanism.controller.protocol",)
 
 
 async def main(life: ServiceLife) -> None:
-    """Serves Kafka's wire, once the controller beside it has answered, until asked to stop."""
+    """Serves Kafka's wire, once the controller beside it has answered, until asked to stop.
+
+    Probes of its health are answered from the start. Raises ConfigError, HelpAsked, CannotListen.
+    """
     config = configured(GatewayConfig, others=OF_QUORUM_NODE)
     security = security_of(config)
     process = ServiceProcess(life, "gateway", config, _transport(config))

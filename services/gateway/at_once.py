@@ -31,7 +31,10 @@ NAME_MAX: Final = 100
 
 
 class AtOnce:
-    """`guard` and `nodes` are those of the handler."""
+    """Answers Fetches from the end of the log, and heartbeats that change nothing, without a task for each.
+
+    Any other request is the handler's. `guard` and `nodes` are those of the handler.
+    """
 
     def __init__(
         self,
@@ -61,7 +64,10 @@ class AtOnce:
         return False
 
     def reads(self, request: Request) -> bool:
-        """Whether a Fetch is answered from the end of the log here, if at all: then what comes on is the node's."""
+        """Whether a Fetch is offered to the readers here: its version and its caller are known to be fit for it.
+
+        One that they do not answer then is the quorum node's: the handler must not offer it to them again.
+        """
         return request.header.request_api_version >= REPLICA_STATE_SINCE and self._may_ask(request)
 
     def _may_ask(self, request: Request) -> bool:

@@ -41,7 +41,7 @@ class Endpoints:
         """The metadata of a call to the quorum node: the listener."""
 
     def reachable(self, response: M) -> M:
-        """Returns the response with addresses that brokers and Kafka clients can reach."""
+        """Returns the response with addresses that brokers and clients can reach; nodes without one are left out."""
         moved = _MOVED.get(type(response))
         return response if moved is None else moved(self, response)
 

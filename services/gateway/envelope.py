@@ -33,7 +33,7 @@ LIMITS: Final = ServerSettings()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enclosed:
-    """The request inside of an envelope, and whose it is."""
+    """The request inside of an envelope, and the principal and IP address of the broker's client that sent it."""
 
     api: ApiMessageType
     header: RequestHeader
@@ -74,7 +74,10 @@ def enclosed(envelope: EnvelopeRequest) -> Steps[Enclosed]:
 
 
 def sealed(request: Enclosed, response: Message) -> Steps[EnvelopeResponse]:
-    """Packs the answer to an enclosed request, one of many items in steps. Raises what `wire.codec.encode` raises."""
+    """Packs the answer to an enclosed request, encoded in that request's version; one of many items in steps.
+
+    Raises ValueError for a value, and ApiError(UNSUPPORTED_VERSION) for a field that the version cannot carry.
+    """
     header = request.header
     encoded = yield from encode_response_in_steps(
         request.api, response, version=header.request_api_version, correlation_id=header.correlation_id

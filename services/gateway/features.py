@@ -23,7 +23,7 @@ REFRESH_S: Final = 0.5
 
 
 class ApiVersionsCache:
-    """The controller's last answer to ApiVersions. It is asked again and again, and after each UpdateFeatures.
+    """Keeps the controller's last answer to ApiVersions; asks for it each `REFRESH_S`, and after each UpdateFeatures.
 
     ApiVersions is the first request of every connection, so it is answered without a call; while the controller cannot
     be reached, or has started again and finalizes nothing before it has read the log, with what it said last.
@@ -47,7 +47,7 @@ class ApiVersionsCache:
         """Set once the controller has answered."""
 
     def describe(self, request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
-        """Returns the answer to ApiVersions; the gateway listens only once the controller's features are known."""
+        """Returns the answer to ApiVersions, with the gateway's own APIs; only to be called once `known` is set."""
         assert self._answer is not None, "it listens before the controller has answered"
         return self._answer
 

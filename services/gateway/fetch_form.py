@@ -31,7 +31,7 @@ class FetchForm:
         self._encoded: dict[int, tuple[bytes, bytes, bytes]] = {}
 
     def is_of(self, response: FetchResponse) -> bool:
-        """Whether another answer has the same form."""
+        """Whether another answer differs from this one in records and high watermark alone."""
         return self._response == _with(response, RECORDS, PLACE)
 
     def response(self, records: bytes, high_watermark: Offset) -> FetchResponse:

@@ -21,7 +21,7 @@ DEADLINE_MS: Final = 30_000
 
 
 class ClusterActionGuard:
-    """Asks the controller for the right of a request's principal; `controller` is its stub."""
+    """Asks the controller whether a request's principal has CLUSTER_ACTION; `controller` is the controller's stub."""
 
     def __init__(self, controller: Any, super_users: Collection[str]) -> None:
         self._controller = controller
@@ -32,7 +32,10 @@ class ClusterActionGuard:
         return str(principal) in self._super_users
 
     async def check(self, api: str, principal: Principal, caller: Sequence[tuple[str, str]]) -> None:
-        """Returns if the request may go on; `caller` is the metadata that says whose it is. Raises ApiError."""
+        """Returns if the principal may send a request of this API; `caller` is the metadata that names the principal.
+
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED if it may not, or that of a controller that does not answer.
+        """
         if self.lets_in(principal):
             return
         await call(self._controller.Authorize, AuthorizeRequest(api=api), deadline_ms=DEADLINE_MS, metadata=caller)

@@ -71,10 +71,11 @@ Metadata = Sequence[tuple[str, str]]
 
 
 class Gateway:
-    """Passes requests on. `stubs` are the services beside this gateway; without a `guard` nothing is authorized here.
+    """Answers Kafka's requests: an instance is called with each, and passes it on by gRPC to the service of its API.
 
-    The controller authorizes what it is asked itself. `gateways` has where each node is reached, by listener and id,
-    `addresses` where each service is: spans name it. Without `readers` each Fetch is passed on.
+    `stubs` are the services beside this gateway. Without a `guard` nothing is authorized here; the controller
+    authorizes its own requests. `gateways` has where each node is reached, by listener and id, `addresses` where each
+    service is: spans name it. Without `readers` each Fetch is passed on.
     """
 
     def __init__(

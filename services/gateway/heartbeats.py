@@ -23,7 +23,10 @@ NO_ANSWER: Final = frozenset({grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode
 
 
 class HeartbeatServices:
-    """Takes the place of a stub of one of them; a heartbeat that two services hear does no harm."""
+    """Sends heartbeats to the one of several heartbeat services that counts; used in place of the stub of one.
+
+    A heartbeat that two services hear does no harm.
+    """
 
     def __init__(self, stubs: Sequence[Any]) -> None:
         assert stubs
@@ -60,10 +63,10 @@ class HeartbeatServices:
         raise AssertionError("the last one answers or raises")
 
     async def KeepAlive(self, request: Any, **limits: Any) -> Any:
-        """Asks the one that is asked first. Raises AioRpcError; then each goes by itself.
+        """Asks the service that answered last, and no other. Raises AioRpcError; then each heartbeat goes by itself.
 
-        It goes to the next one first if it has waited for this one already: not after an answer, as of one that refuses
-        the call, or is of an earlier release and does not know it.
+        If the service is silent or gone, the next one is asked first from then on; after a refusal it stays, also that
+        of a service of an earlier release, which does not know the call.
         """
         at = self._at
         try:

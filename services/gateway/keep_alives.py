@@ -33,7 +33,10 @@ Reply = Callable[[bool], None]
 
 
 class KeepAlives:
-    """`stub` is that of the heartbeat service, or `HeartbeatServices`."""
+    """Sends heartbeats that want and report nothing to the heartbeat service, many together in one KeepAlive call.
+
+    `stub` is that of the heartbeat service, or `HeartbeatServices`.
+    """
 
     def __init__(self, stub: Any) -> None:
         self._stub = stub
@@ -43,7 +46,11 @@ class KeepAlives:
         self._paused_until_s = 0.0
 
     def take(self, heartbeat: BrokerHeartbeatRequest, reply: Reply) -> bool:
-        """Has `reply` called for a heartbeat; returns False for one that has to go by itself."""
+        """Queues a heartbeat for the next call, and returns True: `reply` is called later, once, with its outcome.
+
+        Returns False, and queues nothing, for a heartbeat that wants or reports something, and for a while after a
+        call has failed: then it has to be sent by itself.
+        """
         reports = heartbeat.offline_log_dirs or heartbeat.cordoned_log_dirs is not None
         if heartbeat.want_fence or heartbeat.want_shut_down or reports:
             return False

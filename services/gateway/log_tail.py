@@ -35,7 +35,7 @@ class LogTail:
         """The last arguments of `records`, the end at that time, and the result: a crowd of readers asks the same."""
 
     def add(self, header: BatchHeader, data: bytes) -> None:
-        """Adds the batch that follows."""
+        """Adds the batch that begins at `end`, `data` with its header; may drop the oldest ones."""
         assert header.base_offset == self.end, (header.base_offset, self.end)
         assert header.epoch >= self.end_epoch, (header.epoch, self.end_epoch)
         self._batches.append(data)

@@ -20,7 +20,7 @@ DEADLINE_MS: Final = 30_000
 
 
 class ScramAtController:
-    """One exchange, which the controller carries out: the users' credentials are in its state, and stay there."""
+    """One SCRAM login of a client, which the controller carries out: it alone has the users' credentials."""
 
     def __init__(self, mechanism: str, controller: Any) -> None:
         self._mechanism = mechanism
@@ -35,7 +35,10 @@ class ScramAtController:
             return ""
 
     async def ask(self, response: bytes) -> Answered:
-        """Has the controller answer a message. Raises SaslError, or Unanswerable if it is not there to be asked."""
+        """Has the controller answer the client's next message; the last answer has the login.
+
+        Raises SaslError if the login fails, Unanswerable if the controller does not answer.
+        """
         request = AuthenticateRequest(mechanism=self._mechanism, messages=[*self._messages, response])
         try:
             answer = await call(self._controller.Authenticate, request, deadline_ms=DEADLINE_MS)

@@ -38,7 +38,10 @@ async def as_newest(request: Message, version: int) -> Message:
 
 
 async def answered_in(version: int, request: Message, response: Message) -> Message:
-    """Returns the response as `version` can carry it."""
+    """Returns the response without what `version` cannot carry.
+
+    UpdateFeatures below version 2 gets a result for each feature of `request`, as Kafka's has.
+    """
     if isinstance(response, UpdateFeaturesResponse) and version < ALL_OR_NONE_SINCE:
         assert isinstance(request, UpdateFeaturesRequest), request
         result = UpdateFeaturesResponse.UpdatableFeatureResult

@@ -118,7 +118,10 @@ class _Held:
 
 
 class ReaderFetches:
-    """`take` once before a fetch is passed on, `passed` after it; `run` follows the log, and has readers reported."""
+    """Answers readers' Fetches from the end of the committed log, which `run` follows; others are the quorum node's.
+
+    Call `take` or `answer` once before a Fetch is passed on to the node, `passed` with the node's answer.
+    """
 
     def __init__(self, open_log: Open, report: Report, *, node_id: NodeId, bytes_max: int = TAIL_BYTES_MAX) -> None:
         self._open = open_log
@@ -149,7 +152,7 @@ class ReaderFetches:
     def take(self, request: FetchRequest, listener: str, reply: Reply) -> bool:
         """Has `reply` called at once, or when something is committed, at most `max_wait_ms` or HELD_MAX_S later.
 
-        Returns False if the quorum node has to answer; that may also turn out while the fetch is held.
+        Returns False if the quorum node has to answer; `reply` gets None if that turns out while the fetch is held.
         """
         partition = _only(request)
         if partition is None:
@@ -184,7 +187,7 @@ class ReaderFetches:
         return True
 
     def passed(self, request: FetchRequest, listener: str, response: FetchResponse) -> None:
-        """Notes the node's answer. The log is followed from where the first one brings its reader."""
+        """Notes the node's answer: after one without error `take` may serve the reader, and `run` follows the log."""
         partition, answered = _only(request), _sound(response)
         if partition is None or self._is_voter(request.replica_state.replica_id):
             return

@@ -21,7 +21,10 @@ DEADLINE_MS: Final = 500
 
 
 def reporting_to(node: Any) -> Report:
-    """Returns what reports to the node with this stub. A failure is that the node does not know of the readers."""
+    """Returns the function that reports readers' fetch offsets to the quorum node with this stub (ReportReaders).
+
+    It returns False if the node has not noted all of them, refuses, or does not answer; it raises nothing.
+    """
 
     async def report(epoch: Epoch, readers: Sequence[tuple[NodeId, bytes, Offset]]) -> bool:
         request = ReportReadersRequest(

@@ -19,7 +19,10 @@ DEADLINE_S: Final = 1.0
 
 
 async def follow(controller: str, transport: Transport, server: Server) -> None:
-    """Asks the health service at the controller's address again and again, and says the same, until cancelled."""
+    """Sets the server's readiness to that of the controller at this address (`host:port`), until cancelled.
+
+    It asks the controller's health service each `LOOK_AGAIN_S`; without an answer the server is not ready.
+    """
     async with open_channel(controller, transport) as channel:
         stub = HealthStub(channel)
         while True:

@@ -27,7 +27,7 @@ from services.heartbeat.servicer import HeartbeatService
 
 
 async def main(life: ServiceLife) -> None:
-    """Replays the log and serves heartbeats until asked to stop."""
+    """Replays the log and serves heartbeats until asked to stop. Raises ConfigError, HelpAsked, CannotListen."""
     config = configured(HeartbeatConfig)
     process = ServiceProcess(life, "heartbeat", config, transport_of(config))
     transport, telemetry, clock = process.transport, process.telemetry, SystemClock()

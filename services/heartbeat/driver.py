@@ -43,7 +43,10 @@ APPLIED_WITHIN_MS: Final = 5_000
 
 
 class HeartbeatDriver:
-    """Connects the log's replica, the broker sessions, and the controller that changes a broker's state."""
+    """Keeps the brokers' sessions by their heartbeats and this service's replica of the log, while `run` runs.
+
+    It has the active controller change a broker's state: as a heartbeat asks, and to fenced when a session expires.
+    """
 
     def __init__(
         self,
@@ -74,7 +77,10 @@ class HeartbeatDriver:
             loops.create_task(self._expire())
 
     def keep_alive(self, broker_id: NodeId, *, broker_epoch: int, metadata_offset: int) -> bool:
-        """Extends an active broker's session for a heartbeat that changes nothing; False if it needs `heartbeat`."""
+        """Extends an active broker's session for a heartbeat that changes nothing; False, and no effect, for any other.
+
+        Then `heartbeat` has to handle it. An active broker is neither fenced nor in controlled shutdown.
+        """
         broker = self.replica.state.brokers.get(broker_id)
         if (
             self.replica.is_led_elsewhere

@@ -25,7 +25,7 @@ NOBODY: Final = "no broker is heard: none is fenced until one is"
 
 
 class Listening:
-    """The sessions' time, and who is heard: no session ends by our own absence, or while all are silent."""
+    """Keeps the time by which broker sessions end: none ends by this process's absence, or while all are silent."""
 
     def __init__(self, sessions: Sessions, clock: Clock) -> None:
         self._sessions = sessions
@@ -41,7 +41,7 @@ class Listening:
         return self._attendance.look(self._clock.monotonic_ms())
 
     async def run(self) -> None:
-        """Notes that this process runs, and tells of absences and silences, until cancelled."""
+        """Notes that this process runs, and logs its absences and the silences of all brokers, until cancelled."""
         while True:
             away_ms = self._attendance.away_ms
             await asyncio.sleep(LOOK_S)
@@ -56,13 +56,13 @@ class Listening:
         self._sessions.touch(broker_id, broker_epoch=broker_epoch, metadata_offset=metadata_offset, now_ms=now_ms)
 
     def rest(self) -> None:
-        """Notes that brokers are not to be heard here now."""
+        """Counts a silence of all brokers from now on only, as they send their heartbeats elsewhere."""
         self._hush.heard(self.now_ms)
 
     async def first_late(self) -> NodeId | None:
-        """Returns the broker whose session ended first; None if there is none, or nobody is heard.
+        """Returns the broker whose session ended first; None if none has ended, or no broker at all is heard.
 
-        After an absence, what waits in the sockets is read first.
+        After an absence of this process it first waits, so that the heartbeats in its sockets are read.
         """
         now_ms = self.now_ms
         away_ms, self._away_known_ms = self._attendance.away_ms - self._away_known_ms, self._attendance.away_ms

@@ -12,9 +12,10 @@ T = TypeVar("T")
 
 
 async def read_ahead(items: AsyncIterable[T], size_of: Callable[[T], int], *, size_max: int) -> AsyncGenerator[T, None]:
-    """Yields the items in order, and reads on meanwhile until those that wait have `size_max` together.
+    """Yields the items in order, and reads on meanwhile, until those not yielded yet have the size `size_max` together.
 
-    Raises what the reading raises, after the items before it. Close it when it is no longer needed.
+    Raises the error of `items`, after the items before it. Close the generator when it is no longer needed: that ends
+    the task that reads.
     """
     waiting: asyncio.Queue[T | None] = asyncio.Queue()
     taken = asyncio.Event()

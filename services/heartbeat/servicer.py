@@ -94,7 +94,9 @@ class HeartbeatService(HeartbeatServicer):
                 yield BrokerHeartbeatsResponse(responses=await self._answers(arrived))
 
     async def KeepAlive(self, request: KeepAliveRequest, context: Any) -> KeepAliveResponse:
-        """Extends the sessions of active brokers, and names the heartbeats that have to be sent by themselves.
+        """Extends the sessions of active brokers, and names, by their places in the lists, the other heartbeats.
+
+        These have to be sent by themselves, and have changed nothing.
 
         Raises ApiError: POLICY_VIOLATION for more than 10,000, INVALID_REQUEST for lists of several lengths.
         """

@@ -28,7 +28,9 @@ FOR_GOOD_MS: Final = 1 << 62
 
 
 class Standing:
-    """The active controller's last answer. Before it has said anything, and after a lapse, nobody is fenced here.
+    """Claims the brokers' sessions at the active controller, and knows by the answers whether this service counts.
+
+    Before the first answer, and after a claim has lapsed, it has no broker fenced.
 
     Heartbeats are refused while another one counts, and once the claim has lapsed and two claims in a row were not
     answered: 4 to 5 s after the last one that was granted, or 3 s after a start. A broker is fenced a session after
@@ -81,7 +83,7 @@ class Standing:
             raise ApiError(ErrorCode.NOT_CONTROLLER, refusal)
 
     async def run(self) -> None:
-        """Claims the sessions again and again, until cancelled."""
+        """Claims the sessions each second, until cancelled."""
         self._begun_ms = _now_ms()
         while True:
             await self._claim()

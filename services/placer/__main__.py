@@ -18,7 +18,7 @@ STREAMS_END_S: Final = 1.0
 
 
 async def main(life: ServiceLife) -> None:
-    """Serves placement requests until asked to stop."""
+    """Serves placement requests until asked to stop. Raises ConfigError, HelpAsked, CannotListen."""
     config = configured(PlacerConfig)
     process = ServiceProcess(life, "placer", config, transport_of(config))
     server = process.server(config, guard=guard_of(config, process.transport))

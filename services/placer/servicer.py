@@ -30,16 +30,20 @@ class PlacerService(PlacerServicer):
     """Serves `kraft.service.Placer`; its only state is a cache of sorted broker sets."""
 
     async def Place(self, request: PlaceRequest, context: grpc.aio.ServicerContext[Any, Any]) -> PlaceResponse:
-        """Places each topic or refuses it with an error of its own.
+        """Answers each topic's replicas for each partition, in the order of the request, or an error of its own.
 
-        Raises ApiError(INVALID_REQUEST) for an invalid list of brokers, ApiError(POLICY_VIOLATION) for too many topics.
+        With `seed` the same request gives the same answer. Raises ApiError(INVALID_REQUEST) for an invalid list of
+        brokers, ApiError(POLICY_VIOLATION) for too many topics.
         """
         return await _answer(request, _racks_of(request, None))
 
     async def PlaceStream(
         self, request_iterator: AsyncIterable[PlaceRequest], context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[PlaceResponse]:
-        """Answers each request in order, as `Place` does; one that is refused as a whole ends the stream."""
+        """Answers each request in order, as `Place`; one with `brokers_as_before` is placed on those of the one before.
+
+        Raises ApiError as `Place`, which ends the stream.
+        """
         racks: Racks | None = None
         async for request in request_iterator:
             racks = _racks_of(request, racks)
