@@ -58,7 +58,7 @@ PACKED_PER_TURN: Final = 500
 
 
 class Enveloped(NamedTuple):
-    """An admin API of the envelope: its field in the `request` oneof, its row, and its response class."""
+    """An admin API of the envelope: its field in the `request` oneof, its `Api`, and the struct of its response."""
 
     field: str
     api: Api
@@ -109,7 +109,8 @@ class AdminDoor:
     async def submit(self, request: AdminRequest, context: Any) -> AdminResponse:
         """Answers one envelope: here if this controller is active, else by the active one. Raises ApiError.
 
-        With `validate_only` nothing is written, and the answer has the records that would be.
+        With `validate_only` nothing is written, and the answer has the records that would be. A retry with the same
+        `request_id` gets the first answer again.
         """
         self._apis.logins.check_live(login_of_call())  # a stream may outlive what it was opened with
         with self._span(request, context):

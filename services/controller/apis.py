@@ -104,7 +104,10 @@ class Apis:
         return answer
 
     def within_quota(self, call: Call, command: Callable[[Any], Command[Any]]) -> Command[Any]:
-        """Applies the client's mutation quota to a command: topics beyond it are refused in the answer. KIP-599."""
+        """Returns the command that `command` makes of the request's topics within the client's mutation quota. KIP-599.
+
+        The response refuses the other topics with THROTTLING_QUOTA_EXCEEDED, and has throttle_time_ms.
+        """
         assert call.api.meter is not None, call.api.name
         quota = quota_of(self._client_quotas.now(), user=call.caller.principal.name, client_id=call.caller.client_id)
         if quota is None:
@@ -129,7 +132,8 @@ class Apis:
     async def place_and_write(self, call: Call, wanted: _Wanted, command: Callable[..., Command[Any]]) -> Answer:
         """Requests the placements that are `wanted`, then writes what `command(asked, placements=…)` decides.
 
-        Within the client's quota; places again if the brokers changed meanwhile. Raises ApiError.
+        Within the client's quota. If the brokers changed meanwhile, it places again, `PLACEMENTS_TRIED_MAX` times in
+        all. Raises ApiError; StalePlacement, which is retriable, after the last of these.
         """
         for tried in range(1, PLACEMENTS_TRIED_MAX + 1):
             with self.driver.write_coming():

@@ -66,6 +66,8 @@ PASSED_ON: Final = "Envelope"
 class Authorizing:
     """Authorizes requests by the committed ACLs of this controller; without an authorizer everything is allowed.
 
+    Each decision of an authorizer is written to the audit log.
+
     Every check also raises ApiError(COORDINATOR_LOAD_IN_PROGRESS), which is retriable, before the ACLs are loaded, but
     for super users.
     """

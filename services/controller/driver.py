@@ -298,7 +298,7 @@ class ControllerDriver:
     # COMMIT
 
     def commit(self, high_watermark: Offset) -> None:
-        """Answers the requests whose records are below the high watermark. A standby that has applied all is loaded."""
+        """Answers the requests whose records are below the high watermark; a standby that has applied it is loaded."""
         if self.is_active:
             self.engine.commit(high_watermark)
             self._carry_out()
@@ -334,7 +334,7 @@ class ControllerDriver:
         return self.engine.next_offset
 
     async def hear(self, event: ListenResponse) -> None:
-        """Handles one event of the Listen stream: a commit, batches, a leader change, or a snapshot chunk."""
+        """Handles one Listen event: a commit, batches, a leader change, or a snapshot chunk. Raises as `apply`."""
         match event.WhichOneof("event"):
             case "committed":
                 self.commit(event.committed.high_watermark)

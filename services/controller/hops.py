@@ -51,7 +51,7 @@ def hops(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassingOn:
-    """The calls that a hop may pass on. Its process counts if there are rules for that, and else whether it is trusted.
+    """Decides which calls a hop may pass on: by the process rules if there are any, else by whether it is trusted.
 
     Trusted is a super user, which with rules for node ids is no broker's node; or who is every node by those rules. In
     the clear nobody has a name, and only the address tells a standby from a broker: there CLUSTER_ACTION is enough.
@@ -75,7 +75,7 @@ class PassingOn:
         return api in FORWARDABLE or self.is_for_all(hop)
 
     def is_for_all(self, hop: Hop) -> bool:
-        """Whether the hop passes on the calls of all callers, and so of all nodes."""
+        """Whether the hop may pass on each API, for all callers: as a standby or a gateway, not by an Envelope."""
         if hop.is_envelope:
             return False
         principal = hop.who.principal

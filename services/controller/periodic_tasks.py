@@ -15,7 +15,10 @@ log = logger(__name__)
 
 
 class PeriodicTasks:
-    """Runs one loop for each periodic task. `intervals_ms`, by setting, overrides the defaults; 0 turns a task off."""
+    """Runs one loop for each periodic task, which writes its records if it is due while this controller is active.
+
+    `intervals_ms` (ms), by the name of the setting, overrides the defaults; 0 turns a task off. A refusal is logged.
+    """
 
     def __init__(
         self,

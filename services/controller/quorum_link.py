@@ -87,7 +87,10 @@ class Shared:
         return Shared(count, self._count, took_s)
 
     def others_come(self, waiting: int) -> bool:
-        """Whether others are expected beside those that are `waiting`."""
+        """Whether more appends are expected beside the `waiting` ones, a count, that are queued.
+
+        Not after a message of one, nor once as many are queued as each of the last two messages had.
+        """
         return self._count > 1 and not (waiting >= self._count == self._before)
 
 

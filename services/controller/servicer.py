@@ -151,7 +151,10 @@ class ControllerService:
             yield step
 
     async def api_versions(self, request: ApiVersionsRequest, context: Any) -> ApiVersionsResponse:
-        """Answers the API versions and features of this controller itself, active or standby, as in Kafka."""
+        """Answers the API versions and features of this controller itself, active or standby, as in Kafka.
+
+        Raises ApiError if its quorum node, which knows kraft.version, has never answered.
+        """
         quorum = await self._apis.quorum.last_known()
         answer = api_versions(self._apis.features.now(), kraft_version=quorum.kraft_version, served=SERVED)
         return to_protobuf(answer)  # type: ignore[return-value]  # the protobuf class of this struct

@@ -44,9 +44,9 @@ class SessionClaims:
         )
 
     def check(self, tracker_id: str) -> None:
-        """Checks that no other heartbeat service has the claim than this one. Raises ApiError(OPERATION_NOT_ATTEMPTED).
+        """Raises ApiError(OPERATION_NOT_ATTEMPTED) if another heartbeat service than `tracker_id` has the claim.
 
-        An empty id, which a heartbeat service of an older release sends, passes, and any does while nobody has a claim.
+        An empty id is of a heartbeat service of an older release, and passes.
         """
         holder = self._claim.holder(epoch=self._apis.driver.engine.epoch, now_ms=_now_ms())
         if tracker_id and holder is not None and holder.id != tracker_id:

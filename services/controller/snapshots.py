@@ -98,7 +98,6 @@ class Snapshots:
         """Makes a snapshot of the committed state, uploads it and returns its id.
 
         None if nothing is committed yet, or a metadata transaction is open.
-
         Raises AioRpcError if the quorum node refuses it or is gone, StateLost if the state is no longer kept.
         """
         engine, applied = self._stands.engine, self._stands.applied

@@ -33,7 +33,8 @@ NAME_MAX: Final = 100
 class AtOnce:
     """Answers Fetches from the end of the log, and heartbeats that change nothing, without a task for each.
 
-    Any other request is the handler's. `guard` and `nodes` are those of the handler.
+    An instance is called with each request, and returns False for any other, which the handler then answers. `guard`
+    and `nodes` are those of the handler.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ class FetchForm:
         return self._response == _with(response, RECORDS, PLACE)
 
     def response(self, records: bytes, high_watermark: Offset) -> FetchResponse:
-        """Returns the answer as a struct."""
+        """Returns the answer with these records and this high watermark, as a struct."""
         return _with(self._response, records, high_watermark)
 
     def body(self, version: int, records: bytes, high_watermark: Offset) -> tuple[bytes, bytes, bytes]:
@@ -68,7 +68,7 @@ class Served(NamedTuple):
         return self.form.response(self.records, self.high_watermark)
 
     def body(self, version: int) -> tuple[bytes, bytes, bytes]:
-        """Returns the answer as encoded in `version`."""
+        """Returns the answer as encoded in `version`, in three pieces; the second one is the records."""
         return self.form.body(version, self.records, self.high_watermark)
 
 

@@ -97,7 +97,6 @@ class HeartbeatService(HeartbeatServicer):
         """Extends the sessions of active brokers, and names, by their places in the lists, the other heartbeats.
 
         These have to be sent by themselves, and have changed nothing.
-
         Raises ApiError: POLICY_VIOLATION for more than 10,000, INVALID_REQUEST for lists of several lengths.
         """
         lists = {"broker_ids": request.broker_ids, "broker_epochs": request.broker_epochs}

@@ -67,7 +67,7 @@ def parse_batches(data: bytes) -> Iterator[BatchInfo]:
 
 
 def size_of(message: raft.Message) -> int:
-    """Returns the bytes of records or snapshot in a message, which the disk has to store."""
+    """Returns how many bytes of batches or of a snapshot a message brings for the disk; 0 for any other message."""
     match message:
         case raft.FetchResponse():
             return sum(batch.size for batch in message.batches)

@@ -19,8 +19,8 @@ def boundary_flaw(log: DiskLog, view: LogView, message: raft.Message) -> str | N
     """Returns, in words, which high watermark or truncation offset of a Fetch response lies within a batch.
 
     None if neither does, and for any other message. Raises ApiError(INVALID_REQUEST) for a Fetch request at such an
-    offset of an epoch that this log has up to there. A sender without a node id, or a fetch `from_any`, may begin
-    anywhere.
+    offset, if this log has the sender's last epoch up to there. A sender without a node id, and one that asks any node
+    (`from_any`), may begin anywhere.
     """
     match message:
         case raft.FetchRequest():

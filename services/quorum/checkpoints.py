@@ -36,7 +36,7 @@ class Retired:
     segments: tuple[Segment, ...] = ()
 
     def remove(self) -> None:
-        """Closes and deletes the files, once they have no readers. It may block for some time."""
+        """Closes and deletes the files, which nobody may read any more. It may block for some time."""
         for segment in self.segments:
             segment.remove()
         for reader in self.readers:
@@ -173,7 +173,7 @@ class StateSnapshot:
         self._writer.control(first)
 
     def write(self, values: Sequence[bytes]) -> None:
-        """Writes encoded data records to the checkpoint."""
+        """Adds encoded data records to the checkpoint. Raises OSError, after which the file is deleted."""
         assert not self.is_finishing, self.id  # after the footer nobody reads them
         self._writer.data(values)
 

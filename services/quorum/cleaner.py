@@ -56,8 +56,8 @@ class Cleaner:
     def clean(self) -> None:
         """Drops the oldest snapshot, and the log before the next one, while a limit is exceeded and another is left.
 
-        Their files are renamed, and `delete` deletes them later. A log that is still too large gets a new segment. An
-        OSError must end the node, as the disk's content is unknown.
+        It stops at a snapshot that a replica is downloading. The files are renamed, and `delete` deletes them later. A
+        log that is still too large gets a new segment. An OSError must end the node: the disk's content is unknown.
         """
         self._driver.settle()
         while (excess := self._excess()) is not None:

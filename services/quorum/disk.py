@@ -36,7 +36,11 @@ OFFSET_MAX: Final = 2**63 - 1
 
 
 class Disk:
-    """One node's open log directory; `static` is the configured voter set, without directory ids."""
+    """One node's log directory, open for writing: the log, its checkpoints and quorum-state, in the core's types.
+
+    Opening it checks all files, and raises Corrupt for damage, as `__init__` says. `static` is the configured voter
+    set, without directory ids.
+    """
 
     def __init__(
         self,
@@ -235,7 +239,7 @@ class Disk:
         return replace(older, segments=tuple(segments))
 
     def close(self) -> None:
-        """Flushes the log and closes all files."""
+        """Flushes the log, closes all files, and deletes an incomplete download. Raises OSError."""
         self.log.close()
         self._memory.note_end(self._end)
         self._memory.close()

@@ -26,7 +26,10 @@ class _Download:
 
 
 class Downloads:
-    """The snapshots that are being downloaded; times are the caller's monotonic clock in ms."""
+    """Knows which snapshots replicas are downloading from this node, so that they are not removed meanwhile.
+
+    Times are the caller's monotonic clock in ms.
+    """
 
     def __init__(self) -> None:
         self._known: dict[OffsetAndEpoch, _Download] = {}

@@ -64,7 +64,7 @@ class _Flushing:
 
 
 class QuorumDriver:
-    """Drives one Raft core. `changed` is set after each turn that moved the high watermark or the leadership."""
+    """Runs one Raft core on the event loop. `changed` is set, and replaced, when high watermark or leader change."""
 
     def __init__(
         self,

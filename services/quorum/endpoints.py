@@ -83,7 +83,7 @@ class NodeEndpoints(Mapping[NodeId, Address]):
         return self._protocols.reached((each.name, Address(each.host, each.port)) for each in listeners)
 
     def listener(self, at: PeerAddress) -> str:
-        """Returns the name of a listener for Kafka's wire, by which others know the protocol; "" for gRPC."""
+        """Returns the name that this node's configuration has for listeners of an address's protocol; "" for gRPC."""
         return self._protocols.name_of(at.protocol)
 
     @property
@@ -153,7 +153,7 @@ class NodeEndpoints(Mapping[NodeId, Address]):
         return None if heard is None or heard.protocol != self._protocols.of(listener) else heard.address
 
     def unannounced(self, listener: str) -> list[NodeId]:
-        """Returns the ids of the voters in the log that have other listeners than this one; none if they are static."""
+        """Returns the ids of the log's voters that have listeners, but none of this name; none if voters are static."""
         voters = self._voters.latest.voters
         return [each.key.id for each in voters if each.endpoints and not each.listens_on(listener)]
 

@@ -77,7 +77,7 @@ class HandingOver:
     async def released(self, within_s: float) -> None:
         """Waits until all voters know of the resignation or a later epoch has begun, at most `within_s` (s).
 
-        Then it logs the voters that have not answered, such as dead ones, and returns all the same.
+        When that time is over it logs the voters that have not answered, such as dead ones, and returns.
         """
         core, loop = self._driver.core, asyncio.get_running_loop()
         deadline = loop.time() + within_s

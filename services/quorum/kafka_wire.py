@@ -63,7 +63,7 @@ class KafkaWire:
         return _KafkaFetching(self._door, at)
 
     async def close(self) -> None:
-        """Closes the connections of `call`; those for fetches are their users'."""
+        """Closes the connections of `call`. A connection for fetches is closed by its own `cancel`."""
         for connection in self._connections.values():
             await connection.close()
         self._connections.clear()

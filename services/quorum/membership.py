@@ -42,22 +42,27 @@ class MembershipServicer(QuorumServicer):
         return translate.api_versions_answer(answer)
 
     async def AddRaftVoter(self, request: AddRaftVoterRequest, context: Any) -> AddRaftVoterResponse:
-        """Has the leader add a voter; answers once the change is committed or has failed. KIP-853.
+        """Adds a voter, as leader; answers once the change is committed or has failed. KIP-853.
 
-        Without `ack_when_committed` it answers once the change is in the leader's log.
+        Without `ack_when_committed` it answers once the change is in its log. A node that does not lead answers
+        NOT_LEADER_OR_FOLLOWER.
         """
         answer, _ = await self._driver.ask(lambda reply: translate.add_request(request, reply))
         return translate.add_answer(answer)
 
     async def RemoveRaftVoter(self, request: RemoveRaftVoterRequest, context: Any) -> RemoveRaftVoterResponse:
-        """Removes a voter; answers once the change is committed or has failed. KIP-853."""
+        """Removes a voter, as leader; answers once the change is committed or has failed. KIP-853.
+
+        A node that does not lead answers NOT_LEADER_OR_FOLLOWER.
+        """
         answer, _ = await self._driver.ask(lambda reply: translate.remove_request(request, reply))
         return translate.remove_answer(answer)
 
     async def UpdateRaftVoter(self, request: UpdateRaftVoterRequest, context: Any) -> UpdateRaftVoterResponse:
-        """Has the leader write a voter's listeners and kraft.version range into the log. KIP-853.
+        """Writes a voter's listeners and kraft.version range into the log, as leader. KIP-853.
 
-        It answers before that is committed. At kraft.version 0 the leader only remembers them.
+        It answers before that is committed. At kraft.version 0 it only remembers them. A node that does not lead
+        refuses, and names the leader.
         """
         answer, _ = await self._driver.ask(lambda reply: translate.update_request(request, reply))
         return translate.update_answer(answer, self._for(context))
@@ -68,7 +73,7 @@ class MembershipServicer(QuorumServicer):
         return translate.presence_answer(answer)
 
     async def TransferLeadership(self, request: TransferLeadershipRequest, context: Any) -> TransferLeadershipResponse:
-        """Transfers the leadership; answers once the voter leads, or has not caught up in time. Raft thesis 3.10."""
+        """Transfers its leadership; answers once the voter leads, or has not caught up in time. Raft thesis 3.10."""
         answer, _ = await self._driver.ask(lambda reply: translate.transfer_request(request, reply))
         return translate.transfer_answer(answer)
 
@@ -78,7 +83,10 @@ class MembershipServicer(QuorumServicer):
             yield step
 
     async def SetTargetVoters(self, request: AlterQuorumRequest, context: Any) -> SetTargetVotersResponse:
-        """Writes a target voter set into the log, and answers when that is committed."""
+        """Writes a target voter set into the log, as leader, and answers when that is committed.
+
+        A node that does not lead answers NOT_LEADER_OR_FOLLOWER.
+        """
         answer, _ = await self._driver.ask(lambda reply: translate.alter_request(request, reply))
         return translate.alter_answer(answer)
 

@@ -194,7 +194,7 @@ class PeerServicer(MembershipServicer, NodeLogService):
             self._handing_over.opened(replica)
 
     async def FetchSnapshot(self, request: FetchSnapshotRequest, context: Any) -> FetchSnapshotResponse:
-        """Answers one chunk of a snapshot. KIP-630."""
+        """Answers one chunk of a snapshot, as leader; other nodes answer NOT_LEADER_OR_FOLLOWER. KIP-630."""
         answer, data = await self._driver.ask(lambda reply: translate.fetch_snapshot_request(request, reply))
         return translate.fetch_snapshot_answer(answer, data, self._for(context))
 

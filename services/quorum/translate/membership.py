@@ -157,7 +157,10 @@ def update_request(request: UpdateRaftVoterRequest, reply_to: object) -> raft.Up
 
 
 def transfer_request(request: TransferLeadershipRequest, reply_to: object) -> raft.TransferLeadershipRequest:
-    """Converts a received TransferLeadership request, which Kafka does not have, to the core's form."""
+    """Converts a received TransferLeadership request, which Kafka does not have, to the core's form.
+
+    The voter -1 becomes None: the voter with the longest log.
+    """
     return raft.TransferLeadershipRequest(
         to=leader_of(request.voter_id), epoch=request.epoch, timeout_ms=request.timeout_ms, reply_to=reply_to
     )
