@@ -208,8 +208,8 @@ class QuorumDriver:
     def append(self, epoch: Epoch, base_offset: Offset, batches: Sequence[Sequence[bytes]]) -> AppendResult:
         """Appends the controller's encoded records, a batch for each list, all or none; waits for no flush or commit.
 
-        If it cannot, the result has the error: this node does not lead `epoch`, its log does not end at `base_offset`,
-        a batch is empty or too large, or the disk is full (KAFKA_STORAGE_ERROR)."""
+        If it cannot, the result has the error: this node does not lead `epoch` or is transferring it, its log does not
+        end at `base_offset`, a batch is empty or too large, or the disk is full (KAFKA_STORAGE_ERROR)."""
         error = size_error(batches)
         if error is not ErrorCode.NONE:
             return AppendResult(error=error, end_offset=self.core.log.leo)
