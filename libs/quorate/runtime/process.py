@@ -51,13 +51,20 @@ class _Settings(Protocol):
 
 
 def configured(cls: type[C], *, others: Collection[str] = ()) -> C:
-    """Starts the logs, and returns the configuration of this process, as `load`. Raises ConfigError and HelpAsked."""
+    """Starts the logs, and returns the configuration that this process's arguments, file and environment give.
+
+    `others` are keys of other services, which the file may contain. Raises ConfigError and HelpAsked.
+    """
     start_logs(os.environ)
     return load(cls, sys.argv[1:], os.environ, others=others)
 
 
 class ServiceProcess:
-    """The parts of every process of a service. Traces and metrics name it by `service` and node id: "placer-1"."""
+    """The parts of every process of a service: traces, server, tasks, from the start to the stop.
+
+    To make one starts the export of traces, and tells `life` the time of a stop. Traces and metrics name the process by
+    `service` and node id: "placer-1".
+    """
 
     def __init__(self, life: ServiceLife, service: str, settings: _Settings, transport: Transport) -> None:
         self._life = life
@@ -83,7 +90,8 @@ class ServiceProcess:
     ) -> Server:
         """Returns the process's server, which has bound the listeners of `settings`, and ends with the process.
 
-        The options are those of `Server`, the limits by default those of `settings`. Raises CannotListen.
+        The caller adds services, and gives it to `serve`. The options are those of `Server`, the limits by default
+        those of `settings`. Raises CannotListen.
         """
         server = Server(
             telemetry=self.telemetry,
@@ -107,9 +115,9 @@ class ServiceProcess:
     async def running(self, *closing: Close, **about: object) -> AsyncIterator[asyncio.TaskGroup]:
         """Logs the settings, after the fields `about`, and gives the group of the process's tasks.
 
-        In the block metrics are exported, and certificates are taken again when their files change. After it the tasks
-        have ended: `closing` are called in their order, and the telemetry is closed. Raises ConfigError and
-        CannotListen for the export of metrics, and what a task raises.
+        In the block metrics are exported, and certificates are taken again when their files change. At its end it waits
+        for the tasks; then `closing` are called in their order, and the telemetry is closed. After an error neither is
+        done. Raises ConfigError and CannotListen for the export of metrics, and what a task raises.
         """
         log.info("starting", **about, **describe(self._settings))
         export = Export.of(os.environ)
@@ -132,10 +140,11 @@ class ServiceProcess:
         closing: Sequence[Close] = (),
         about: Mapping[str, object] | None = None,
     ) -> None:
-        """Serves calls, with `work` beside it, until the process is asked to stop; otherwise as `running`.
+        """Starts the server and `work` beside it; returns once the process was asked to stop, and all has ended.
 
         At the stop, calls under way end first, by `server.stop` or what `stop` does instead. The work goes on for them,
-        and is cancelled then. The telemetry is closed last: it exports the spans of the last calls, too.
+        and is cancelled then; `closing` are called, and the telemetry is closed last: it exports the spans of the last
+        calls, too. Logs and raises what `running` does, and the error of `ServiceLife.fail`.
         """
         async with self.running(*closing, **(about or {})) as tasks:
             await server.start()

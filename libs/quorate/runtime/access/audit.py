@@ -33,7 +33,7 @@ class Decisions:
         self._denials = 0
 
     def tell(self, operation: AclOperation, resource: AclResource, ruling: Ruling) -> None:
-        """Logs one decision: a permission at debug, as the function of this name does."""
+        """Logs one decision: a permission at debug, a denial at info or debug as the class says, and counts denials."""
         if ruling.allowed:
             return tell(self._request, self._who, operation, resource, ruling)
         self._denials += 1
@@ -48,18 +48,18 @@ class Decisions:
 
 
 def tell(request: str, who: Requester, operation: AclOperation, resource: AclResource, ruling: Ruling) -> None:
-    """Logs one decision: a denial at info, a permission at debug. It has resource names, but no request content."""
+    """Logs one decision: a denial at info, a permission at debug; with resource names, but no request content."""
     if log.tells_debug or not ruling.allowed:  # else to make the fields costs more than to decide
         _tell(ruling.allowed, request, who, operation, resource, rule=_Because(ruling))
 
 
 def allow(request: str, who: Requester, rule: str) -> None:
-    """Logs that CLUSTER_ACTION was allowed by a rule that is none of the authorizer's."""
+    """Logs at debug that CLUSTER_ACTION was allowed by `rule`, which is none of the authorizer's, and no ACL."""
     _tell(True, request, who, AclOperation.CLUSTER_ACTION, CLUSTER, rule=rule)
 
 
 def deny(request: str, who: Requester, rule: str, **more: object) -> None:
-    """Logs that CLUSTER_ACTION was denied by a rule that is none of the authorizer's; `more` are further fields."""
+    """Logs at info that CLUSTER_ACTION was denied by `rule`, none of the authorizer's; `more` are further fields."""
     _tell(False, request, who, AclOperation.CLUSTER_ACTION, CLUSTER, rule=rule, **more)
 
 

@@ -98,7 +98,7 @@ OF_THE_NODE: Final = "kraft.service.RaftClient"
 
 
 def node_rules() -> SettingType[str | None]:
-    """Setting type: `principal.node.id.mapping.rules`."""
+    """Setting type: `principal.node.id.mapping.rules`; the text is checked, and stays a text."""
 
     def parse(value: str) -> str:
         NodeIds(value)
@@ -115,32 +115,39 @@ class NodeSettings(GuardedSettings):
 
 
 def node_ids_of(rules: str | None) -> NodeIds | None:
-    """Returns the rules of a setting; None without it."""
+    """Returns the parsed text of `principal.node.id.mapping.rules`; None if it is not set. Raises ValueError."""
     return None if rules is None else NodeIds(rules)
 
 
 def claims_of(settings: NodeSettings, transport: Transport, *, node_id: NodeId | None = None) -> NodeClaims | None:
-    """Returns the check that the settings ask for; None without one. `node_id` is that of a quorum node."""
+    """Returns the check of which node a request speaks for; None without `principal.node.id.mapping.rules`.
+
+    `node_id` is the own id of a quorum node, whose RaftClient service only the controller of that node may call.
+    """
     nodes = node_ids_of(settings.node_rules)
     return None if nodes is None else NodeClaims(nodes, transport.principal, node_id)
 
 
 def claim_problems(rules: str | None, *, protocol: str | None) -> Iterator[str]:
-    """Yields an error for rules on a listener on which nobody has a name."""
+    """Yields an error if there are rules, and `protocol` is PLAINTEXT: in the clear every caller is ANONYMOUS."""
     if rules is not None and protocol == "PLAINTEXT":
         yield f"{CLAIM_RULES} = {rules}: needs a listener with certificates; in the clear every caller is ANONYMOUS"
 
 
 def warn_of_any(*, is_authorized: bool, rules: str | None) -> None:
-    """Warns at the start of a service that authorizes its callers, and lets each speak for every node."""
+    """Logs a warning if a service authorizes its callers and has no `principal.node.id.mapping.rules`.
+
+    Each caller that may act for the cluster may then do so as any node.
+    """
     if is_authorized and rules is None:
         log.warning("a caller that may act for the cluster may do so as any node", setting=CLAIM_RULES)
 
 
 def check_claim(nodes: NodeIds, claimed: Iterable[NodeId], *, api: str, principal: Principal, host: str) -> None:
-    """Returns if the principal may speak for all of the nodes; else tells the audit log of the first that it is not.
+    """Returns if the principal may speak for all nodes of `claimed`; ids below 0 are nobody's, and are allowed.
 
-    Raises ApiError(CLUSTER_AUTHORIZATION_FAILED).
+    Else writes a denial with the first node that it may not speak for to the audit log, and raises
+    ApiError(CLUSTER_AUTHORIZATION_FAILED).
     """
     other = next((node_id for node_id in claimed if not nodes.allows(principal, node_id)), None)
     if other is None:
@@ -153,7 +160,11 @@ def check_claim(nodes: NodeIds, claimed: Iterable[NodeId], *, api: str, principa
 
 
 class NodeClaims:
-    """The check of a gRPC server's requests, by the certificates of their senders; `node_id` is the server's own."""
+    """Checks for which node each request of a gRPC server speaks, by the certificate of its sender.
+
+    `node_id` is the server's own, for the service RaftClient: its requests name no node, and are from this one's
+    controller alone. None for a server that does not have the service.
+    """
 
     def __init__(self, nodes: NodeIds, principal: Callable[[Any], Principal], node_id: NodeId | None) -> None:
         self._nodes = nodes
@@ -161,9 +172,9 @@ class NodeClaims:
         self._node_id = node_id
 
     def check_of(self, method: str) -> Callable[[Any, Any], None] | None:
-        """Returns what checks a request with its context, for `pkg.Service/Method`; None if the method needs none.
+        """Returns a function that checks a request with its context; None if the method's requests name no sender.
 
-        It raises ApiError(CLUSTER_AUTHORIZATION_FAILED).
+        `method` is `pkg.Service/Method`. The function raises ApiError(CLUSTER_AUTHORIZATION_FAILED), and audits that.
         """
         service, _, name = method.rpartition("/")
         own = (self._node_id,) if service == OF_THE_NODE and self._node_id is not None else None

@@ -82,10 +82,11 @@ def authorizer_of(settings: AuthorizerSettings) -> StandardAuthorizer | None:
 
 
 class EntryGuard:
-    """Decides by a replica's entries. `operations` are what the methods take on the cluster.
+    """Decides who may call a method, by the ACL entries that a replica of the log has applied; audits each decision.
 
-    A method that is not there takes CLUSTER_ACTION; one with None is open, or its handler asks `allows` item by item.
-    A process of the cluster needs no entry for what it calls.
+    `operations` has the operation on the cluster that each method (`pkg.Service/Method`) requires: CLUSTER_ACTION if
+    the method is not in it; with None the method is open, or its handler asks `allows` for each item. A process of the
+    cluster needs no entry for the methods that it calls.
     """
 
     def __init__(
@@ -103,9 +104,10 @@ class EntryGuard:
         self._processes = processes
 
     def check(self, method: str, context: Any) -> Callable[[], None] | None:
-        """Returns if the caller may call the method, with what asks that again by the entries of the time.
+        """Returns if the caller may call the method: a function that checks it again, by the entries of that time.
 
-        None for a method that is open. Raises ApiError, as `require`, and so does the result.
+        Returns None if the method is open, or if the caller is a process of the cluster that calls it. Raises what
+        `require` raises, and so does the function.
         """
         operation = self._operations.get(method, AclOperation.CLUSTER_ACTION)
         if operation is None:
@@ -119,17 +121,19 @@ class EntryGuard:
         return recheck
 
     def require(self, operation: AclOperation, request: str, context: Any) -> None:
-        """Returns if the caller may do the operation on the cluster.
+        """Returns if the caller may do the operation on the cluster, and audits the decision.
 
-        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, or COORDINATOR_LOAD_IN_PROGRESS, which is retriable, before the
-        entries are all here, as Kafka's authorizer before its load.
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, or the retriable COORDINATOR_LOAD_IN_PROGRESS while the replica
+        has not caught up, as Kafka's authorizer before its load; super users need not wait for that.
         """
         self._require(operation, request, self._requester(context))
 
     def allows(self, request: str, context: Any, *, is_audited: bool) -> Allows:
-        """Returns the caller's rights, for a command that asks item by item.
+        """Returns a function that says whether the caller may do an operation on a resource: (operation, type, name).
 
-        Without `is_audited` a denial is not audited, because it alone refuses nothing. Raises ApiError, as `require`.
+        Without `is_audited` it audits nothing, because its answer alone refuses nothing. It raises
+        ApiError(COORDINATOR_LOAD_IN_PROGRESS) while the replica has not caught up. A process that calls `request` of
+        the observer may DESCRIBE every resource.
         """
         who = self._requester(context)
         is_reader = self._processes is not None and self._processes.may_call(who.principal, f"{OBSERVER}/{request}")
@@ -169,7 +173,7 @@ def entry_guard_of(
     replica: Replica,
     operations: Mapping[str, AclOperation | None],
 ) -> EntryGuard | None:
-    """Returns the guard that the settings ask for; None if everybody may call."""
+    """Returns the guard that the settings ask for; None if no authorizer is set, and everybody may call."""
     authorizer = authorizer_of(settings)
     if authorizer is None:
         return None
@@ -178,5 +182,5 @@ def entry_guard_of(
 
 
 def rights_of(guard: EntryGuard | None, request: str, context: Any, *, is_audited: bool) -> Allows:
-    """Returns a caller's rights, all of them where nobody is asked for any."""
+    """Returns a caller's rights, as `EntryGuard.allows` does; without a guard everything is allowed."""
     return allows_all if guard is None else guard.allows(request, context, is_audited=is_audited)

@@ -76,7 +76,7 @@ class Guard:
 
 
 def guard_of(settings: GuardedSettings, transport: Transport) -> Guard | None:
-    """Returns the guard that the settings ask for; None if everybody may call."""
+    """Returns the guard that the settings ask for; None if no authorizer is set, and everybody may call."""
     if not settings.authorizer:
         return None
     return Guard(transport.principal, settings.super_users, process_rights_of(settings.process_rules))

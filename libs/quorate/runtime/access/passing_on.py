@@ -99,7 +99,7 @@ class Said(NamedTuple):
     """The principals that are named, each by its key; percent-encoded."""
 
     def principal(self, key: str = CLIENT_PRINCIPAL) -> Principal:
-        """Returns the principal for which the request was passed on, or another one by its key.
+        """Returns the principal in the metadata for `key`, by default the original caller's; ANONYMOUS without one.
 
         Raises ApiError(PRINCIPAL_DESERIALIZATION_FAILURE) for a malformed one.
         """
@@ -107,7 +107,7 @@ class Said(NamedTuple):
 
 
 def said_in(metadata: Metadata | None) -> Said:
-    """Returns what a call's metadata says of its caller; passwords and the like are not looked at, and not kept."""
+    """Returns what a call's metadata says of its caller. Passwords and the like are neither looked at nor kept."""
     return _said(tuple([pair for pair in metadata or () if pair[0] in _SAID]))
 
 
@@ -130,7 +130,7 @@ def _values(metadata: Metadata, key: str) -> list[str]:
 
 
 def listener_of(metadata: Metadata) -> str | None:
-    """Returns the name of the listener through which a request came; None for one that came by gRPC."""
+    """Returns the gateway's listener that a request came through, by its metadata; None if it came by gRPC."""
     return next((str(value) for key, value in metadata if key == LISTENER), None)
 
 

@@ -110,7 +110,7 @@ ENVELOPES: Final = "broker"
 
 
 class ProcessRights:
-    """The rules of the setting, as functions of a principal.
+    """Which processes of the cluster a principal is, by `principal.process.mapping.rules`, and so what it may call.
 
     >>> rights = ProcessRights(r"RULE:^quorum-[0-9]+$/quorum+controller/,RULE:^(heartbeat)$/$1/")
     >>> node, alice = Principal("User", "quorum-1"), Principal("User", "alice")
@@ -119,7 +119,7 @@ class ProcessRights:
     """
 
     def __init__(self, rules: str) -> None:
-        """Raises ValueError for rules that are none."""
+        """Raises ValueError for a text that is not rules, or names a process that is not in `CALLS`."""
         self._rules = parse_rules(rules)
         for rule in self._rules:
             if rule.pattern is None:
@@ -130,16 +130,16 @@ class ProcessRights:
         self.of = lru_cache(4_096)(self._of)
 
     def may_call(self, principal: Principal, method: str) -> bool:
-        """Whether it is a process that calls the method, `pkg.Service/Method`."""
+        """Whether it is a process that calls the method (`pkg.Service/Method`) in its own name, by `CALLS`."""
         service, _, name = method.rpartition("/")
         return any(name in CALLS[process].get(service, ()) for process in self.of(principal))
 
     def may_pass_on(self, principal: Principal) -> bool:
-        """Whether it is a process that passes the calls of others on."""
+        """Whether the principal is a controller or a gateway, which pass on the calls of others in their names."""
         return not PASS_ON.isdisjoint(self.of(principal))
 
     def may_send_envelopes(self, principal: Principal) -> bool:
-        """Whether it is a process whose Envelopes a gateway passes on."""
+        """Whether the principal is a broker: a gateway passes on what its clients ask, in an Envelope (KIP-590)."""
         return ENVELOPES in self.of(principal)
 
     def _of(self, principal: Principal) -> frozenset[str]:
@@ -159,7 +159,7 @@ def process_rules_setting() -> str | None:
 
 
 def process_rights_of(rules: str | None) -> ProcessRights | None:
-    """Returns the rules of a setting; None without it."""
+    """Returns the parsed text of `principal.process.mapping.rules`; None if it is not set. Raises ValueError."""
     return None if rules is None else ProcessRights(rules)
 
 

@@ -18,7 +18,7 @@ ABOUT_TOKENS: Final = frozenset(
 
 
 def check_token_request(api: str, *, is_token: bool) -> None:
-    """Checks a request of the API with this name, of a caller whose login was with a token if `is_token`.
+    """Refuses a request about delegation tokens (`api` is its name) if the caller has logged in with one (`is_token`).
 
     Raises ApiError(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED).
     """

@@ -96,9 +96,10 @@ class Ledger:
         """The same for the messages of its streams: a stream whose answers are not taken holds up no other call."""
 
     def enter(self, peer: str, *, is_stream: bool) -> str:
-        """Admits a call of `peer` (gRPC's name of the other end) and returns its IP, for `leave`.
+        """Admits and counts a call of `peer` (gRPC's name of the other end); returns its address, for `leave`.
 
-        Raises ApiError(THROTTLING_QUOTA_EXCEEDED) if a limit is reached.
+        The address has gRPC's kind before it and no port: `ipv4:10.0.0.1`. If a limit is reached it counts nothing, and
+        raises ApiError(THROTTLING_QUOTA_EXCEEDED).
         """
         ip, limits = peer.rpartition(":")[0], self._limits
         of_ip = self._calls_by_ip.get(ip, 0)
@@ -120,7 +121,7 @@ class Ledger:
         return ip
 
     def leave(self, ip: str, *, is_stream: bool) -> None:
-        """Counts the end of a call."""
+        """Counts the end of a call that was admitted; `ip` is what `enter` has returned for it."""
         self._calls -= 1
         _decrease(self._calls_by_ip, ip)
         if is_stream:
@@ -156,16 +157,16 @@ class MethodLedger:
         """The calls under way that are no streams."""
 
     def enter(self, peer: str, *, is_stream: bool) -> str:
-        """Admits a call of `peer` (gRPC's name of the other end) and returns its IP address, for `leave`.
+        """Admits and counts a call of `peer`, also for the purpose; returns what `Ledger.enter` returns, for `leave`.
 
-        Raises ApiError(THROTTLING_QUOTA_EXCEEDED) if a limit is reached.
+        Raises ApiError(THROTTLING_QUOTA_EXCEEDED) if a limit of the purpose is reached.
         """
         ip = self._of_purpose.enter(peer, is_stream=is_stream)
         self.unary += not is_stream
         return ip
 
     def leave(self, ip: str, *, is_stream: bool) -> None:
-        """Counts the end of a call."""
+        """Counts the end of a call that was admitted; `ip` is what `enter` has returned for it."""
         self._of_purpose.leave(ip, is_stream=is_stream)
         self.unary -= not is_stream
 
@@ -183,7 +184,10 @@ class Admission:
         """When those are refused that a ledger does not admit."""
 
     def ledger(self, method: str) -> MethodLedger:
-        """Returns the count for calls of the method `pkg.Service/Method`, by its purpose."""
+        """Returns the count of a method's calls (`pkg.Service/Method`): the same object for each request of it.
+
+        Its limits are shared with the other methods of the same purpose.
+        """
         purpose = _METHODS.get(method) or _SERVICES.get(method.rpartition("/")[0], REQUESTS)
         of_purpose = self._ledgers.setdefault(purpose, Ledger(purpose, self._limits))
         return self._of_methods.setdefault(method, MethodLedger(of_purpose))

@@ -14,7 +14,10 @@ __all__ = ["capped", "give"]
 
 
 async def give(context: Any, part: Message, within_s: float | None) -> None:
-    """Sends a part of an answer, once the caller has room for it. Raises ApiError if that is later than `within_s`."""
+    """Sends a part of an answer, once the caller has room for it; `within_s` is in s, None for no limit.
+
+    Raises ApiError(REQUEST_TIMED_OUT) if it has none within that time, and what gRPC's `write` raises.
+    """
     if within_s is None:
         await context.write(part)
         return
@@ -27,7 +30,10 @@ async def give(context: Any, part: Message, within_s: float | None) -> None:
 
 
 async def capped(behavior: Awaitable[Message | None], cap_s: float) -> Message | None:
-    """Returns what a call without a deadline is answered. Raises ApiError if that takes longer than `cap_s`."""
+    """Awaits a handler and returns its answer, for a call without a deadline.
+
+    After `cap_s` (s) the handler is cancelled, and ApiError(REQUEST_TIMED_OUT) is raised.
+    """
     try:
         async with asyncio.timeout(cap_s) as cap:
             return await behavior

@@ -42,16 +42,16 @@ class Refused(NamedTuple):
 
 
 def cancelled(method: str, gone: Exception) -> asyncio.CancelledError:
-    """Returns the cancellation with which a call ends whose caller has gone before gRPC could send it the status.
+    """Returns (and does not raise) the cancellation with which a call ends whose caller has gone, and logs it at debug.
 
-    gRPC says so by a failed batch, instead of the cancellation, if the loop was held meanwhile.
+    `gone` is gRPC's error: it tells so by a failed batch, instead of the cancellation, if the loop was held meanwhile.
     """
     log.debug("the caller has gone", method=method, reason=str(gone))
     return asyncio.CancelledError()
 
 
 def leaving_nothing(answer: Answer) -> Answer:
-    """Wraps what answers a call, so that a refused one leaves nothing once it is over.
+    """Wraps what answers a call, so that a refused call does not keep its request and its context in memory.
 
     gRPC keeps the AbortError of a call in its context. If a frame of that error's traceback had the context or the
     request, they would keep each other until the next full garbage collection, which an idle process never runs.

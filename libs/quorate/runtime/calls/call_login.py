@@ -32,6 +32,9 @@ def set_login(login: Login | None) -> None:
 
 
 def caller_of(transport: Transport, context: Any) -> Principal:
-    """Returns who makes a call: by its login, or else by its certificate. Raises ApiError, as `Transport.principal`."""
+    """Returns the principal that makes a call: by its login, or else by its certificate; ANONYMOUS without either.
+
+    Raises ApiError(SASL_AUTHENTICATION_FAILED) for a certificate that no rule is for.
+    """
     login = login_of_call()
     return transport.principal(context) if login is None else login.principal

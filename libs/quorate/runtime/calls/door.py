@@ -69,7 +69,10 @@ MaySend: TypeAlias = Callable[[str, Any], None]
 
 
 class UnaryMethod(NamedTuple):
-    """A wrapped method, which takes the bytes of a request, for a caller other than gRPC's server."""
+    """A wrapped method, for a caller other than gRPC's server: `answer` takes a request's bytes and a context.
+
+    `encode` makes bytes of what it returns.
+    """
 
     answer: Any
     encode: Encode
@@ -79,7 +82,7 @@ class Guard(Protocol):
     """Decides who may call (`guard`, `entry_guard`)."""
 
     def check(self, method: str, context: Any) -> Recheck | None:
-        """Returns if the caller may call the method. Raises ApiError.
+        """Returns if the caller may call the method (`pkg.Service/Method`), and raises ApiError if not.
 
         The result asks the same again, for a later request of a stream; None if the answer cannot change.
         """
@@ -89,7 +92,7 @@ class Claims(Protocol):
     """The check of what requests say of their senders (`claims`)."""
 
     def check_of(self, method: str) -> Callable[[Any, Any], None] | None:
-        """Returns what checks one request with its context, and raises ApiError; None if the method needs none."""
+        """Returns a function that checks a request with its context, or raises ApiError; None if it needs none."""
 
 
 class Door:
@@ -99,12 +102,13 @@ class Door:
     `on_fatal`: the process must not continue. These two and any other exception are answered as INTERNAL with a
     correlation id, under which the log has the traceback. `quiet` are full names of methods or services that continue a
     trace but never begin one. `logged_refusals` are full names of methods whose refusals are warnings in the log, each
-    once an hour. `log_in` says whose credentials a call has in its metadata, and `guard` who may call; not for those
-    services that are `open_to_all`. `guard` and `claims` check each request, also of a stream, before its handler; what
-    answers a request that was let in is sent. Where handlers ask for rights themselves, `may_send` refuses the
+    once an hour. `log_in` says whose credentials a call has in its metadata, and `guard` who may call; neither is asked
+    for the services in `open_to_all`. `guard` and `claims` check each request, also of a stream, before its handler;
+    the answer to a request that passed them is sent. Where handlers ask for rights themselves, `may_send` refuses the
     callers of large requests that have no right to the method, before these are decoded. `refuse` raises ApiError for
-    the context of a caller that is not to be served any more; each message asks for it, in both directions. A stream of
-    a method in `taken_within_s` ends if its caller takes one part later than that (s): until then gRPC has the part.
+    the context of a caller that is not to be served any more; it is asked at each call, and for each message of a
+    stream in either direction. A stream of a method in `taken_within_s` ends if its caller takes one part later than
+    that (s).
     """
 
     def __init__(
@@ -149,7 +153,10 @@ class Door:
         return self._admission.under_way
 
     def wrap(self, service: str, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
-        """Returns the handlers of a service, wrapped, by method name."""
+        """Returns the handlers of a service, wrapped, by method name; notes them in `unary_methods`, `stream_methods`.
+
+        Each must be async; a method that the servicer does not implement is refused with UNSUPPORTED_VERSION.
+        """
         return {method: self._wrap(f"{service}/{method}", handler) for method, handler in handlers.items()}
 
     def _wrap(self, method: str, handler: Handler) -> Handler:

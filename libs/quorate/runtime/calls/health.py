@@ -33,24 +33,24 @@ class HealthServicer(health.aio.HealthServicer):  # type: ignore[misc]  # grpcio
         self._is_draining = False
 
     async def begin(self, services: Sequence[str]) -> None:
-        """Says that the process has started and lives, and not that `services` are ready."""
+        """Sets startup and liveness to SERVING, and readiness, `""` and `services` to NOT_SERVING until `set_ready`."""
         self._of_readiness += tuple(services)
         await self.set_ready(False)
         for name in (STARTUP, LIVENESS):
             await self.set(name, SERVING)
 
     async def set_ready(self, is_ready: bool) -> None:
-        """Says whether calls should be sent here. Without effect after `drain`."""
+        """Sets the status of readiness, `""` and the services: SERVING if `is_ready`. Without effect after `drain`."""
         for name in self._of_readiness:
             await self.set(name, SERVING if is_ready and not self._is_draining else NOT_SERVING)
 
     async def tell(self, name: str, holds: bool) -> None:
-        """Sets the status of one more name. After `drain` it is not SERVING any more."""
+        """Sets the status of one more name: SERVING if `holds`. After `drain` it is always NOT_SERVING."""
         self._others.add(name)
         await self.set(name, SERVING if holds and not self._is_draining else NOT_SERVING)
 
     async def drain(self) -> None:
-        """Says that no more calls should be sent here, for good: the process lives, and is about to end."""
+        """Sets all but startup and liveness to NOT_SERVING, for good: the process lives, and is about to end."""
         self._is_draining = True
         await self.set_ready(False)
         for name in self._others:

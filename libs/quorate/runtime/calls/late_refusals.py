@@ -18,7 +18,10 @@ KEPT_BYTES: Final = 1 << 10
 
 
 class LateRefusals:
-    """When calls of one server are refused: `at_once` without a pause, then `per_s` (1/s) while `waiting_max` wait."""
+    """Delays the refusals of calls beyond a limit: `at_once` calls in a row do not wait, and then `per_s` (1/s) go on.
+
+    While `waiting_max` calls wait, further ones do not.
+    """
 
     def __init__(self, *, at_once: int, per_s: float, waiting_max: int) -> None:
         assert per_s > 0, per_s
@@ -28,7 +31,10 @@ class LateRefusals:
         """When (the loop's time) the next call would be refused if there were no `at_once`."""
 
     async def turn(self, request: Any) -> None:
-        """Waits until a call may be refused; `request` is what gRPC gives its handler. Beyond `waiting_max` it may."""
+        """Waits until a call may be refused; the caller refuses it then. `request` is what gRPC gives its handler.
+
+        Returns at once if `waiting_max` calls wait already, or for a request of more than `KEPT_BYTES`.
+        """
         if self._waiting >= self._waiting_max or (request.__class__ is bytes and len(request) > KEPT_BYTES):
             return
         now = asyncio.get_running_loop().time()

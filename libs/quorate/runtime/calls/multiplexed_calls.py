@@ -88,7 +88,7 @@ class MultiplexedCalls(MultiplexedServicer):
             await stream.end()
 
     def stop(self) -> None:
-        """Refuses new calls with UNAVAILABLE; each stream ends when its calls under way are answered."""
+        """Refuses new calls with UNAVAILABLE, and returns; each stream ends when its calls under way are answered."""
         self._is_stopping = True
         for stream in self._streams:
             stream.end_if_idle()

@@ -109,7 +109,7 @@ class Server:
 
     @property
     def methods(self) -> tuple[Mapping[str, UnaryMethod], Mapping[str, Answer]]:
-        """The methods as gRPC calls them, by `pkg.Service/Method`: the unary ones, and those that answer in parts.
+        """The wrapped methods by `pkg.Service/Method`: the unary ones, and those that answer one request with a stream.
 
         For another listener of this process, at which a call goes through the same door.
         """
@@ -117,12 +117,12 @@ class Server:
 
     @property
     def probe_port(self) -> int:
-        """The port of `listen_for_probes`."""
+        """The port that `listen_for_probes` has bound; it must have been called with a listener."""
         assert self._for_probes is not None
         return self._for_probes.ports[0]
 
     def add(self, name: str, register: Callable[[Servicer, grpc.aio.Server], None], servicer: Servicer) -> None:
-        """Adds a service by its full proto name; `register` is the generated function for it."""
+        """Adds a service by its full proto name, once, before `start`; `register` is the generated function for it."""
         assert name not in self._services, name
         self._services.append(name)
         self._server.register(register, servicer)
@@ -194,17 +194,17 @@ class Server:
         await self._health.tell(name, holds)
 
     async def abort(self) -> None:
-        """Refuses new calls and ends the others at once. Does nothing after `stop`."""
+        """Refuses new calls, and cancels the others and the answers to probes at once. Does nothing after `stop`."""
         self._multiplexed.stop()
         await self._server.stop(None)
         await self._stop_probes()
 
     async def stop(self, *, drain_s: float = 0.0, grace_s: float | None = None, streams_s: float | None = None) -> None:
-        """Shuts down gracefully: reports not ready for `drain_s`, then refuses new calls and lets others end.
+        """Shuts down gracefully: reports not ready for `drain_s` (s), then refuses new calls and lets others end.
 
-        Calls that still run after `grace_s` seconds, by default the `graceful_s` of the server, are cut; and after
-        `streams_s`, if nothing runs but streams, which their callers keep open. Calls that are cut are a warning in the
-        log. Probes are answered until then: it is alive.
+        Returns once all calls are over. Calls that still run after `grace_s` (s), by default the `graceful_s` of the
+        server, are cancelled; after `streams_s` (s) if only streams run, which their callers keep open. Cancelled unary
+        calls are a warning in the log. Probes are answered until then: the process is alive.
         """
         await self._health.drain()
         await asyncio.sleep(drain_s)
@@ -230,7 +230,7 @@ class Server:
 
 
 def warn_of_cut(calls: Mapping[str, int], *, waited_s: float) -> None:
-    """Writes to the log that a stop was over before so many calls, by what they are."""
+    """Logs a warning that calls (a count by method) are cancelled: a stop has waited `waited_s` (s) for their end."""
     log.warning(
         "calls are cut: they have not ended within the time of a stop",
         waited_s=round(waited_s, 3),

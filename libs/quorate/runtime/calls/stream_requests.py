@@ -58,9 +58,10 @@ class StreamRequests(Generic[Request, Batch]):
         self._reader = self._spawn(self._read(requests))
 
     async def ready(self) -> Batch | None:
-        """Waits for at least one answer and returns those that are ready; None once all are answered.
+        """Waits for at least one answer, and returns a message of those that are ready.
 
-        Raises the exception of a request or of the stream.
+        Returns None once the stream has ended and all its requests are answered. Raises the exception of a request or
+        of the stream.
         """
         while not self._ready and self._tasks and self._failed is None:
             self._changed.clear()
@@ -73,12 +74,15 @@ class StreamRequests(Generic[Request, Batch]):
         return self._ready.popleft()
 
     def read_no_more(self) -> None:
-        """Ends the stream once the requests that it has had are answered."""
+        """Stops reading the stream: `ready` returns None once the requests that have begun are answered."""
         if self._reader is not None:
             self._reader.cancel()
 
     async def end(self) -> None:
-        """Cancels the requests that still run. Records that they have appended may still be committed."""
+        """Stops reading, cancels the requests that still run, and waits for their end.
+
+        Records that a request has appended may still be committed.
+        """
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -139,7 +143,7 @@ class StreamRequests(Generic[Request, Batch]):
 
 
 class StreamContext:
-    """The peer, its certificate and the metadata of a stream, read once when it opens: of every request in it."""
+    """The peer of a stream, its certificate and its metadata, read once when it opens, for every request in it."""
 
     def __init__(self, stream: Any) -> None:
         self.metadata: Any = stream.invocation_metadata()
@@ -149,7 +153,7 @@ class StreamContext:
 
 
 class RequestContext:
-    """The gRPC context of one request in a stream, with a deadline of its own of `timeout_ms`; None for no deadline."""
+    """The gRPC context of one request in a stream. Its own deadline is `timeout_ms` from now; None for none."""
 
     def __init__(self, opened: StreamContext, timeout_ms: int | None) -> None:
         self._opened = opened

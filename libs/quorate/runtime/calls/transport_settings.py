@@ -49,7 +49,7 @@ TRUSTSTORE: Final = "The certificates, in one PEM file, of those who may issue c
 
 
 def mapping_rules() -> SettingType[str]:
-    """Setting type: `ssl.principal.mapping.rules`."""
+    """Setting type: `ssl.principal.mapping.rules`; the text is checked, and stays a text."""
 
     def parse(value: str) -> str:
         parse_rules(value)
@@ -105,7 +105,7 @@ class TransportSettings(CallSettings):
     )
 
     def security_protocol(self, listener: str) -> str:
-        """Returns what a listener speaks: as the map says, or its own name, or SSL."""
+        """Returns the protocol of a listener: what the map says, else its own name if that is one, else SSL."""
         return dict(self.security_protocols).get(listener, listener if listener in GRPC_PROTOCOLS else SSL)
 
     @property
@@ -120,7 +120,7 @@ class TransportSettings(CallSettings):
 
     @property
     def every_listener(self) -> tuple[ListenerAddress, ...]:
-        """All that this process listens at with the certificate of these settings."""
+        """The listeners that use this process's certificate: `listeners`, and others where a subclass has more."""
         return self.listeners
 
     @property
@@ -137,7 +137,10 @@ class TransportSettings(CallSettings):
             yield f"controller.listener.names = {self.controller_listener}: must be among listeners = {known}"
 
     def security_problems(self) -> Iterator[str]:
-        """Yields the violated rules of the listeners."""
+        """Yields an error for each of key store and trust store that is missing while a listener speaks SSL.
+
+        If none does, an error for a file of revoked certificates, which would be of no use.
+        """
         names = (*(each.name for each in self.every_listener), self.controller_listener)
         secure = next((name for name in names if self.security_protocol(name) == SSL), None)
         if secure is None:
@@ -161,20 +164,26 @@ class ClientSettings:
     truststore: Path | None = setting("ssl.truststore.location", optional(path()), TRUSTSTORE, default=None)
 
     def problems(self) -> Iterator[str]:
-        """Yields the violated rules: with TLS both files are there."""
+        """Yields an error for each of key store and trust store that is missing while `security.protocol` is SSL."""
         for name, value in (("ssl.keystore.location", self.keystore), ("ssl.truststore.location", self.truststore)):
             if self.security_protocol == SSL and value is None:
                 yield f"{name}: is missing; {SSL} is spoken, in the clear only by security.protocol = {PLAINTEXT}"
 
     def transport(self) -> Transport:
-        """Returns how to call the services, from the files that the settings name. Raises ConfigError."""
+        """Returns how to call the services: `PLAIN`, or by TLS with the files that the settings name, which are read.
+
+        Raises ConfigError.
+        """
         if self.security_protocol == PLAINTEXT:
             return PLAIN
         return Transport(keystore=self.keystore, truststore=self.truststore)
 
 
 def transport_of(settings: TransportSettings) -> Transport:
-    """Reads the files that the settings name. Raises ConfigError."""
+    """Returns how a service speaks gRPC: `PLAIN` if all its listeners and calls are PLAINTEXT, else by TLS.
+
+    For TLS the files that the settings name are read. Raises ConfigError.
+    """
     call_protocol = settings.security_protocol(settings.controller_listener)
     if {call_protocol, *(settings.security_protocol(each.name) for each in settings.every_listener)} == {PLAINTEXT}:
         return PLAIN
@@ -189,7 +198,7 @@ def transport_of(settings: TransportSettings) -> Transport:
 
 
 def tell(transport: Transport, settings: TransportSettings) -> None:
-    """Writes to the log whose certificate each listener has, or warns that it has none."""
+    """Logs subject and expiry of the certificate of each listener with TLS, and a warning for each one in the clear."""
     for each in settings.every_listener:
         if settings.security_protocol(each.name) == PLAINTEXT:
             what = "speaks in the clear: callers are not authenticated, and others in the network can read the traffic"

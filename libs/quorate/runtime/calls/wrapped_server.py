@@ -62,7 +62,7 @@ class WrappedServer:
         self.ports: list[int] = []
 
     def register(self, register: Callable[[Servicer, grpc.aio.Server], None], servicer: Servicer) -> None:
-        """Adds a servicer by the generated function for it."""
+        """Adds a servicer's handlers, wrapped by the door; `register` is the generated function. Before `start`."""
         collected = _HandlerCollector()
         # The generated function only calls the two methods that register handlers.
         register(servicer, cast("grpc.aio.Server", collected))
@@ -87,13 +87,14 @@ class WrappedServer:
 
     @property
     def stream_methods(self) -> Mapping[str, Answer]:
-        """Those that answer one request in parts, in the same way."""
+        """Those that answer one request with a stream, by `pkg.Service/Method`: of what is registered, and will be."""
         return self._door.stream_methods
 
     def listen(self, address: str, *, in_the_clear: bool = False) -> int:
         """Binds `host:port` or `unix:/path` and returns the port; for port 0 the system chooses one.
 
-        Without a host it listens on every address. Raises CannotListen.
+        Without a host it listens on every address. It speaks as `transport` says, or `in_the_clear`. Raises
+        CannotListen.
         """
         if address.startswith(":"):
             address = f"[::]{address}"  # gRPC takes it for IPv4, too, and for IPv4 alone where there is no IPv6
@@ -117,7 +118,7 @@ class WrappedServer:
         await self._server.start()
 
     async def stop(self, grace_s: float | None) -> None:
-        """Refuses new calls, and cancels the others after `grace_s` seconds, at once without."""
+        """Refuses new calls, and waits for the others: they are cancelled after `grace_s` (s), or at once if None."""
         await self._server.stop(grace_s)
 
 

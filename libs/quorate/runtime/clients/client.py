@@ -65,9 +65,9 @@ def open_channel(
     receive_bytes_max: int = RECEIVE_BYTES_MAX,
     send_bytes_max: int = SEND_BYTES_MAX,
 ) -> grpc.aio.Channel:
-    """Opens a channel to `host:port`, `unix:/path` or `dns:///name:port`; it detects dead and restarted peers.
+    """Opens a channel to `host:port`, `unix:/path` or `dns:///name:port`, by default in the clear; it connects later.
 
-    By default it speaks in the clear.
+    It detects dead and restarted peers, reconnects within 0.5 s, and makes no call again by itself.
     """
     options = (
         ("grpc.max_receive_message_length", receive_bytes_max),
@@ -216,7 +216,7 @@ class Client(Generic[Stub]):
 
     @property
     def address(self) -> str:
-        """The server address of the next call."""
+        """The server address of the next call; it changes with redirections and failed calls."""
         return self._at
 
     def stub(self, address: str | None = None) -> Stub:
@@ -280,12 +280,12 @@ class Client(Generic[Stub]):
         raise AssertionError("tenacity ends with a result or raises")
 
     async def close(self) -> None:
-        """Closes every connection and cancels the calls in progress."""
+        """Closes every connection, and cancels the calls in progress."""
         self._stubs.clear()
         await self._channels.close()
 
     def turn_from(self, address: str) -> None:
-        """Makes the next call to the address after this one, unless another caller has turned from it already."""
+        """If the next call would go to `address`, has it go to the configured address after that one."""
         if self._at == address:
             known = self._addresses.index(address) if address in self._addresses else -1
             self._at = self._addresses[(known + 1) % len(self._addresses)]

@@ -61,7 +61,7 @@ class MultiplexedChannel(grpc.aio.Channel):
         self._alone_until_s = 0.0
 
     def stream(self) -> _Stream | None:
-        """Returns the stream that takes calls now; None while the server does not serve it."""
+        """Returns the stream that takes calls now, a new one if need be; None while the server serves none."""
         if self._alone_until_s and asyncio.get_running_loop().time() < self._alone_until_s:
             return None
         # New certificates are for calls from now on, as on any channel: they are another connection.
@@ -73,7 +73,7 @@ class MultiplexedChannel(grpc.aio.Channel):
         return self._stream
 
     def note_unserved(self, for_s: float) -> None:
-        """Has calls made one by one for so long."""
+        """Has each call of the next `for_s` (s) go over the channel by itself."""
         self._alone_until_s = asyncio.get_running_loop().time() + for_s
 
     def unary_unary(
@@ -83,7 +83,7 @@ class MultiplexedChannel(grpc.aio.Channel):
         response_deserializer: Any = None,
         _registered_method: bool | None = False,
     ) -> Any:
-        """Returns a callable for a unary method."""
+        """Returns a callable for a unary method: its calls share the stream, except large ones."""
         make: Any = self._channel.unary_unary  # gRPC's stubs lack the last argument, which generated code gives
         alone = make(method, request_serializer, response_deserializer, _registered_method)
         return _Method(self, method, request_serializer, response_deserializer, alone)
@@ -115,15 +115,15 @@ class MultiplexedChannel(grpc.aio.Channel):
         await self._channel.channel_ready()
 
     def unary_stream(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns a callable of the channel's own for a method of this kind, as the next two do."""
+        """Returns the channel's own callable for a method that answers with a stream."""
         return self._channel.unary_stream(*args, **kwargs)
 
     def stream_unary(self, *args: Any, **kwargs: Any) -> Any:
-        """As `unary_stream`."""
+        """As `unary_stream`, for a method that takes a stream."""
         return self._channel.stream_unary(*args, **kwargs)
 
     def stream_stream(self, *args: Any, **kwargs: Any) -> Any:
-        """As `unary_stream`."""
+        """As `unary_stream`, for a method that takes and answers with a stream."""
         return self._channel.stream_stream(*args, **kwargs)
 
 

@@ -15,7 +15,11 @@ GROWS_TO: Final = 4
 
 
 class Patience:
-    """With the connections of one caller, one after the other; the first may answer nothing for `first_s` (s)."""
+    """How long a caller bears with a connection that answers nothing, before it closes it and opens another.
+
+    The first may be silent for `first_s` (s), each further one for twice as long as the one before, up to `GROWS_TO`
+    times `first_s`, until an answer comes in time.
+    """
 
     __slots__ = ("_first_s", "_now_s")
 
@@ -34,5 +38,5 @@ class Patience:
         return True
 
     def answered(self) -> None:
-        """Hears that an answer has come in time."""
+        """Notes that an answer has come in time: the next silence may last `first_s` again."""
         self._now_s = self._first_s

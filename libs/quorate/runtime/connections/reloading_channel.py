@@ -15,7 +15,7 @@ __all__ = ["Credentials", "ReloadingChannel"]
 
 
 class Credentials:
-    """The credentials of a client, which differ from others by identity."""
+    """A client's gRPC credentials, compared by identity: another object means that new certificates are there."""
 
     __slots__ = ("value",)
 
@@ -61,7 +61,11 @@ class _Method:
 
 
 class ReloadingChannel(grpc.aio.Channel):
-    """A channel for generated stubs. `credentials` returns the present ones, `connect` opens a channel with them."""
+    """A channel for generated stubs. `credentials` returns the present ones, `connect` opens a channel with them.
+
+    Each call looks whether they are others by now, and is made over a new channel then. `close_retired` is to be called
+    from time to time.
+    """
 
     def __init__(
         self, credentials: Callable[[], Credentials], connect: Callable[[Credentials], grpc.aio.Channel]
@@ -72,14 +76,14 @@ class ReloadingChannel(grpc.aio.Channel):
         self._now = self._open()
 
     def connected(self) -> _Connected:
-        """Returns the channel with the present credentials."""
+        """Returns the channel with the present credentials; if they are new, opens it and retires the one before."""
         if self._now.credentials is not self._credentials():
             self._retired.append(self._now)
             self._now = self._open()
         return self._now
 
     async def close_retired(self) -> None:
-        """Closes the earlier channels that have no call any more."""
+        """Closes the channels with earlier credentials that have no call any more."""
         over = [each for each in self._retired if not each.calls]
         self._retired = [each for each in self._retired if each.calls]
         for each in over:
@@ -116,17 +120,17 @@ class ReloadingChannel(grpc.aio.Channel):
         await self.connected().channel.channel_ready()
 
     def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Returns a callable for a method of this kind, as the next three do."""
+        """Returns a callable for a unary method; each call goes over the channel with the present credentials."""
         return _Method(self, "unary_unary", method, args, kwargs)
 
     def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """As `unary_unary`."""
+        """As `unary_unary`, for a method that answers with a stream."""
         return _Method(self, "unary_stream", method, args, kwargs)
 
     def stream_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """As `unary_unary`."""
+        """As `unary_unary`, for a method that takes a stream."""
         return _Method(self, "stream_unary", method, args, kwargs)
 
     def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """As `unary_unary`."""
+        """As `unary_unary`, for a method that takes and answers with a stream."""
         return _Method(self, "stream_stream", method, args, kwargs)

@@ -111,9 +111,9 @@ class Transport:
         return self._files is None
 
     def is_own_protocol(self, context: Any) -> bool:
-        """Whether a call has come by the security protocol in which this process calls others.
+        """Whether a call has come by the security protocol (TLS or in the clear) in which this process calls others.
 
-        An address at which this process calls a node is of no use to who calls by another one.
+        If not, the addresses at which this process calls nodes are of no use to its caller.
         """
         if self.is_plain:
             return True
@@ -122,14 +122,17 @@ class Transport:
 
     @property
     def credentials(self) -> Credentials:
-        """The credentials of clients; another object once new files have been taken. Only for TLS."""
+        """The credentials with which this process calls others by TLS; another object once new files have been taken.
+
+        Must not be asked for in the clear.
+        """
         assert self._credentials is not None, "in the clear there are none"
         return self._credentials
 
     def principal(self, context: Any) -> Principal:
-        """Returns who makes a call, by the certificate; ANONYMOUS without one. `context` is the call's.
+        """Returns who makes the call of `context`, by its certificate; ANONYMOUS without one, or in the clear.
 
-        Raises ApiError(SASL_AUTHENTICATION_FAILED) for a certificate that no rule is for.
+        Raises ApiError(SASL_AUTHENTICATION_FAILED) for a malformed certificate, or one that no rule is for.
         """
         if self.is_plain:
             return ANONYMOUS
@@ -152,11 +155,11 @@ class Transport:
             raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, "the certificate of this caller is revoked")
 
     def server_credentials(self) -> grpc.ServerCredentials:
-        """Returns the credentials of a server, which has each connection made with the files of the time."""
+        """Returns the credentials of a gRPC server: each connection begins with the files as last taken. TLS only."""
         first = given = self._server_configuration()
 
         def changed() -> grpc.ServerCertificateConfiguration | None:
-            """Is called for each connection, by a thread of gRPC's."""
+            """Returns certificates newer than those given, else None; gRPC asks in a thread, at each connection."""
             nonlocal given
             if given[0] is self._stores:
                 return None
@@ -167,7 +170,7 @@ class Transport:
         return grpc.dynamic_ssl_server_credentials(first[1], changed, required)  # type: ignore[arg-type]  # None: no change
 
     def listener_context(self) -> ssl.SSLContext:
-        """Returns what the next connection at a listener of another protocol than gRPC speaks TLS with.
+        """Returns the TLS context for the next connection at a listener that does not speak gRPC, such as HTTP's.
 
         The same object until new files are taken. Raises ValueError if they have changed again, and do not fit.
         """
@@ -186,7 +189,10 @@ class Transport:
         return self._listener[1]
 
     def open_channel(self, address: str, options: Options) -> grpc.aio.Channel:
-        """Opens a channel; by TLS the server must have a certificate for the host in `address`."""
+        """Opens a channel: in the clear if this process calls so; by TLS the server needs a certificate for the host.
+
+        By TLS it takes new certificates for its next calls while `watch` runs.
+        """
         options = (*WITHOUT_PROXY, *KEEPALIVE, ("grpc.http2.max_pings_without_data", 0), *options)
         if self._calls_in_the_clear:
             return grpc.aio.insecure_channel(address, options=options)
@@ -197,7 +203,7 @@ class Transport:
         return channel
 
     async def watch(self) -> None:
-        """Looks at the files until cancelled: takes new ones, warns of an expired certificate, ends old connections."""
+        """Calls `look` each second until cancelled, and closes channels with old credentials; in the clear returns."""
         while not self.is_plain:
             await asyncio.sleep(LOOK_AGAIN_S)
             self.look()
@@ -205,7 +211,10 @@ class Transport:
                 await channel.close_retired()
 
     def look(self) -> None:
-        """Takes the files that have changed; the log has each refusal once."""
+        """Reads the files that have changed: takes them, or keeps the old ones with a warning, once for each refusal.
+
+        Also warns once of a certificate that has expired. Only for TLS.
+        """
         for what, files, take in self._watched:
             refusal = files.look(take)
             if refusal is not None:
@@ -233,7 +242,7 @@ class Transport:
 
     @property
     def described(self) -> dict[str, str]:
-        """The certificate in use, for the log."""
+        """Subject and expiry (UTC) of the certificate in use, as fields for the log. Only for TLS."""
         assert self._stores is not None
         until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._stores.expires_at))
         return {"subject": self._stores.subject, "expires": until}

@@ -38,7 +38,7 @@ class DaemonThreads(ThreadPoolExecutor):
         self._thread_count = 0
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Queues a call, and returns what gets its result."""
+        """Queues a call, and returns the future that gets its result or its exception."""
         future: Future[T] = Future()
         with self._guard:
             self._waiting.append((future, partial(fn, *args, **kwargs)))
@@ -49,7 +49,7 @@ class DaemonThreads(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Does not wait: a caller that needs the end of some work awaits that."""
+        """Does nothing: queued calls still run. A caller that needs the end of some work awaits that."""
 
     def _run(self) -> None:
         while (work := self._next()) is not None:

@@ -8,7 +8,7 @@ __all__ = ["raise_file_limit"]
 
 
 def raise_file_limit() -> None:
-    """Raises the soft limit of descriptors to the hard one. A system that refuses it leaves it as it is."""
+    """Raises this process's soft limit of open files to the hard one. Does nothing if the system refuses it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return

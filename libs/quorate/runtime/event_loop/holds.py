@@ -21,7 +21,10 @@ LEAST_S: Final = 0.005
 
 
 async def watch_holds(note: Callable[[float], None]) -> None:
-    """Runs until cancelled, and calls `note` with the processor time in seconds of each blocked period of the loop."""
+    """Calls `note` with the processor time (s) of each time that the event loop was blocked, until it is cancelled.
+
+    Each is at least `LEAST_S`; up to `PERIOD_S` of it may have been before the block.
+    """
     loop = asyncio.get_running_loop()
     while True:
         due_s, computed_s = loop.time() + PERIOD_S, time.thread_time()

@@ -14,7 +14,10 @@ __all__ = ["Limit"]
 
 
 class Limit:
-    """Ends its block with TimeoutError at the time `when` of the loop's clock (s); None for no limit."""
+    """A `with` block that ends with TimeoutError at the time `when` of the loop's clock (s); None for no limit.
+
+    It cancels the task at that time, so only what the block awaits is ended.
+    """
 
     __slots__ = ("_cancelling", "_loop", "_task", "_timer", "has_expired", "when")
 
@@ -35,7 +38,7 @@ class Limit:
         self._timer = self._loop.call_at(self.when, self._expire)
 
     def lift(self) -> None:
-        """Ends the limit; the block goes on. Has no effect once the limit has expired."""
+        """Ends the limit; the block goes on without. Has no effect once the limit has expired."""
         if self._timer is not None:
             self._timer.cancel()
 

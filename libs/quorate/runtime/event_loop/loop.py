@@ -84,17 +84,20 @@ class ServiceLife:
             raise self._failure
 
     def stop(self, reason: str) -> None:
-        """Asks `main` to shut down gracefully."""
+        """Asks `main` to shut down gracefully: `stopping` returns. Logs `reason`; does nothing if already asked."""
         if not self._stop.is_set():
             log.info("stopping", reason=reason)
             self._stop.set()
 
     def at_end(self, close: Callable[[], Awaitable[None]]) -> None:
-        """Registers a function that closes a resource, such as a server; it is called after `main`, errors or not."""
+        """Registers a function that closes a resource, such as a server: it is called after `main`, errors or not."""
         self._closings.append(close)
 
     def give(self, graceful_s: float) -> None:
-        """Gives calls under way so much time (s) to end at the stop, and the functions of `at_end` as much after it."""
+        """Sets how long (s) calls under way may take to end at the stop; by default 5.
+
+        The functions of `at_end` then have as much for all of them, within 1 to 5 s.
+        """
         self._graceful_s = graceful_s
 
     @property
@@ -103,7 +106,11 @@ class ServiceLife:
         return max(0.0, self._graceful_s - GRACEFUL_MS / 1000)
 
     async def close(self) -> None:
-        """Calls the functions of `at_end`, last one first. Raises TimeoutError: they have one time for all."""
+        """Calls the functions of `at_end`, the last registered one first; they have one time for all (see `give`).
+
+        Raises TimeoutError, which names the function, when it is over, and what a function raises: the rest are not
+        called.
+        """
         given_s = min(max(self._graceful_s, CLOSE_MIN_S), CLOSE_MAX_S)
         until = asyncio.get_running_loop().time() + given_s
         for close in reversed(self._closings):
@@ -115,7 +122,10 @@ class ServiceLife:
                 raise TimeoutError(f"{name} did not end within {given_s:g} s ({STOP_TIMEOUT})") from None
 
     def fail(self, error: BaseException) -> None:
-        """Stops the service with an error, from code that cannot raise it to `main`, such as an RPC handler."""
+        """Asks `main` to stop, from code that cannot raise to it, such as an RPC handler: `stopping` raises the error.
+
+        The first error counts. The process ends with it, also if it comes while `main` stops.
+        """
         if self._failure is None:
             self._failure = error
         self._stop.set()

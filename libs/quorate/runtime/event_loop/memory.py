@@ -40,10 +40,10 @@ def tune_memory() -> None:
 
 
 class FreeMemory:
-    """The freed memory that glibc keeps: by itself it gives back only the end of its heaps.
+    """Gives memory that was freed, and that glibc keeps, back to the system; glibc itself gives the end of a heap only.
 
-    Each large request leaves a few MiB between what is still in use: after refused requests of 4 MiB a service of
-    60 MiB had 120 for good, and more with more callers at once; 70 once it was given back, which took 2 to 45 ms.
+    Each large request leaves a few MiB between what is still in use: after refused requests of 4 MiB a service of 60
+    MiB had 120 for good, and more with more callers at once; 70 once it was given back, which took 2 to 45 ms.
     """
 
     def __init__(self) -> None:
@@ -53,11 +53,14 @@ class FreeMemory:
 
     @property
     def is_kept(self) -> bool:
-        """Whether this is glibc, which another C library is not, on a system that tells what a process has."""
+        """Whether the C library is glibc, which keeps freed memory, and the system tells how much a process has."""
         return self._trim is not None and self._resident > 0
 
     def look(self) -> bool:
-        """Gives back what is free if the process has grown, at this look or one of the last few; whether it has."""
+        """Gives free memory back if the process has grown by `GROWN_BYTES` at this or one of the last `LOOKS` looks.
+
+        Returns whether it did. It blocks for 2 to 45 ms then.
+        """
         if _resident_bytes() > self._resident + GROWN_BYTES:
             self._looks_left = LOOKS
         if self._trim is None or not self._looks_left:
@@ -69,7 +72,7 @@ class FreeMemory:
 
 
 async def give_back() -> None:
-    """Gives free memory back to the system every few seconds, in a thread, until it is cancelled."""
+    """Gives free memory back to the system every 5 s, in a thread, until cancelled; without glibc returns at once."""
     free = FreeMemory()
     while free.is_kept:
         await asyncio.sleep(PERIOD_S)

@@ -28,7 +28,10 @@ RECORDS_PER_TURN: Final = 1_000
 
 
 async def decoded(values: Sequence[bytes]) -> tuple[Message, ...]:
-    """The records that `values` are. Raises Corrupt."""
+    """Returns the metadata records that `values` (the values of a batch's records) encode, in their order.
+
+    More than `RECORDS_PER_TURN` are decoded in several turns of the event loop. Raises Corrupt.
+    """
     if len(values) <= RECORDS_PER_TURN:
         return tuple(decode_records(values))
     records: list[Message] = []
@@ -46,10 +49,10 @@ _lines: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Line]] = WeakKeyDicti
 
 
 async def in_turns(steps: Generator[None, None, T]) -> T:
-    """Runs work in steps, each in a turn of the loop of its own, and returns its result. Raises what it raises.
+    """Runs a generator, each step in an iteration of the event loop of its own; returns its result, raises its errors.
 
-    Work of a single step is done at once; works of more take their further steps one after the other, in the order in
-    which they come. If the caller is cancelled, the steps that are left are not run.
+    Work of a single step is done at once. Of all works with more steps, one takes a step in each iteration, in the
+    order in which they ask for it. If the caller is cancelled, the steps that are left are not run.
     """
     try:
         while True:
@@ -85,16 +88,16 @@ def _give_turn(loop: asyncio.AbstractEventLoop, line: Line) -> None:
 
 
 async def protobuf_of(message: Message) -> ProtobufMessage:
-    """Returns the protobuf message with the values of a struct. One of many items is converted in turns."""
+    """Returns the protobuf message with the values of a struct. One of many items is converted by `in_turns`."""
     if has_many_items(message):
         return await in_turns(to_protobuf_in_steps(message))
     return to_protobuf(message)
 
 
 async def struct_of(message: ProtobufMessage) -> Any:
-    """Returns the struct with the values of a protobuf message. One of many items is converted in turns.
+    """Returns the struct with the values of a protobuf message. One of many bytes is converted by `in_turns`.
 
-    Raises ApiError, as `to_struct`.
+    Raises ApiError(INVALID_REQUEST), naming the field, for a value outside Kafka's type.
     """
     if message.ByteSize() >= STEP_BYTES:
         return await in_turns(to_struct_in_steps(message))

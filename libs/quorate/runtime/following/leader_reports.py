@@ -43,7 +43,7 @@ class LeaderReports:
         self._leader: str | None = None
 
     async def run(self) -> None:
-        """Reports until cancelled."""
+        """Finds the leader and reports to it, each second, until cancelled; after failures it waits up to 60 s."""
         pause_s = FIRST_S
         while True:
             await asyncio.sleep(pause_s)

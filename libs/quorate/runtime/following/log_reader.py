@@ -117,7 +117,10 @@ class LogReader:
         self._waiting: deque[tuple[BatchHeader, bytes]] = deque()
 
     async def events(self) -> AsyncIterator[Event]:
-        """Yields committed batches and loaded snapshots in order, until cancelled. Failed fetches are retried."""
+        """Yields committed batches and loaded snapshots in order, until cancelled. Failed fetches are tried elsewhere.
+
+        It raises nothing for a server that fails, refuses or answers nonsense: it goes on with the next one.
+        """
         while True:
             failure = ""
             try:
@@ -161,7 +164,7 @@ class LogReader:
         return self._is_relayed
 
     async def close(self) -> None:
-        """Closes every channel."""
+        """Closes every channel; `events` must have been cancelled before."""
         await self._servers.close()
 
     async def _stream(self) -> AsyncIterator[Event]:

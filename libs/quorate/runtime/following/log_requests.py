@@ -32,7 +32,7 @@ class LogPosition:
     """The highest high watermark that a node has reported (KIP-1166)."""
 
     def fetch(self, *, wait_ms: int, bytes_max: int = FETCH_BYTES_MAX) -> fetch_pb2.FetchRequest:
-        """Returns the Fetch for what follows; it may be held for `wait_ms` while there is no news."""
+        """Returns the Fetch request for what follows `fetched`; a server without news may hold it for `wait_ms`."""
         topic = fetch_pb2.FetchRequest.FetchTopic
         partition = topic.FetchPartition(
             partition=METADATA_PARTITION,

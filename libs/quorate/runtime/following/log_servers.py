@@ -20,7 +20,7 @@ log = logger(__name__)
 
 
 class LogServers:
-    """The servers of a reader, of which it asks one at a time (`at`).
+    """The servers that a reader may ask, one at a time (`at`); failed ones are left in turn.
 
     With `from_any` a follower is preferred, and each reader has an order of its own, so that readers spread.
     """
@@ -49,15 +49,15 @@ class LogServers:
         return self._next is not None
 
     def stub(self, server: str | None = None) -> QuorumStub:
-        """Returns the stub of a server, by default of the present one."""
+        """Returns the stub of a server's Quorum service, by default of the present one; its channel opens at need."""
         return QuorumStub(self._channels[server or self.at])
 
     def turn_to(self, server: str) -> None:
-        """Names the next server, as the leader's address was reported."""
+        """Names the server that `advance` goes to, such as the leader; it need not be among the configured ones."""
         self._next = server
 
     def advance(self) -> None:
-        """Leaves the present server for the named one, or else for the next in turn."""
+        """Leaves the present server for the one that `turn_to` has named, or else for the next in turn."""
         self._left += 1
         if self._next is not None:
             self.at, self._next = self._next, None
@@ -66,18 +66,19 @@ class LogServers:
             self.at = self._servers[0]
 
     def answered(self) -> None:
-        """Notes that the present server has given an answer that the reader could use."""
+        """Notes that the present server has given a useful answer; says so in the log if none had for long."""
         self._left = 0
         self._unanswered.answered()
 
     def failed(self, reason: str) -> None:
-        """Notes that the present server has given none."""
+        """Notes that the present server has given no useful answer; warns once a minute if that lasts."""
         self._unanswered.failed(self.at, reason)
 
     def skip_leader(self, found: FindQuorumResponse) -> bool:
-        """Turns to the next server if the present one leads and another may be a follower. Returns whether it did.
+        """Returns whether the present server is to be left, as it leads (by `found`) and another may be a follower.
 
-        If all the others were left since the last useful answer, the leader is read.
+        If so, the next call of `advance` goes to the next server. It is False without `from_any`, and if all other
+        servers were left since the last useful answer: then the leader is read.
         """
         if not self._from_any or found.leader_id != found.node_id or self._left >= len(self._servers) - 1:
             return False

@@ -54,7 +54,7 @@ class LogSource(Protocol):
 
 
 class Replica:
-    """The replicated state, the offset it has reached, and methods to wait for a later offset.
+    """Follows the log and applies its committed records: `state`, the offset that it has reached, and waits for others.
 
     Read `state` only between two awaits: the next batch changes it. It contains exactly the records below `applied`.
     During a metadata transaction both stay as they were before its begin.
@@ -115,7 +115,7 @@ class Replica:
         return self._reader.high_watermark
 
     async def changes(self) -> AsyncIterator[Offset]:
-        """Yields the offset that has been replayed, at once and after each change; a slow caller may miss some.
+        """Yields the offset below which all is replayed, at once and after each change; a slow caller may miss some.
 
         During a metadata transaction `applied` stays below it.
         """
@@ -125,18 +125,18 @@ class Replica:
             await moved.wait()
 
     async def reached(self, offset: Offset) -> None:
-        """Waits until every record below `offset` is applied."""
+        """Waits, without a limit, until every record below `offset` is applied."""
         while self.applied < offset:
             await self._moved.wait()
 
     async def caught_up(self) -> None:
-        """Waits until `has_caught_up`."""
+        """Waits, without a limit, until `has_caught_up`."""
         while not self.has_caught_up:
             await self._moved.wait()
 
     @contextmanager
     def held(self) -> Iterator[tuple[ClusterState, Offset]]:
-        """Yields the state as it is now, and its offset; in the block it stays so while newer records are applied."""
+        """Yields the state as it is now, and its offset (exclusive); both stay so in the block while `run` goes on."""
         state, offset = self.state, self.applied
         registry = state.registry
         if offset not in registry:

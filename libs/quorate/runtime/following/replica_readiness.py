@@ -22,9 +22,10 @@ LOOK_AGAIN_S: Final = 0.2
 
 
 class ReplicaReadiness:
-    """Tells the server's health service. Without a leader nothing moves, and what is read is as old as the outage.
+    """Tells the server's health service whether a service is ready that answers from a replica of the state.
 
-    `refusal` says why the service refuses its callers, while it does.
+    It is not if the nodes that are read have known no leader for `LEADERLESS_MAX_MS`: what it answers is as old as
+    that. Nor while `refusal` returns why the service refuses its callers.
     """
 
     def __init__(self, replica: Replica, clock: Clock, *, refusal: Callable[[], str | None] = lambda: None) -> None:
@@ -36,19 +37,19 @@ class ReplicaReadiness:
     def is_ready(self) -> bool:
         """Returns whether a leader was known at most `LEADERLESS_MAX_MS` ago, and callers are not refused.
 
-        The replica has caught up before.
+        Whether the replica has caught up is not asked here: `run` waits for that first.
         """
         return self._refusal() is None and 0 <= self.led_ms() <= LEADERLESS_MAX_MS
 
     def led_ms(self) -> int:
-        """Returns how long ago (ms) a leader was known, by the looks that were taken; -1 if none ever was."""
+        """Returns how long ago (ms) a call of this method last found a leader known; 0 if one is now, -1 if never."""
         now_ms = self._clock.monotonic_ms()
         if self._replica.leader_id != NOBODY:
             self._led_at_ms = now_ms
         return -1 if self._led_at_ms is None else now_ms - self._led_at_ms
 
     async def run(self, server: Server) -> None:
-        """Looks again and again, from when the replica has caught up, until cancelled."""
+        """Waits until the replica has caught up, then tells the server each change of readiness, until cancelled."""
         await self._replica.caught_up()
         was_ready = False
         while True:

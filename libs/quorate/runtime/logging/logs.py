@@ -66,7 +66,7 @@ class Logger:
         return self._logger.isEnabledFor(logging.DEBUG)
 
     def bind(self, **fields: object) -> Logger:
-        """Returns a logger that adds `fields` to every event."""
+        """Returns a logger of the same name that adds `fields` to every event."""
         return Logger(self._logger.name, {**self._bound, **fields})
 
     def debug(self, event: str, **fields: object) -> None:
@@ -99,7 +99,10 @@ def logger(name: str) -> Logger:
 
 
 def start_logs(environ: Mapping[str, str], stream: TextIO | None = None) -> None:
-    """Sends every event of the process, of libraries too, to `stream` (standard error). Raises ConfigError."""
+    """Sends every event of the process, of libraries too, to `stream` (by default standard error) alone.
+
+    Format and level are QUORATE_LOG_FORMAT and QUORATE_LOG_LEVEL of `environ`. Raises ConfigError for other words.
+    """
     form = environ.get("QUORATE_LOG_FORMAT", "logfmt").lower()
     level = environ.get("QUORATE_LOG_LEVEL", "info").lower()
     problems = [

@@ -37,7 +37,7 @@ class RepeatFilter:
         self._next_s = float("-inf")
 
     def passes(self, text: str, now_s: float) -> bool:
-        """Returns whether `text` is to be logged at this time (s) of a monotonic clock."""
+        """Returns whether `text` is to be logged at `now_s` (of a monotonic clock), and then remembers it as logged."""
         if now_s < max(self._next_s, self._passed.get(text, self._next_s)):
             return False
         self._next_s = now_s + APART_S
@@ -72,7 +72,10 @@ class ChangeFilter:
         """The last state that was logged of each subject, and when."""
 
     def passes(self, subject: Hashable, state: str, now_s: float) -> bool:
-        """Returns whether `state` of `subject` is to be logged at this time (s) of a monotonic clock."""
+        """Returns whether `state` of `subject` is to be logged at `now_s` (of a monotonic clock), and notes that.
+
+        From the first call on the subject is unwell, until `settle`.
+        """
         since_s = self._unwell_since_s.setdefault(subject, now_s)
         _forget_the_oldest(self._unwell_since_s)
         told, told_s = self._told.get(subject, (None, float("-inf")))

@@ -25,7 +25,7 @@ def check_items(request: Message) -> None:
 
 
 def check_items_in_steps(request: Message) -> Steps[None]:
-    """Does what `check_items` does in steps: to count 30,000 items takes 70 ms."""
+    """As `check_items`, in steps, for `in_turns`: to count 30,000 items takes 70 ms. Checks nothing until it is run."""
     # An item takes at least a byte, so a request of few bytes has few items.
     if request.ByteSize() > LIST_MAX and (yield from _counted(request, 0, "", Items())) > ITEMS_MAX:
         raise _too_many("the request", f"more than {ITEMS_MAX}", ITEMS_MAX)

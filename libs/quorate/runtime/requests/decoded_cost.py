@@ -74,7 +74,7 @@ class CostLimit(NamedTuple):
 
 @cache
 def cost_limit(method: str, descriptor: Any) -> CostLimit:
-    """Returns the limit of a method by its full name; `descriptor` is its request's."""
+    """Returns the limit of a method (`pkg.Service/Method`); `descriptor` is that of its request's protobuf message."""
     bytes_max = COST_BYTES_MAX_OF.get(method, COST_BYTES_MAX)
     known: dict[str, _Fields] = {}
     fields = _fields_of(descriptor, known)

@@ -25,10 +25,10 @@ _SYNTAX: Final = "it does not parse as the request's message"
 
 
 def decoder(method: str, parse: Parse) -> Decode:
-    """Returns what decodes the requests of a method. `parse` is `FromString` of their message.
+    """Returns an async function that decodes the requests of a method. `parse` is `FromString` of their message.
 
-    It raises ApiError: MESSAGE_TOO_LARGE, before it decodes, for one that would cost too much; INVALID_REQUEST for
-    malformed bytes, to which gRPC would answer UNKNOWN.
+    It raises ApiError: MESSAGE_TOO_LARGE, before it decodes, for one that would cost too much memory; INVALID_REQUEST
+    for malformed bytes, to which gRPC would answer UNKNOWN.
     """
     message: Any = parse.__self__  # type: ignore[attr-defined]  # the class whose method it is
     limit, parse_or_refuse = cost_limit(method, message.DESCRIPTOR), parser(parse)
@@ -42,7 +42,7 @@ def decoder(method: str, parse: Parse) -> Decode:
 
 
 def parser(parse: Parse) -> Parse:
-    """Returns what parses requests, and raises ApiError(INVALID_REQUEST) for malformed bytes."""
+    """Wraps `FromString` of a request's message: malformed bytes become ApiError(INVALID_REQUEST)."""
 
     def attempt(data: bytes) -> Any:
         try:
@@ -55,7 +55,7 @@ def parser(parse: Parse) -> Parse:
 
 
 def encoder(encode: Encode) -> Encode:
-    """Wraps a serializer: an answer that its handler has encoded itself, in turns, passes as it is."""
+    """Wraps a serializer: an answer that is bytes, because its handler has encoded it in turns, passes as it is."""
 
     def attempt(answer: Any) -> bytes:
         return answer if answer.__class__ is bytes else encode(answer)

@@ -32,9 +32,10 @@ SMALL: Final = nullcontext()
 
 
 def entering(limit: CostLimit, room: Room | None, may_send: Check | None) -> Enter:
-    """Returns what a large request goes through before it is decoded: its caller's right, and room in memory.
+    """Returns a function of a request's bytes, its context and its caller's address, called before it is decoded.
 
-    To decode a small one costs less than to ask for a right twice.
+    It returns the block in which the call is answered: for a request of more than `LARGE_BYTES` one that waits for room
+    in memory, after `may_send` has raised ApiError if the caller has no right to the method; else `SMALL`.
     """
 
     def enter(data: Any, context: Any, host: str) -> AbstractAsyncContextManager[StreamRoom | None]:
@@ -48,7 +49,10 @@ def entering(limit: CostLimit, room: Room | None, may_send: Check | None) -> Ent
 
 
 def entering_stream(limit: CostLimit, room: Room | None, held_s: float) -> Enter:
-    """Returns what a stream of requests goes through: the block in which its messages take room, for `held_s`."""
+    """Returns a function of a stream's context and its caller's address: the block in which the stream is served.
+
+    Its messages take room in memory there, each for at most `held_s` (s).
+    """
 
     def enter(_requests: Any, _context: Any, host: str) -> AbstractAsyncContextManager[StreamRoom | None]:
         return StreamRoom(room, host, limit, held_s)
@@ -57,7 +61,7 @@ def entering_stream(limit: CostLimit, room: Room | None, held_s: float) -> Enter
 
 
 def taking(decode: Decode, claim: Claim | None) -> Take:
-    """Returns what gives a handler its request, checked."""
+    """Returns an async function that decodes a request, and checks it by `claim`. It raises ApiError."""
 
     async def one(data: Any, context: Any, recheck: Recheck | None, _room: StreamRoom | None) -> Any:
         request = await decode(data)
@@ -69,7 +73,11 @@ def taking(decode: Decode, claim: Claim | None) -> Take:
 
 
 def taking_each(decode: Decode, claim: Claim | None, refuse: Check) -> Take:
-    """Returns what gives a handler its requests, each of them checked."""
+    """Returns an async function that gives the iterator of a stream's requests.
+
+    Each is read when it is asked for: `refuse` and the call's recheck come first, then it waits for room, is decoded,
+    and checked by `claim`; all of them raise ApiError. Its hold on the room ends when the next one is asked for.
+    """
 
     async def each(context: Any, recheck: Recheck | None, room: StreamRoom) -> AsyncIterator[Any]:
         # Not gRPC's own iterator: if it is not read to its end, it keeps itself and the last request.

@@ -56,7 +56,10 @@ Itemize = Callable[[Any, "RepeatedError", Items], Steps[Named]]
 
 
 class RepeatedError:
-    """The error of each item of an answer. Only the first items have the message, so that the answer stays small."""
+    """The error of each item of an answer, called once an item: code and message, as `error_code` and `error_message`.
+
+    Only the first items have the message, up to `MESSAGES_BYTES_MAX` in all, so that the answer stays small.
+    """
 
     def __init__(self, code: int, message: str | None) -> None:
         self._error = {"error_code": code, "error_message": message}
@@ -69,9 +72,10 @@ class RepeatedError:
 
 
 def refused(request: Message, refusal: ApiError, version: int, principal: Principal = ANONYMOUS) -> Steps[Message]:
-    """Makes the answer that refuses `request` as a whole, in the shape of the newest version, in steps.
+    """Makes the answer (a struct, in the newest version) that refuses `request` as a whole, in steps for `in_turns`.
 
-    `principal` is the client's: who may not ask for tokens hears who would have had one.
+    `version` is the one that the client speaks: it decides where a Fetch has the error. `principal` is the client's:
+    who may not ask for tokens hears who would have had one.
     """
     response = api_of(type(request)).response
     values = _of_no_token(request, refusal, principal)
@@ -87,7 +91,7 @@ def refused(request: Message, refusal: ApiError, version: int, principal: Princi
 
 
 def shorten_messages(answer: ProtobufMessage) -> Steps[None]:
-    """Shortens every error message in a service's answer that is longer than gRPC's status would have it, in steps.
+    """Changes a service's answer: shortens its error messages that are longer than a gRPC status has them, in steps.
 
     A sentence quotes the value at fault with escapes, and so may have more bytes than a string of Kafka (32,767).
     """

@@ -31,7 +31,10 @@ class _Waiting(NamedTuple):
 
 
 class Room:
-    """The room of one purpose, in bytes."""
+    """The memory (bytes) that large requests of one purpose may take together: `limit`. Further ones wait `wait_s` (s).
+
+    The addresses that wait have it in turn, one request each.
+    """
 
     def __init__(self, purpose: str, limit: int, wait_s: float) -> None:
         assert limit > 0, limit
@@ -46,9 +49,10 @@ class Room:
 
     @asynccontextmanager
     async def held(self, host: str, size: int) -> AsyncIterator[None]:
-        """Takes room for a request until the block ends. Raises ApiError(THROTTLING_QUOTA_EXCEEDED) after `wait_s`.
+        """Takes room for a request of `size` bytes until the block ends; `host` is its caller's address.
 
-        A request that would take more than there is takes all of it.
+        Waits while there is none. Raises ApiError(THROTTLING_QUOTA_EXCEEDED) after `wait_s`. A request that would take
+        more than there is takes all of it.
         """
         give_back = await self.take(host, size)
         try:
@@ -57,7 +61,7 @@ class Room:
             give_back()
 
     async def take(self, host: str, size: int) -> Callable[[], None]:
-        """Takes room, and returns what gives it back, to be called once. Raises what `held` raises."""
+        """As `held`, without a block: returns the function that gives the room back, to be called once."""
         size = min(size, self._limit)
         await self._take(host, size)
         return lambda: self._give_back(size)

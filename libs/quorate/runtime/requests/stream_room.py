@@ -31,11 +31,11 @@ class Hold:
         self._keepers = 1
 
     def keep(self) -> None:
-        """Notes one more who needs the message. Each `keep` must be followed by one `end`."""
+        """Notes one more who needs the message: its room is held until each has called `end` once."""
         self._keepers += 1
 
     def end(self, _task: object = None) -> None:
-        """Notes that one of them is done with it; also as what a task calls when it is over."""
+        """Notes that one of them is done; the last gives the room back. It may be the done callback of a task."""
         self._keepers -= 1
         if not self._keepers:
             self._give_back()
@@ -50,9 +50,10 @@ def hold_of_message() -> Hold | None:
 
 
 class StreamRoom:
-    """The room of one stream, from an address `host`. Small messages, and those without a `room`, take none.
+    """An `async with` block with the room in memory of one stream's messages, from an address `host`.
 
-    Its block raises ApiError(REQUEST_TIMED_OUT) once a message has held its room for `held_s` (s).
+    Small messages, and those without a `room`, take none. The block gives all room back at its end, and raises
+    ApiError(REQUEST_TIMED_OUT) once a message has held its room for `held_s` (s).
     """
 
     def __init__(self, room: Room | None, host: str, limit: CostLimit, held_s: float) -> None:
@@ -82,9 +83,10 @@ class StreamRoom:
             self._oldest = asyncio.timeout(None)  # that one has the task, and by its context a hold, and this
 
     async def take(self, size: int) -> Hold | None:
-        """Waits for the room of a message of `size` bytes, while the stream is not read; None for a small message.
+        """Waits for the room of a message of `size` bytes on the wire; returns its hold, None for a small message.
 
-        Sets the hold of the running task. Raises what `Room.take` raises.
+        Sets it for `hold_of_message` of the running task. Raises ApiError(THROTTLING_QUOTA_EXCEEDED) if there is no
+        room in time, and CancelledError if the block has ended meanwhile.
         """
         hold = None
         if self._room is not None and size > LARGE_BYTES:

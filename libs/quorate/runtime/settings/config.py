@@ -183,7 +183,10 @@ def load(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, other
 
 
 def given_texts(argv: Sequence[str], environ: Mapping[str, str], keys: Collection[str]) -> dict[str, str]:
-    """Returns the given texts of `keys`, declared or not. Call it after `load`, which reports all problems."""
+    """Returns the texts given for `keys`, declared or not, from the sources of `load`; those not given are left out.
+
+    Call it after `load`, which reports all problems.
+    """
     given = _given(argv, environ, keys, [])
     return {key: given[key].value for key in keys if key in given}
 

@@ -41,7 +41,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SettingType(Generic[T]):
-    """The type of a setting. `parse` raises ValueError for a text that breaks `rule`."""
+    """The type of a setting: `parse` makes a value of a text, or raises ValueError if it breaks `rule`; `write` a text.
+
+    `rule` comes after "must be" in messages; `unit` is for the table of settings.
+    """
 
     rule: str
     parse: Callable[[str], T]
@@ -100,7 +103,7 @@ def principals() -> SettingType[frozenset[str]]:
 
 
 def python_class(method: str) -> SettingType[type]:
-    """Setting type: a Python class of the operator's, as module:Class; it must have the method `method`."""
+    """Setting type: a Python class of the operator's, as module:Class, which is imported; it must have this method."""
 
     def parse(value: str) -> type:
         module, _, name = value.partition(":")

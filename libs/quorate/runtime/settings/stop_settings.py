@@ -28,5 +28,5 @@ class StopSettings:
 
     @property
     def graceful_s(self) -> float:
-        """The same in seconds."""
+        """`shutdown.graceful.timeout.ms` in seconds."""
         return self.graceful_ms / 1000

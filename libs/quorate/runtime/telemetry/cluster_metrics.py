@@ -25,7 +25,11 @@ BROKER: Final = "kafka.server:type=broker-metadata-metrics,name="
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """A replica's changing state, with the end of its applied and of the committed records (exclusive)."""
+    """Where the metrics of the cluster's state are read: functions that return a replica's present state and offsets.
+
+    `applied` and `committed` are the ends (exclusive) of the applied and of the committed records; `applied_at_ms` is
+    when the last applied one was appended, in ms since 1970, below 0 before any.
+    """
 
     state: Callable[[], ClusterState]
     applied: Callable[[], Offset]

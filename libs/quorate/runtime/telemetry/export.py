@@ -44,7 +44,7 @@ class LeanSpanExporter(OTLPSpanExporter):
         super().__init__(endpoint=endpoint, credentials=credentials, channel_options=cast(Any, tuple(options)))
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Sends spans; over a new connection once there is a new certificate. Called by one thread at a time."""
+        """Sends spans, and waits; over a new connection after a new certificate. Called by one thread at a time."""
         if self._ours is not None and self._ours is not self._transport.credentials and not self._insecure:
             self._ours = self._transport.credentials
             self._credentials = self._ours.value

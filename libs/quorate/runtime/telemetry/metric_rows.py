@@ -40,7 +40,7 @@ def one(read: Callable[[N], float | None]) -> Callable[[N], Iterable[Value]]:
 
 
 def declare(rows: Sequence[Row[N]]) -> Callable[[N], None]:
-    """Declares the metrics that are read, and returns a function that sets the object to read them from."""
+    """Declares the metrics of rows that have `read`; returns a function that sets the object to read them from."""
     declared: list[tuple[Observed, Callable[[N], Iterable[Value]]]] = [
         (observed(row.name, row.kind, row.unit, row.help), row.read)
         for row in rows
@@ -57,7 +57,10 @@ def declare(rows: Sequence[Row[N]]) -> Callable[[N], None]:
 def markdown(
     rows: Sequence[Row[N]], absent: Mapping[str, str], named: Callable[[str], str] = lambda name: name
 ) -> list[str]:
-    """Returns metrics, and Kafka's that are absent with the reasons, as a table in Markdown; `named` shortens names."""
+    """Returns the lines of a table in Markdown: the metrics, then those of Kafka's that are `absent`, with the reason.
+
+    `named` shortens Kafka's names.
+    """
     lines = ["| ours | kind, unit | Kafka's | what it is |", "|---|---|---|---|"]
     for row in rows:
         theirs = "<br>".join(f"`{name}`" for name in map(named, row.kafka)) or "–"

@@ -86,7 +86,7 @@ _METER: Final = metrics.get_meter("quorate")
 
 
 def counter(name: str, unit: str, help: str) -> metrics.Counter:
-    """Declares a counter, which only rises."""
+    """Declares a counter, which only rises; each name once in a process, and `help` is a sentence."""
     _declare(Declared(name, "counter", unit, help))
     return _METER.create_counter(name, unit, help)
 
@@ -124,7 +124,7 @@ def observed(name: str, kind: Literal["counter", "gauge"], unit: str, help: str)
 
 
 class Metrics:
-    """The metrics of a running process. They are read on the event loop, which owns the objects that they come from."""
+    """The metrics of a running process, and their export. They are read on the event loop, which owns their sources."""
 
     __slots__ = ("_provider", "_reader")
 
@@ -144,12 +144,15 @@ class Metrics:
         return "".join(f"{line}\n" for line in lines)
 
     async def serve(self, host: str, port: int) -> tuple[asyncio.Server, int]:
-        """Starts an HTTP server that answers every request with `text`. Returns it, to be closed, and its port."""
+        """Starts an HTTP server that answers every request with `text`. Returns it, to be closed, and its port.
+
+        Raises OSError for an address that cannot be bound.
+        """
         server = await asyncio.start_server(self._answer, host, port, limit=8192)
         return server, server.sockets[0].getsockname()[1]
 
     async def push(self, exporter: MetricExporter, *, every_s: float) -> None:
-        """Exports all values every `every_s` seconds until cancelled, and once more at the end."""
+        """Exports all values every `every_s` seconds until cancelled, then once more, and shuts the exporter down."""
         try:
             while True:
                 await asyncio.sleep(every_s)
@@ -182,7 +185,7 @@ class Metrics:
 
 
 def start_metrics(*, service: str, instance: str) -> Metrics:
-    """Starts to record every declared metric; once in a process."""
+    """Has this process record every declared metric from now on; once in a process. They are exported by the result."""
     reader = InMemoryMetricReader()
     resource = Resource.create({SERVICE_NAME: service, SERVICE_INSTANCE_ID: instance})
     provider = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
@@ -224,7 +227,10 @@ class Export:
 async def exported_metrics(
     tasks: asyncio.TaskGroup, export: Export, *, service: str, instance: str
 ) -> AsyncIterator[None]:
-    """Exports metrics as `export` says while the block runs; once in a process. Raises CannotListen."""
+    """Exports metrics as `export` says while the block runs, in `tasks` and by a scrape server; once in a process.
+
+    Without exporters nothing is recorded. Raises CannotListen, and ConfigError for variables that cannot be read.
+    """
     if not export.exporters:
         yield
         return

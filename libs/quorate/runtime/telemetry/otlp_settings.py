@@ -17,7 +17,7 @@ PROXY: Final = "QUORATE_OTLP_PROXY"
 
 
 def channel_options(environ: Mapping[str, str]) -> Options:
-    """Returns gRPC's options of the channel to the collector. Raises ConfigError."""
+    """Returns gRPC's options of the channel to the collector: no proxy but that of `PROXY`. Raises ConfigError."""
     proxy = environ.get(PROXY, "")
     if not proxy:
         return WITHOUT_PROXY
@@ -28,7 +28,7 @@ def channel_options(environ: Mapping[str, str]) -> Options:
 
 @contextmanager
 def checked_variables(environ: Mapping[str, str]) -> Iterator[None]:
-    """Raises ConfigError for what the SDK cannot read in its variables, while it reads them in the block."""
+    """For a block in which the SDK reads its OTEL_* variables: what it cannot read in them becomes ConfigError."""
     from opentelemetry.exporter.otlp.proto.grpc.exporter import InvalidCompressionValueException
 
     try:

@@ -92,7 +92,7 @@ class Telemetry:
 
         `instance` identifies the process. Telemetry is off without an endpoint, or with OTEL_SDK_DISABLED=true or
         OTEL_TRACES_EXPORTER=none. An https endpoint is spoken to with the certificate of `transport`, unless one of
-        OpenTelemetry's own variables names another. Raises ConfigError for variables that say nothing.
+        OpenTelemetry's own variables names another. Raises ConfigError for variables that cannot be read.
         """
         if not _is_wanted(environ):
             return OFF
@@ -111,7 +111,7 @@ class Telemetry:
     def to(
         processor: SpanProcessor, *, service: str, instance: str, abandon: Callable[[], None] = lambda: None
     ) -> Telemetry:
-        """Exports spans of `service` to any span processor of the SDK; `abandon` cancels an export in progress."""
+        """Returns telemetry that gives spans of `service` to a processor of the SDK; `abandon` cancels an export."""
         resource = Resource.create({SERVICE_NAME: service, SERVICE_INSTANCE_ID: instance})
         provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         provider.add_span_processor(processor)
