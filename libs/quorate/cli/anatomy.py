@@ -54,7 +54,10 @@ OUR_TAGS: Final = {
 
 
 class BytesPart(NamedTuple):
-    """A range of bytes with name, type and value. `size` 0 is a heading, `depth` the nesting level, `note` a remark."""
+    """A range of bytes of a file, with name, type, value and a remark (`note`). `position` is in the file.
+
+    `size` 0 is a heading, and `depth` how many headings it is below.
+    """
 
     position: int
     size: int
@@ -68,9 +71,9 @@ class BytesPart(NamedTuple):
 def anatomy(
     data: memoryview, position: int, header: BatchHeader, *, sound: bool
 ) -> tuple[list[BytesPart], Corrupt | None]:
-    """Returns the parts of the batch at `position`, and the damage that ends the reading; None if there is none.
+    """Returns the parts of the batch at `position` (bytes), and the damage that ends the reading; None without damage.
 
-    `sound` is True if the batch's checksum is right.
+    `sound` is True if the batch's checksum is right. The records of a compressed batch are one part.
     """
     walk = _Walk(data, position, position + header.size)
     try:

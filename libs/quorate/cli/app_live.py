@@ -37,7 +37,7 @@ trace = typer.Typer(help="Traces of requests that an observer keeps.", no_args_i
 
 
 def add_quorum(quorum: typer.Typer) -> None:
-    """Adds what describes the quorum to the group of that name."""
+    """Adds the command `describe` to the group `quorum`."""
     quorum.command(DESCRIBE)(_describe_quorum)
 
 

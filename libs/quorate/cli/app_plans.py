@@ -30,7 +30,7 @@ __all__ = ["ask_doctor", "ask_for_restarts"]
 
 
 class PlanOutput(StrEnum):
-    """How `quorate reassign plan` prints it."""
+    """How `quorate reassign plan` prints its plan; `kafka` is the file for kafka-reassign-partitions.sh."""
 
     TEXT = "text"
     JSON = "json"

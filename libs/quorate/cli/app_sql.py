@@ -91,7 +91,7 @@ def ask_by_sql(
 
 
 def add_listings(app: typer.Typer, groups: Mapping[str, typer.Typer]) -> None:
-    """Adds a command for each noun; in the group that has its name it is called `list`."""
+    """Adds a listing for each noun: as `list` to the group of that name in `groups`, or else to `app`, by the noun."""
     from quorate.sql.listings import LISTINGS, PARTITIONS
 
     for noun, listing in LISTINGS.items():

@@ -20,7 +20,7 @@ SHOWN_MAX: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A time, in ms since 1970."""
+    """A time, in ms since 1970; as text it is ISO 8601 in UTC."""
 
     ms: int
 
@@ -71,7 +71,7 @@ def reader_of_time(option: str) -> Callable[[str], AsOf]:
 
 
 def read_range(text: str) -> tuple[AsOf, AsOf | None]:
-    """Reads `A..B`, of which each is as `--as-of` takes it; without B, to the end. Raises Misused.
+    """Reads `A..B`, two offsets or times, each as `read_as_of` does; without B the second is None. Raises Misused.
 
     >>> read_range("10..20"), read_range("10..")
     ((10, 20), (10, None))
@@ -83,7 +83,10 @@ def read_range(text: str) -> tuple[AsOf, AsOf | None]:
 
 
 def offset_to_follow(since: AsOf | None, until: AsOf | None) -> int | None:
-    """Returns from where on changes are followed; None for what comes. Raises Misused for a time, or an end."""
+    """Returns the offset from which `history --follow` begins; None to begin with what comes next.
+
+    Raises Misused for a time as `since`, or for any `until`.
+    """
     if until is not None:
         raise Misused("--to is not for --follow, which goes on until it is ended")
     if isinstance(since, Moment):

@@ -40,10 +40,11 @@ def api_lines() -> Iterator[str]:
 
 
 def call(servers: Servers, name: str, given: str, *, within_s: float, print_grpcurl: bool, output: str) -> None:
-    """Calls a method with what JSON says, and prints each answer as a document.
+    """Calls the method `name` with a request in JSON, and prints each answer as a document.
 
-    `given` is JSON, `-` for standard input, or `@FILE`. Of a stream of requests it is a list.
-    Raises Misused, with the path of what is wrong in the JSON; Failed, Unreached, OSError.
+    With `print_grpcurl` it only prints grpcurl's line for it. `given` is JSON, `-` for standard input, or `@FILE`; of a
+    stream of requests it is a list. `within_s` (s) is the time for all tries; a call that may have been executed is not
+    made again. Raises Misused, with the path of what is wrong in the JSON; Failed for a refusal, Unreached, OSError.
     """
     method = _method(servers.option, name)
     document = _document(given)
@@ -66,7 +67,7 @@ def call(servers: Servers, name: str, given: str, *, within_s: float, print_grpc
 
 
 def option_of(name: str) -> str:
-    """Returns the option that says where an API is, the first of those that have it. Raises Misused."""
+    """Returns the first of `--controller`, `--quorum` and `--observer` whose servers have this API. Raises Misused."""
     for option, services in SERVICES.items():
         if any(name in each.methods_by_name for each in services):
             return option

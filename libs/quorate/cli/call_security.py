@@ -24,14 +24,17 @@ _OF_LOGIN = ("sasl.mechanism", "sasl.jaas.config")
 
 
 class CallSecurity(NamedTuple):
-    """The files for TLS; and the value of the metadata key `authorization`, None for calls without a login."""
+    """How a server is called: the files for TLS, and the metadata `authorization` of a login; None for no login."""
 
     files: StoreFiles
     authorization: str | None = None
 
 
 def parse_call_security(properties: Mapping[str, str]) -> CallSecurity | None:
-    """Returns what the properties say; None for calls in the clear. Raises ValueError with the property, no secret."""
+    """Returns the TLS and the login that a client's properties name; None for calls in the clear.
+
+    Raises ValueError, which names the property and has no secret.
+    """
     if properties.get(PROTOCOL, "").upper() != SASL_SSL:
         files = parse_security(properties)
         return None if files is None else CallSecurity(files)
@@ -45,7 +48,10 @@ def parse_call_security(properties: Mapping[str, str]) -> CallSecurity | None:
 
 
 def channel_credentials(security: CallSecurity) -> grpc.ChannelCredentials:
-    """Returns what a channel by TLS needs. Raises ValueError with property and file."""
+    """Returns gRPC's credentials of a channel: TLS, and the login of each call if there is one.
+
+    Raises ValueError with property and file.
+    """
     by_tls = credentials(security.files)
     if security.authorization is None:
         return by_tls

@@ -40,7 +40,7 @@ class Contexts(NamedTuple):
 
 
 def contexts_path() -> Path:
-    """Returns the file of contexts."""
+    """Returns the path of the file of contexts, which need not be there: QUORATE_CONTEXTS, or one in ~/.config."""
     return Path(os.environ.get(FILE) or BY_DEFAULT).expanduser()
 
 
@@ -72,18 +72,18 @@ def read_contexts() -> Contexts:
 
 
 def chosen(option: str) -> str | None:
-    """Returns what the current context has for an option, such as "observer"; None without one. Raises Misused."""
+    """Returns what the current context has for an option, such as "observer"; None without. Raises Misused, OSError."""
     contexts = read_contexts()
     return None if contexts.current is None else contexts.by_name[contexts.current].get(option)
 
 
 def chosen_name() -> str | None:
-    """Returns the name in the environment, which goes before the file's; None without one."""
+    """Returns the name in QUORATE_CONTEXT, which goes before the current one of the file; None without."""
     return os.environ.get(NAME) or None
 
 
 def use_context(name: str) -> None:
-    """Makes a context the current one: one line of the file is replaced or added. Raises Misused, OSError."""
+    """Makes a context of the file the current one, by one line in the file. Raises Misused, OSError."""
     contexts = read_contexts()
     if name not in contexts.by_name:
         raise Misused(f"{contexts.path}: {_unknown(name, contexts.by_name)}")

@@ -30,11 +30,11 @@ T = TypeVar("T")
 
 
 def ask_servers(servers: Servers, ask: Callable[[Any, float], T], *, within_s: float, may_repeat: bool) -> T:
-    """Returns what `ask` does with a channel and the seconds that are left: of the first of the servers that answers.
+    """Returns what `ask(channel, seconds left)` returns, for the first of the servers that answers.
 
-    They are asked again in turn while they say that there is no leader; not if none of them can be reached. Unless it
-    `may_repeat`, not after a call of which nobody knows whether it was executed, either.
-    Raises Failed with Kafka's name of the error for a refusal; Unreached if none answers in time; Misused, OSError.
+    While they answer that there is no leader, they are asked again in turn, for `within_s` (s) in all; not if none can
+    be reached. After a call that may have been executed none is asked again, unless it `may_repeat`. Raises Failed with
+    Kafka's name of the error for a refusal; Unreached if no leader answers in time; Misused, OSError.
     """
     addresses, deadline = servers.addresses(), time.monotonic() + within_s
     while True:

@@ -17,7 +17,10 @@ __all__ = ["described_by_controllers"]
 
 
 def described_by_controllers(servers: Servers, *, within_s: float) -> Described:
-    """Returns the quorum as its leader sees it. Raises Failed, Unreached, Misused, OSError."""
+    """Returns the quorum as its leader sees it; controllers are asked for `within_s` (s).
+
+    Raises Failed, Unreached, Misused, OSError.
+    """
     asked = DescribeQuorumRequest.TopicData.PartitionData(partition_index=METADATA_PARTITION)
     topic = DescribeQuorumRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[asked])
     request = DescribeQuorumRequest(topics=[topic])

@@ -21,7 +21,7 @@ ASSUMED: Final = "the brokers' and controllers' own files are not known: Kafka's
 
 
 def diagnose(found: Offline, *, output: str) -> bool:
-    """Prints the findings, the worst first; returns whether there is no error among them."""
+    """Prints what an operator should look at in this state, the worst first; returns whether none of it is an error."""
     facts = Facts(
         state=found.state,
         voters=found.voters,

@@ -51,7 +51,7 @@ PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_./-]+")
 
 
 def is_document(output: str) -> bool:
-    """Returns whether an output is one of documents."""
+    """Returns whether an output is JSON or YAML."""
     return output in DOCUMENTS
 
 
@@ -96,7 +96,7 @@ def print_document(document: Any, output: str, *, ensure_ascii: bool = True) -> 
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Prints text for people, while its lines are made."""
+    """Prints text for people, each line as soon as it is made."""
     for line in lines:
         sys.stdout.write(line + "\n")
 

@@ -38,7 +38,7 @@ Json = dict[str, Any]  # Any: JSON values
 
 @dataclass(slots=True)
 class Order:
-    """Finds non-consecutive offsets in a file: missing, repeated or unordered batches.
+    """Finds offsets of a file that do not follow one another, as its records are noted: missing, repeated, unordered.
 
     `pairs` maps an offset to the wrong one that follows it, as DumpLogSegments collects them.
     """
@@ -71,7 +71,12 @@ class Line(NamedTuple):
 def dump(
     path: Path, *, output: str, explain: bool, with_secrets: bool, from_offset: Offset, to_offset: Offset | None
 ) -> None:
-    """Prints one metadata file, or all of a directory. Raises Failed after printing if anything is damaged."""
+    """Prints batches and records of one metadata file, or of all of a directory, from `from_offset` to `to_offset`.
+
+    The end is exclusive, None for no end. With `explain` it prints every byte. Passwords are redacted, except with
+    `explain` or `with_secrets`. Raises Failed after all is printed if a file is damaged or its offsets have gaps;
+    Misused for an empty range; Failed and OSError for what is no such file.
+    """
     if to_offset is not None and to_offset <= from_offset:
         raise Misused(f"--from {from_offset} --to {to_offset}: nothing lies between; --to must be above --from")
     wanted = OffsetRange(start=from_offset, end=to_offset)

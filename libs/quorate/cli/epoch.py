@@ -28,9 +28,10 @@ RULE: Final = "it must be above every epoch in which a voter of this cluster has
 
 
 def reset_epoch(config: Path, epoch: Epoch, *, output: str) -> None:
-    """Sets the stored epoch of a stopped node to `epoch`, without leader and vote, and prints the change.
+    """Sets the stored epoch of a stopped node to `epoch`, a lower one, and prints the change. Its vote is forgotten.
 
-    Raises Failed or Corrupt; nothing is changed then.
+    `config` is its server.properties. Raises Failed if the node runs, or for an epoch that is not below the stored one
+    and above the log's; Corrupt, OSError. Nothing is changed then.
     """
     node = read_node_config(config)
     directory = node.metadata_directory

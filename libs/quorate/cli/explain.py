@@ -26,7 +26,7 @@ _COLOURS: Final = {"position": "dim", "bytes": "cyan", "name": "", "type": "dim"
 
 
 def explain_file(path: Path, wanted: OffsetRange, *, output: str) -> list[Corrupt]:
-    """Prints every byte of one file's batches that overlap `wanted`, and returns the damage that was found."""
+    """Prints every byte, secrets too, of a file's batches that overlap `wanted`; returns the damage found."""
     problems: list[Corrupt] = []
     data = map_file(path)
     console = Console(soft_wrap=True, highlight=False)
@@ -48,7 +48,7 @@ def explain_file(path: Path, wanted: OffsetRange, *, output: str) -> list[Corrup
 
 
 def explained(parts: list[BytesPart], data: memoryview) -> str:
-    """Formats the named bytes of a batch as text without colours."""
+    """Returns the named bytes of a batch as text without colours; `data` is the whole file."""
     return "".join(line + "\n" for part in parts for line in _lines(part, data))
 
 

@@ -49,7 +49,7 @@ class Misused(Failed):
 
 
 class Passed(Failed):
-    """Raised for a place of the log that a server does not have. Exit code 1."""
+    """Raised for an offset or a time of the log that a server does not have (any more, or yet). Exit code 1."""
 
 
 class Unreached(Failed):
@@ -122,7 +122,7 @@ def _escape_what_cannot_be_said() -> None:
 
 
 def error_document(problem: Exception) -> Json:
-    """Returns an error as a JSON document: message and exit code; for Corrupt also file and position."""
+    """Returns `{"error": …}` as JSON values: message and exit code; for Corrupt also file and position."""
     document: Json = {"message": str(problem), "exitCode": getattr(problem, "code", FAILED)}
     if isinstance(problem, OSError):
         document["message"] = _words_of_system(problem)

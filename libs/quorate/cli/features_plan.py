@@ -28,9 +28,10 @@ LEVEL_MAX: Final = 32_767
 
 
 def plan(found: Offline, *, features: Sequence[str], release: str | None, output: str) -> bool:
-    """Prints what stands against the levels; returns whether nothing does. Without levels it is about the latest known.
+    """Prints what stands against feature levels in this state; returns whether nothing does. Writes nothing.
 
-    Raises Misused for what is no feature or level.
+    The levels are those of `features` (NAME=LEVEL), or of a release, or the latest that are known. Raises Misused for
+    what is no feature or level; Failed for levels that cannot be planned.
     """
     if features and release is not None:
         raise Misused("--feature and --release: give one of them")

@@ -74,7 +74,7 @@ class FormatOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryPlan:
-    """One directory of a plan, with the meta.properties that it will have or has already."""
+    """One directory of a plan, with the meta.properties that it will have, or has if it is formatted already."""
 
     path: Path
     meta: MetaProperties
@@ -113,7 +113,10 @@ class FormatPlan:
 
 
 def plan(asked: FormatOptions, node: NodeConfig) -> FormatPlan:
-    """Plans a format and checks it; changes nothing. Raises Misused, Failed, Corrupt or OSError."""
+    """Plans a format and checks it; changes nothing. New directory ids are random.
+
+    Raises Misused for the options, Failed for the configuration or the directories, Corrupt, OSError.
+    """
     _check_cluster_id(asked.cluster_id)
     _check_quorum(asked, node)
     metadata_version, features = _levels(asked)
@@ -139,7 +142,11 @@ def plan(asked: FormatOptions, node: NodeConfig) -> FormatPlan:
 
 
 def write(found: FormatPlan, *, timestamp_ms: int) -> None:
-    """Writes the directories of a plan. Raises Failed, before any change, if a directory is in use; OSError."""
+    """Formats the directories of a plan that are not formatted: the first records, and meta.properties last.
+
+    `timestamp_ms` (since 1970) is that of the records. Raises Failed, before any file is written, if a directory is in
+    use or was formatted meanwhile; OSError.
+    """
     new = [each for each in found.directories if not each.is_formatted]
     with ExitStack() as locks:
         for directory in sorted(new, key=lambda each: not each.path.exists()):

@@ -14,7 +14,7 @@ DEPTH_MAX: Final = 100
 
 
 def given_json(name: str, data: bytes) -> Any:
-    """Returns what UTF-8 text says as JSON (RFC 8259), by Python's types. `name` is where it is from.
+    """Returns the Python values of a text in JSON (RFC 8259, UTF-8). `name` says in errors where it is from.
 
     Raises Misused for what is no JSON, for more than 100 lists in each other, and for numbers of 4,301 digits and more.
     """

@@ -25,14 +25,14 @@ RECEIVED_BYTES_MAX: Final = 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servers:
-    """Servers that an option names, `HOST:PORT,…`, and the client's properties for TLS and a login."""
+    """Servers that `option` names as `HOST:PORT,…`, and the client's properties for TLS and a login."""
 
     option: str
     named: str
     command_config: Path | None
 
     def addresses(self) -> Sequence[str]:
-        """Raises Misused."""
+        """Returns `host:port` of each of the servers. Raises Misused."""
         try:
             return [f"{host}:{port}" for host, port in parse_bootstrap(self.named)]
         except ValueError as problem:
@@ -54,7 +54,10 @@ class Servers:
 
     @contextmanager
     def channel(self, address: str) -> Iterator[Any]:
-        """Yields a channel; its type is Any, since the generated types are those of asyncio's stubs. Raises Misused."""
+        """Yields a channel to one of the addresses, and closes it after the block. Raises Misused, OSError.
+
+        Its type is Any, since the generated types are those of asyncio's stubs.
+        """
         options = [*WITHOUT_PROXY, ("grpc.max_receive_message_length", RECEIVED_BYTES_MAX)]
         security = self.security()
         if security is None:

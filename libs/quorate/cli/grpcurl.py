@@ -13,7 +13,10 @@ __all__ = ["grpcurl_line"]
 
 
 def grpcurl_line(servers: Servers, method: Method, *requests: Any) -> str:  # Any: JSON values
-    """Returns the line, for the first of the servers; its words are quoted for a shell. Raises Misused, OSError."""
+    """Returns the command line of grpcurl that calls a method of the first of the servers; nothing is called.
+
+    Its words are quoted for a shell. Raises Misused, OSError.
+    """
     known = servers.security()
     if known is None:
         security = ["-plaintext"]

@@ -32,14 +32,17 @@ SHOWN_MAX: Final = 500
 
 
 class Unknown(NamedTuple):
-    """A part of the log whose changes are not known one by one: after an offset, -1 for the log's start, to another."""
+    """A part of the log whose changes are not known one by one: after `after_offset`, up to `until_offset` (inclusive).
+
+    `after_offset` -1 is the log's start.
+    """
 
     after_offset: Offset
     until_offset: Offset
 
     @property
     def note(self) -> str:
-        """The sentence about it."""
+        """The sentence that tells a reader of the history about this part."""
         if self.after_offset < 0:
             return f"of what lies before offset {self.until_offset + 1} there is no log"
         return (
@@ -49,7 +52,7 @@ class Unknown(NamedTuple):
 
 
 def read_subject(text: str | None) -> Subject:
-    """Reads what a history is asked of. Raises Misused, naming what there is."""
+    """Reads whose history is asked for: `topic/NAME`, a table and so on, None for all. Raises Misused."""
     try:
         return subject_of(text)
     except ValueError as problem:
@@ -57,7 +60,7 @@ def read_subject(text: str | None) -> Subject:
 
 
 class Teller:
-    """Prints a line for each row that a record has changed, while a log is read from `since` on.
+    """Prints a line for each row that a record has changed, while `load` reads a log and calls it, from `since` on.
 
     The changes of a transaction are printed at its end; those of an open one are not printed (KIP-868).
     """
@@ -76,18 +79,18 @@ class Teller:
         """That of the request that caused the present batch: its first record has it."""
 
     def begin(self, found: Offline) -> None:
-        """Follows this state."""
+        """Takes the state to which the first record will be applied."""
         self._touched, self._voters = Touched(Image(state=found.state)), found.voters
         self._base = found.as_of_offset
 
     def before(self, found: Offline, header: BatchHeader, record: Message, offset: Offset) -> None:
-        """Notes the rows that a record may change."""
+        """Notes the rows that a record may change, with their values before it is applied."""
         if offset == header.base_offset:
             self._trace_id = trace_id_of(record)
         self._touched.note(record)
 
     def after(self, found: Offline, header: BatchHeader, offset: Offset) -> None:
-        """Tells of the rows that have changed."""
+        """Prints the rows changed since the last call, unless `offset` is below `since`; a transaction at its end."""
         if found.state.transactions.open is not None:
             return
         rows_changed = list(self._touched.take())
@@ -104,7 +107,10 @@ class Teller:
             print_change(Changed(place, each), str(sentence(each)), output=self._output)
 
     def end(self, found: Offline) -> None:
-        """Prints how many changes there were, and notes. Raises Failed if the log ends before `since`."""
+        """Prints, as text only, how many changes were printed, and notes; and the parts of the log that it cannot tell.
+
+        Raises Failed if the log ends before `since`.
+        """
         if found.as_of_offset < _offset(self.since):
             raise Failed(f"{found.path} ends at offset {found.as_of_offset}; {self.since} lies beyond it")
         unknown = [Unknown(-1, self._base - 1)] if self._base > _offset(self.since) else []
@@ -134,7 +140,10 @@ def print_change(told: Changed, said: str, *, output: str) -> None:
 
 
 def print_end(count: int, *, begins: Offset, ends: Offset, output: str, unknown: Iterable[Unknown]) -> None:
-    """Prints how many changes were printed, between which offsets, and of which parts of the log they are not known."""
+    """Prints how many changes were printed between `begins` and `ends`, as text only.
+
+    Then, also as documents, it prints each part of the log whose changes are not known.
+    """
     if not is_document(output):
         sys.stdout.write(f"{count} change{'s' * (count != 1)} between offset {begins} and offset {ends}\n")
     for each in unknown:

@@ -28,7 +28,7 @@ INDENT: Final = "  "
 
 
 def show(found: Offline, *, output: str) -> None:
-    """Prints a state."""
+    """Prints a state and its origin: as text tables, in colours on a terminal, or as one document."""
     if is_document(output):
         print_document(document(found), output)
         return

@@ -23,7 +23,7 @@ SHOWN_MAX = 80
 
 
 def show(before: Offline, after: Offline, *, output: str) -> None:
-    """Prints what differs. Raises Failed if the second state is the older one."""
+    """Prints the rows that differ between two states, and notes. Raises Failed if the second state is the older one."""
     if after.as_of_offset < before.as_of_offset:
         raise Failed(f"{before.as_of_offset}..{after.as_of_offset}: the second offset is below the first")
     found = differences(*(Image(state=each.state, voters=each.voters) for each in (before, after)))
@@ -34,7 +34,10 @@ def show(before: Offline, after: Offline, *, output: str) -> None:
 def print_differences(
     found: Iterable[Difference], *, begins: Offset, ends: Offset, notes: Sequence[str], output: str
 ) -> None:
-    """Prints what differs between the states at two offsets; as JSON nothing of it if an error comes meanwhile."""
+    """Prints the rows that differ between the states at two offsets: as text each once it is found, else one document.
+
+    Of a document nothing is printed if an error comes meanwhile.
+    """
     if is_document(output):
         rows = list(map(row_in_json, found))
         print_document({"fromOffset": begins, "toOffset": ends, "notes": notes, "rows": rows}, output)
@@ -49,7 +52,7 @@ def print_differences(
 
 
 def row_in_json(found: Difference) -> dict[str, object]:
-    """Returns what has become of a row, as a document of JSON."""
+    """Returns a difference as JSON values: its table, the row's key, how it changed, the columns before and after."""
     return {
         "table": found.noun.name,
         "key": in_json(found.key),
@@ -60,12 +63,12 @@ def row_in_json(found: Difference) -> dict[str, object]:
 
 
 def in_json(values: Mapping[str, Value]) -> dict[str, object]:
-    """Returns a row's values as JSON has them."""
+    """Returns a row's columns as values for `doubles.dumps`: a float as Kafka writes it."""
     return {name: Double(value) if isinstance(value, float) else value for name, value in values.items()}
 
 
 def words(found: Difference) -> Iterator[str]:
-    """Yields the key of a row, and in brackets what has changed."""
+    """Yields a difference in words for a terminal: the row's key, and in brackets the columns that have changed."""
     if found.key:
         yield " ".join(map(_text, found.key.values()))
     if changes := ", ".join(_changes(found)):

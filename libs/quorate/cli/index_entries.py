@@ -16,7 +16,10 @@ TIME_INDEX_ENTRY: Final = struct.Struct(">qi")
 
 
 class Entry(NamedTuple):
-    """One entry of an index file, at byte `at`. An offset index has no `timestamp` (ms), a time index no `position`."""
+    """One entry of an index file, at byte `at`; `position` is a byte of the .log, `timestamp` in ms since 1970.
+
+    An offset index has no `timestamp`, a time index no `position`.
+    """
 
     at: int
     offset: Offset

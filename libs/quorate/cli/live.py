@@ -39,14 +39,14 @@ class LiveQuorum:
     command_config: Path | None
 
     def endpoints(self) -> list[Endpoint]:
-        """Raises Misused."""
+        """Returns the addresses of `--bootstrap-controller`. Raises Misused."""
         try:
             return parse_bootstrap(self.bootstrap)
         except ValueError as problem:
             raise Misused(f"--bootstrap-controller: {problem}") from None
 
     def config(self) -> ClientConfig:
-        """Raises Misused, naming the property; OSError."""
+        """Returns what the client's properties say, or the defaults. Raises Misused, naming the property; OSError."""
         if self.command_config is None:
             return ClientConfig()
         try:
@@ -58,7 +58,10 @@ class LiveQuorum:
 def dump_live(
     live: LiveQuorum, *, output: str, explain: bool, with_secrets: bool, from_offset: Offset, to_offset: Offset | None
 ) -> None:
-    """Prints the batches and records up to the high watermark. Raises as `dump`, and Unreached."""
+    """Fetches the log up to the high watermark, and prints it as `dump` does. Raises what `dump` raises, and Unreached.
+
+    The working directory is a temporary one meanwhile.
+    """
     with _fetched(live):
         dump(
             Path(PARTITION_DIRECTORY),
@@ -73,7 +76,10 @@ def dump_live(
 def load_live(
     live: LiveQuorum, *as_of: AsOf | None, with_open_transaction: bool, watch: Watch | None = None
 ) -> list[Offline]:
-    """Rebuilds the committed state at each of these. Raises as `load`, and Unreached."""
+    """Fetches the log up to the high watermark, once, and returns the state at each `as_of`.
+
+    The working directory is a temporary one meanwhile. Raises what `load` raises, and Unreached.
+    """
     with _fetched(live) as high_watermark:
         partition = Path(PARTITION_DIRECTORY)
         found = [

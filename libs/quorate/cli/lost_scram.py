@@ -17,9 +17,10 @@ __all__ = ["lost_credentials"]
 
 
 def lost_credentials(partition: Path, snapshot: OffsetAndEpoch, state: ClusterState) -> list[Credential]:
-    """Returns the SCRAM credentials that the log has and the checkpoint lacks; `state` is the checkpoint's state.
+    """Returns the SCRAM credentials (mechanism, user) that the log has at a checkpoint's end, and it lacks.
 
-    Empty if the log before the checkpoint is removed or damaged, so that nothing can be known.
+    `state` is the checkpoint's state. Empty if the log before the checkpoint is removed or damaged, so that nothing can
+    be known. Raises OSError.
     """
     try:
         bases = segment_bases(partition)

@@ -21,7 +21,10 @@ _PREFIX: Final = re.compile(r"^(Failed to parse \S+ field: )+")
 
 
 def parsed(shape: Any, document: Any, *, at: str = "") -> Any:  # Any: a descriptor, JSON values, a message
-    """Returns the message that a JSON document says. Raises Misused with the path of what is wrong."""
+    """Returns the protobuf message that a JSON document says. `shape` is the message's descriptor.
+
+    Raises Misused with the path of what is wrong, which begins with `at`, or with the message's name.
+    """
     path = at or shape.name
     # An empty list in place of an object is no error to ParseDict.
     for where, why in _misfits(shape, document, path, with_values=False):
@@ -35,7 +38,7 @@ def parsed(shape: Any, document: Any, *, at: str = "") -> Any:  # Any: a descrip
 
 
 def method_of(channel: Any, method: Method) -> Any:
-    """Returns the call of a method on a channel, whichever form it has."""
+    """Returns gRPC's callable for a method on a channel; each side is one message or a stream, by the descriptor."""
     forms = {
         (False, False): channel.unary_unary,
         (False, True): channel.unary_stream,

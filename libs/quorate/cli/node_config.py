@@ -58,7 +58,10 @@ class NodeConfig:
         return (names or [LISTENER_NAME])[0].upper()
 
     def own_endpoint(self) -> VoterAddress:
-        """Returns this controller's endpoint from `advertised.listeners`, or else from `listeners`. Raises Failed."""
+        """Returns this controller's endpoint from `advertised.listeners`, or else from `listeners`. Raises Failed.
+
+        An empty host becomes the name of this host.
+        """
         for key in ("advertised.listeners", "listeners"):
             for text in _list(self.values, key):
                 name, _, address = text.rpartition("://")

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def ask_first(observers: str, command_config: Path | None, ask: Callable[[str, Any], T]) -> T:
-    """Returns what `ask` does with the address and the stub of the first observer that answers.
+    """Returns what `ask(address, stub)` returns for the first observer that can be reached, of `HOST:PORT,…`.
 
     `ask` takes what a call answers by `parts_of` or `answer_of`, and prints nothing before its first part. Raises
     Misused, Failed for what an observer refuses, Unreached if none is reached, OSError.
@@ -41,7 +41,7 @@ def ask_first(observers: str, command_config: Path | None, ask: Callable[[str, A
 
 
 def answer_of(address: str, call: Callable[..., T], request: Any) -> T:  # Any: the request of any method
-    """Returns the answer of a call. Raises Failed, with the observer's words; Unreached."""
+    """Returns the answer of a unary call. Raises Failed with the observer's words; Unreached if it is not there."""
     try:
         return call(request, timeout=TIMEOUT_S)
     except grpc.RpcError as failure:
@@ -49,7 +49,10 @@ def answer_of(address: str, call: Callable[..., T], request: Any) -> T:  # Any: 
 
 
 def parts_of(address: str, answer: Iterator[T]) -> Iterator[T]:
-    """Yields the parts of an answer. Raises Failed, with the observer's words."""
+    """Yields the parts of a streamed answer. Raises Failed, with the observer's words.
+
+    If the observer cannot be reached before the first part, that is Unreached.
+    """
     has_begun = False
     try:
         for part in answer:
@@ -60,14 +63,17 @@ def parts_of(address: str, answer: Iterator[T]) -> Iterator[T]:
 
 
 def place_of(at: AsOf | None) -> LogPlace:
-    """Returns a place of the log as an observer is asked for it; an empty one for None."""
+    """Returns an offset or a time as the LogPlace of a request to an observer; an empty one for None."""
     if at is None:
         return LogPlace()
     return LogPlace(offset=at) if isinstance(at, int) else LogPlace(timestamp_ms=at.ms)
 
 
 def offset_of(address: str, stub: Any, as_of: AsOf) -> Offset:  # Any: the generated types are those of asyncio's stub
-    """Returns the offset of a place of which the database has the state. Raises Failed if it has not."""
+    """Returns the offset that an observer has for a time; an offset is returned if its database has the state there.
+
+    Raises Failed if it does not have it; Unreached.
+    """
     request = DiffImagesRequest(subject=SMALLEST, to=place_of(as_of))
     getattr(request, "from").CopyFrom(place_of(as_of))
     found: Offset = next(parts_of(address, stub.DiffImages(request, timeout=TIMEOUT_S))).from_offset
@@ -75,7 +81,7 @@ def offset_of(address: str, stub: Any, as_of: AsOf) -> Offset:  # Any: the gener
 
 
 def value_of(value: QueryResponse.Value) -> Any:  # Any: int, float, str, bytes, bool, None
-    """Returns a value of a column."""
+    """Returns the Python value of a column in an observer's answer; None for null."""
     kind = value.WhichOneof("kind")
     return None if kind is None else getattr(value, kind)
 

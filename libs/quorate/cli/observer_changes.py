@@ -44,7 +44,10 @@ def tell_by_observer(
     until: AsOf | None,
     output: str,
 ) -> None:
-    """Prints what changed between two offsets or times. Raises as `ask_first`."""
+    """Prints what changed from `since` on, up to `until` (exclusive); None for the begin, or the end.
+
+    Raises Misused, Failed, Unreached, OSError, as `ask_first`.
+    """
     request = ListChangesRequest(subject=subject or "", to=place_of(until))
     getattr(request, "from").CopyFrom(place_of(since))
 
@@ -65,7 +68,10 @@ def tell_by_observer(
 def watch_by_observer(
     observers: str, command_config: Path | None, subject: str | None, *, since: Offset | None, output: str
 ) -> None:
-    """Prints what changes from an offset on, until it is ended. Raises as `ask_first`, naming where to go on."""
+    """Prints what changes from the offset `since` on (None: from now on), until it is ended.
+
+    Raises Misused, Failed, Unreached, OSError; once an answer has begun, Failed says from which offset to go on.
+    """
     request = WatchImageRequest(subject=subject or "", from_offset=since)
 
     def ask(address: str, stub: Any) -> None:
@@ -89,7 +95,10 @@ def watch_by_observer(
 def diff_by_observer(
     observers: str, command_config: Path | None, *, first: AsOf, last: AsOf | None, output: str
 ) -> None:
-    """Prints what differs between two states. Raises as `ask_first`."""
+    """Prints the rows that differ between the states at `first` and `last` (None: the present one).
+
+    Raises Misused, Failed, Unreached, OSError, as `ask_first`.
+    """
     request = DiffImagesRequest(to=place_of(last))
     getattr(request, "from").CopyFrom(place_of(first))
 

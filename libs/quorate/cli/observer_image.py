@@ -21,7 +21,10 @@ LED_MAX_MS: Final = 5_000
 
 
 def load_observed(observers: str, command_config: Path | None, as_of: AsOf | None) -> Offline:
-    """Returns the state of the first observer that answers, as of None the present one. Raises as `ask_first`."""
+    """Returns an observer's state at an offset or time; None for the present one, with a note if that may be outdated.
+
+    It is of the first observer that can be reached. Raises Misused, Failed, Unreached, OSError.
+    """
 
     def ask(address: str, stub: Any) -> Offline:  # Any: the generated types are those of asyncio's stub
         at = offset_of(address, stub, as_of) if isinstance(as_of, Moment) else as_of

@@ -18,7 +18,10 @@ __all__ = ["ask_observer"]
 def ask_observer(
     observers: str, command_config: Path | None, query: str, *, output: str, as_of: AsOf | None = None
 ) -> None:
-    """Prints the rows. Raises Misused, Failed for what an observer refuses and if none is reached, OSError."""
+    """Has an observer answer a query by SQL, on its state at `as_of` (None: the present one), and prints the rows.
+
+    Raises Misused, Failed for what the observer refuses, Unreached if none is reached, OSError.
+    """
 
     def ask(address: str, stub: Any) -> None:  # Any: the generated types are those of asyncio's stub
         at = None if as_of is None else offset_of(address, stub, as_of)

@@ -74,7 +74,7 @@ class Offline:
 
 
 class Watch(Protocol):
-    """Sees the records of a log while a state is rebuilt from them."""
+    """Is called with each record of a log while `load` rebuilds a state from it."""
 
     since: AsOf
     """From where on it wants them. It gets the earlier ones, too, that follow the checkpoint at the begin."""
@@ -86,7 +86,7 @@ class Watch(Protocol):
         """Called before the record at `offset` is applied."""
 
     def after(self, found: Offline, header: BatchHeader, offset: Offset) -> None:
-        """Called after the record at `offset` is applied, or a control record."""
+        """Called after the record at `offset` is applied; of a control record only this is called."""
 
 
 def load(
@@ -99,12 +99,11 @@ def load(
 ) -> Offline:
     """Rebuilds the state from a directory, a checkpoint or a log, with all records below `as_of` (None: all records).
 
-    Of a time it is the state just before the first batch that is later.
-
-    `name` is what the source is called in place of its path.
-    Records of an open transaction are applied only `with_open_transaction`, as Kafka publishes them only at its end.
-    With a `watch` the state is rebuilt from before its `since`, if the files allow it.
-    Raises Failed if the files do not reach `as_of`, or lack offsets below it; Corrupt for damage before it; OSError.
+    Of a time it is the state just before the first batch that is later. `name` is what the source is called in place of
+    its path. Records of an open transaction are applied only `with_open_transaction`, as Kafka publishes them only at
+    its end. With a `watch` the state is rebuilt from before its `since`, if the files allow it; a time there becomes an
+    offset. Raises Failed if the files do not reach `as_of`, or lack offsets below it; Corrupt for damage before it;
+    OSError.
     """
     found = Offline(path=name or path, watch=watch)
     source = metadata_directory(path).partition if path.is_dir() else path

@@ -115,7 +115,10 @@ def chosen_output(output: StrEnum, *, as_json: bool) -> str:
 
 
 def source_of(path: Path | None, named: str, bootstrap: str | None, command_config: Path | None) -> Path | LiveQuorum:
-    """Returns what is to be read: files or a live quorum. Raises Misused unless exactly one is given."""
+    """Returns what is to be read: files, or a live quorum, also that of the current context if neither is given.
+
+    `named` is for the error: the option of `path`. Raises Misused if there is none or both, OSError.
+    """
     if path is not None and bootstrap is None:
         if command_config is not None:
             raise Misused("--command-config is for --bootstrap-controller: files need no login")
@@ -132,7 +135,7 @@ def source_of(path: Path | None, named: str, bootstrap: str | None, command_conf
 def loaded_from(
     source: Path | LiveQuorum, *as_of: AsOfValue | None, with_open_transaction: bool, watch: Watch | None = None
 ) -> list[Loaded]:
-    """Returns the state of files or of a live quorum, at each of these. Raises Failed, Corrupt, OSError."""
+    """Returns the state of files or of a live quorum at each `as_of`. Raises Failed, Corrupt, OSError, Unreached."""
     if isinstance(source, Path):
         from quorate.cli.offline import load
 
@@ -151,7 +154,10 @@ def state_from(
     *,
     with_open_transaction: bool = False,
 ) -> Loaded:
-    """Returns the state of files, of a live quorum or of an observer. Raises Misused unless one of them is given."""
+    """Returns the state at `as_of` of files, of a live quorum or of an observer, the context's if none is given.
+
+    Raises Misused unless it is one of them; Failed, Corrupt, OSError, Unreached.
+    """
     others = (offline, bootstrap, with_open_transaction)
     observer, command_config = observer_of(observer, command_config, *others)
     if observer is not None:
@@ -172,7 +178,7 @@ def state_to_plan_from(
     command_config: Path | None,
     as_of: AsOfValue | None,
 ) -> Loaded:
-    """Returns a state as `state_from`, of which somebody acts. Raises Failed for one that may be long over, too."""
+    """Returns the state by which somebody will act: as `state_from`, and Failed for one that may be outdated."""
     found = state_from(offline, bootstrap, observer, command_config, as_of)
     if found.outdated:
         raise Failed(f"{found.path}: {found.outdated}; --as-of {found.as_of_offset} asks it all the same")
@@ -180,7 +186,7 @@ def state_to_plan_from(
 
 
 def named_or_chosen(option: str, given: str | None, command_config: Path | None) -> tuple[str | None, Path | None]:
-    """Returns where an option says, and the client's properties; of what is not given, what the current context has.
+    """Returns the servers that an option names, and the client's properties; else those of the current context.
 
     A context's properties are for its own servers alone. Raises Misused, OSError.
     """
@@ -194,21 +200,24 @@ def named_or_chosen(option: str, given: str | None, command_config: Path | None)
 
 
 def observer_of(observer: str | None, command_config: Path | None, *others: object) -> tuple[str | None, Path | None]:
-    """Returns the observer that is to be asked; the context's if none of the options that go without one is given."""
+    """Returns the observer to ask, and the client's properties; the context's only if none of `others` is given.
+
+    `others` are the values of options that do not go with an observer. Raises Misused, OSError.
+    """
     if any(each not in (None, False) for each in others):
         return observer, command_config
     return named_or_chosen("observer", observer, command_config)
 
 
 def only_by_observer(*others: object, what: str, why: str = "") -> None:
-    """Raises Misused if one of the options that do not go together with --observer is given."""
+    """Raises Misused if any of `others`, options that do not go with --observer, is given; `what` names them."""
     if any(each not in (None, False) for each in others):
         raise Misused(f"{what} are not for --observer{why}")
 
 
 @contextmanager
 def needing_grpc(option: str = "--observer") -> Iterator[None]:
-    """Raises Misused in the block if gRPC is not installed."""
+    """For a block that imports gRPC: raises Misused if it is not installed."""
     try:
         yield
     except ModuleNotFoundError as missing:

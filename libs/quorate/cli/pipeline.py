@@ -19,7 +19,10 @@ CHECKOUT: Final = Path(__file__).resolve().parents[3]
 
 
 def hand_over(arguments: Sequence[str]) -> NoReturn:
-    """Replaces this process by `python -m services.pipeline` (exec). Raises Misused if it or Spark is not installed."""
+    """Replaces this process by `python -m services.pipeline` (exec), and does not return.
+
+    Raises Misused if it or Spark is not installed; --help needs no Spark.
+    """
     root = _found()
     # The pipeline's help imports no Spark.
     asks_for_help = not {"-h", "--help"}.isdisjoint(arguments)

@@ -45,7 +45,7 @@ class Described:
 
 
 def described_live(live: LiveQuorum) -> Described:
-    """Asks a Kafka quorum. Raises Failed, Unreached, Misused, OSError."""
+    """Asks a live Kafka quorum for its leader, voters and observers. Raises Failed, Unreached, Misused, OSError."""
     endpoints, config = live.endpoints(), live.config()
     try:
         return described_by_view(asyncio.run(describe_quorum(endpoints, config)))
@@ -102,7 +102,7 @@ def described_by_files(path: Path) -> Described:
 
 
 def print_quorum(quorum: Described, output: str) -> None:
-    """Prints it as text, a document or rows."""
+    """Prints a quorum as text, as a document, or its replicas as rows."""
     if is_document(output):
         print_document(_json(quorum), output)
     elif output == TableOutput.TEXT:

@@ -96,7 +96,7 @@ class OffsetRange:
         return self.start <= offset and (self.end is None or offset < self.end)
 
     def meets(self, batch: FileBatch) -> bool:
-        """Whether the range overlaps the batch's offsets."""
+        """Whether any offset of the batch is in this range."""
         header = batch.header
         return header.last_offset >= self.start and (self.end is None or header.base_offset < self.end)
 
@@ -117,7 +117,10 @@ def kind_of(path: Path) -> FileKind | None:
 
 
 def files_below(path: Path) -> list[Path]:
-    """Returns `path` itself, or the metadata files of a directory by name. Raises Failed if there are none, OSError."""
+    """Returns `path` itself, or the metadata files of a directory and of the metadata partition in it, by name.
+
+    Raises Failed if there are none, for a name that no such file has, and for what is no regular file; OSError.
+    """
     mode = path.stat().st_mode  # a missing file raises FileNotFoundError, not an error about its name
     if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
         raise Failed(f"{path} is neither a file nor a directory")  # opening a FIFO would block until it has a writer
@@ -136,7 +139,9 @@ def files_below(path: Path) -> list[Path]:
 
 
 def check_regular(*directories: Path) -> None:
-    """Checks that all that is named like a file of a metadata log is a regular file. Raises Failed, OSError.
+    """Checks that what is named like a file of a metadata log in these directories is a regular file.
+
+    Raises Failed, OSError.
 
     Opening a FIFO would block until it has a writer, and a device may have no end. Links are followed.
     """
@@ -159,9 +164,9 @@ def _check_regular(path: Path) -> None:
 
 
 def metadata_directory(path: Path) -> MetadataDirectory:
-    """Finds the metadata directory from `path`, which is it or its partition.
+    """Finds a node's log directory and its metadata partition from `path`, which is either of the two.
 
-    Raises Failed for another directory, or if a file in it is no regular file.
+    Raises Failed for another directory, or if a file in them is no regular file; OSError.
     """
     found = _metadata_directory(path)
     check_regular(*(place for place in found if place is not None and place.is_dir()))
@@ -193,7 +198,10 @@ def map_file(path: Path) -> memoryview:
 
 
 def batches_of(data: memoryview) -> Iterator[FileBatch]:
-    """Yields every batch, also those with a wrong checksum. Raises Corrupt where a batch header cannot be read."""
+    """Yields every batch of a log or checkpoint, also those with a wrong checksum: `problem` is set then.
+
+    Raises Corrupt where a batch header cannot be read.
+    """
     position = 0
     while position < len(data):
         header, problem = read_header(data, position), None

@@ -24,7 +24,10 @@ SHOWN_MAX: Final = 50
 
 
 def plan(found: Offline, wish: Wish, *, output: str) -> None:
-    """Prints the plan. Raises Misused if nothing is asked for; Failed for what is not there, or cannot be done."""
+    """Prints which replicas move for a wish, and changes nothing. `output` is text, json, yaml or kafka.
+
+    Raises Misused if nothing is wished for; Failed for brokers or topics that are not there, or what cannot be done.
+    """
     if not (wish.added or wish.drained or wish.factor is not None):
         raise Misused("give --add, --drain or --replication-factor: what the reassignment is for")
     try:

@@ -39,7 +39,10 @@ UNKNOWN: Final = "UNKNOWN_RECORD"
 
 
 class RecordDocument(NamedTuple):
-    """One record for output. `control` is the name of a control record, else None; `document` is the value as JSON."""
+    """One record for output: `timestamp` in ms since 1970, sizes in bytes (-1 for null), `document` the value.
+
+    `control` is the name of a control record, else None.
+    """
 
     offset: Offset
     timestamp: int

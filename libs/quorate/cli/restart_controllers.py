@@ -18,10 +18,10 @@ __all__ = ["ask"]
 
 
 def ask(live: LiveQuorum, *, controllers: Collection[NodeId], output: str) -> bool:
-    """Prints the order, and what stands against the others; returns whether all are safe now.
+    """Prints in which order voters can be restarted, and why others cannot; returns whether all are safe now.
 
-    Of several voters that are named it returns whether each has a place in the order. Raises Unreached if no leader
-    answers, Failed for one that is no voter; Misused.
+    It is about all voters if none is named. Of several that are named it returns whether each has a place in the order.
+    Raises Unreached if no leader answers, Failed for one that is no voter; Misused, OSError.
     """
     endpoints, config = live.endpoints(), live.config()
     try:

@@ -30,10 +30,10 @@ WORDS: Final = {
 
 
 def ask(found: Offline, *, brokers: Sequence[NodeId], racks: Sequence[str], output: str) -> bool:
-    """Prints the order, and what stands against the others; returns whether all are safe now.
+    """Prints in which order brokers can be restarted, and why others cannot; returns whether all are safe now.
 
     Without brokers or racks it is about all brokers that are registered. Of several that are named it returns whether
-    each has a place in the order. Raises Failed for one that is not there.
+    each has a place in the order. Raises Failed for a broker or rack that is not there.
     """
     try:
         state = own_state(found)

@@ -23,7 +23,10 @@ _KEYS: Final = ("name", "password", "saltedpassword", "salt", "iterations")
 
 
 def parse_scram(text: str) -> UserScramCredentialRecord:
-    """Parses 'SCRAM-SHA-256=[name=alice,password=…]' to a credential. Raises Misused, never with the password."""
+    """Returns the credential of 'SCRAM-SHA-256=[name=alice,password=…]'. Raises Misused, never with the password.
+
+    The salt is random unless it is given.
+    """
     mechanism, equals, rest = text.partition("=")
     rest = rest.strip()
     if not equals or rest[:1] != "[" or rest[-1:] != "]":

@@ -27,8 +27,10 @@ NULL: Final = "-"
 
 
 def ask(found: Offline, query: str, *, output: str, rows_max: int, seconds_max: float) -> None:
-    """Prints the answer to a query by SQL on the state `found`. Raises Failed for a query that is wrong, would write,
-    or is beyond a cap."""
+    """Prints the answer to a query by SQL on the state `found`: at most `rows_max` rows, in `seconds_max` (s).
+
+    Raises Failed for a query that is wrong, would write, or is beyond a cap.
+    """
     caps = Caps(rows=rows_max, seconds=seconds_max, memory_bytes=MEMORY_BYTES_MAX)
     database = Database(Image(state=found.state, voters=found.voters), now_s=time.monotonic, caps=caps)
     try:
@@ -40,7 +42,10 @@ def ask(found: Offline, query: str, *, output: str, rows_max: int, seconds_max: 
 
 
 def print_answer(answer: Answer, output: str, *, as_of_offset: Offset, notes: Sequence[str]) -> None:
-    """Prints the rows of an answer. Raises QueryRefused, and what comes while rows are read."""
+    """Prints the rows of an answer, as text, a document, CSV or Arrow.
+
+    Raises QueryRefused for two columns of one name in a document, and if the query is refused while its rows are read.
+    """
     if is_document(output):
         _print_document(answer, output, as_of_offset, notes)
     elif output == TableOutput.TEXT:

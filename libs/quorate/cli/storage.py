@@ -26,7 +26,10 @@ Json = dict[str, Any]  # Any: JSON values
 
 
 def format_node(config: Path, asked: FormatOptions, *, output: str) -> None:
-    """Formats a node's directories that are not formatted yet, and prints what was done. Raises as `plan`, `write`."""
+    """Formats a node's directories that are not formatted yet, and prints what was done; `config` is server.properties.
+
+    Raises Misused, Failed, Corrupt, OSError, as `plan` and `write`.
+    """
     found = plan(asked, read_node_config(config))
     write(found, timestamp_ms=time.time_ns() // 1_000_000)
     if is_document(output):
@@ -36,7 +39,10 @@ def format_node(config: Path, asked: FormatOptions, *, output: str) -> None:
 
 
 def show_info(config: Path, *, output: str) -> None:
-    """Prints a node's meta.properties and its directories' problems. Raises Failed at the end if there are any."""
+    """Prints a node's meta.properties and its directories' problems; `config` is its server.properties.
+
+    Raises Failed at the end if there are any; Failed and OSError for `config`.
+    """
     node = read_node_config(config)
     problems: list[str] = []
     found = {path: meta for path in node.directories if (meta := _look(path, node, problems)) is not None}

@@ -31,7 +31,10 @@ def check_arrow() -> None:
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Row], output: str, *, as_of_offset: Offset | None = None) -> None:
-    """Prints rows as CSV or Arrow, whose schema has the offset as metadata. Raises what comes while rows are taken."""
+    """Prints rows as CSV, each once it is taken, or as Arrow, whose schema has the offset as metadata `asOfOffset`.
+
+    Raises what `rows` raises.
+    """
     if output == TableOutput.CSV:
         _print_csv(columns, rows)
     else:

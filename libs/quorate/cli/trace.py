@@ -24,7 +24,10 @@ NS_PER_MS: Final = 1_000_000
 
 
 def list_traces(observers: str, command_config: Path | None, *, span_name: str, limit: int, output: str) -> None:
-    """Prints the latest traces, newest first. Raises Misused, Failed, Unreached, OSError."""
+    """Prints the latest `limit` traces, newest first, that have a span of this name; "" for any.
+
+    Raises Misused, Failed, Unreached, OSError.
+    """
 
     def ask(address: str, stub: Any) -> Any:  # Any: the generated types are those of asyncio's stub
         return answer_of(address, stub.ListTraces, ListTracesRequest(span_name=span_name, limit=limit)).traces
@@ -42,7 +45,10 @@ def list_traces(observers: str, command_config: Path | None, *, span_name: str, 
 
 
 def show_trace(observers: str, command_config: Path | None, trace_id: str, *, width: int, output: str) -> None:
-    """Prints one trace. Raises Failed if the observer has none of it; Misused, Unreached, OSError."""
+    """Prints one trace as a waterfall of `width` columns, or its spans as a document.
+
+    Raises Failed if the observer has none of it; Misused, Unreached, OSError.
+    """
 
     def ask(address: str, stub: Any) -> list[Span]:
         spans: list[Span] = []
@@ -63,7 +69,7 @@ def show_trace(observers: str, command_config: Path | None, trace_id: str, *, wi
 
 
 def span_of(trace_id: str, span: Span) -> SpanData:
-    """Returns a span of GetTrace, which has no trace id, as one of this trace."""
+    """Returns a span of a GetTrace answer, which has no trace id, as a span of the trace `trace_id`."""
     return SpanData(
         trace_id=trace_id,
         span_id=span.span_id,

@@ -53,7 +53,7 @@ class LogProblem:
 
 
 class Said(NamedTuple):
-    """The content of a checkpoint for comparison: the canonical form of its state, and its SCRAM credentials."""
+    """The content of a checkpoint, for comparison with the replayed log: canonical state, SCRAM credentials."""
 
     state: str
     credentials: frozenset[Credential]
@@ -97,9 +97,9 @@ class LogCheck:
     _unknown: bool = False
 
     def segments(self, directory: Path, bases: Iterable[Offset], *, last: Offset, durable: Offset) -> None:
-        """Checks the segments with these base offsets; `last` is the newest one of the directory.
+        """Checks the segments with these base offsets (ascending) and their indexes; `last` is the directory's newest.
 
-        `durable` is the durable mark: the log is known to be flushed below it.
+        `durable` is the durable mark: the log is known to be flushed below it. Findings go to `found`; raises OSError.
         """
         listed = EpochsFile(directory).read()
         course: ScanPosition | None = None
@@ -289,7 +289,10 @@ def parse_leader_epochs(path: Path) -> list[tuple[Epoch, Offset]]:
 
 
 def check_leader_epochs(path: Path, log: LogCheck) -> None:
-    """Compares a leader-epoch-checkpoint with the epochs of the batches. Raises Corrupt, OSError."""
+    """Compares a leader-epoch-checkpoint with the epochs of the batches that `log` has checked.
+
+    Raises Corrupt for a contradiction, OSError; what a start mends is a note among the log's findings.
+    """
     entries = parse_leader_epochs(path)
     if entries != sorted(set(entries)) or [start for _, start in entries] != sorted(start for _, start in entries):
         raise Corrupt(f"epochs and their start offsets rise; these do not: {entries}", path=path)

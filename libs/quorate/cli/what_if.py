@@ -40,7 +40,10 @@ SHOWN_MAX: Final = 100
 def ask(
     found: Offline, *, brokers: Sequence[NodeId], racks: Sequence[str], directories: Sequence[str], output: str
 ) -> None:
-    """Prints what changes. Raises Misused if nothing goes, or for an id that is none; Failed for what is not there."""
+    """Prints what becomes of the partitions if brokers, racks or log directories go; changes nothing.
+
+    Raises Misused if nothing goes, or for an id that is none; Failed for what is not there.
+    """
     if not (brokers or racks or directories):
         raise Misused("give --broker, --rack or --directory: what goes")
     try:
@@ -71,7 +74,10 @@ def gone_of(state: ClusterState, brokers: Sequence[NodeId], racks: Sequence[str]
 
 
 def own_state(found: Offline) -> ClusterState:
-    """Returns the state as one that takes records: the one before an open transaction takes none, and is copied."""
+    """Returns the state of `found` as one to which records can be applied: a copy of it if a transaction is open.
+
+    With an open transaction `found` has a view of the state before it, which takes no records.
+    """
     if found.transaction is None:
         return found.state
     copy = ClusterState()

@@ -13,9 +13,10 @@ Json = dict[str, Any]  # Any: JSON values
 
 
 class Write(NamedTuple):
-    """A verb that changes something. Its options are the parameters of `request`, in typer's words.
+    """A verb that changes something, as data: its API, its request, its words. `writing.do` sends it.
 
-    `request` returns the API's request, by the names of its proto in JSON's values. It raises Misused.
+    Its options are the parameters of `request`, in typer's words. `request` returns the API's request, by the names of
+    its proto in JSON's values. It raises Misused.
     """
 
     api: str
@@ -42,7 +43,7 @@ class Write(NamedTuple):
 
 
 def pairs(option: str, given: Iterable[str], *, like: str) -> dict[str, str]:
-    """Returns NAME=VALUE as a dict. Raises Misused for another form, and for a name that is given twice."""
+    """Returns NAME=VALUE as a dict. Raises Misused for another form ("it is `like`"), and for a name given twice."""
     found: dict[str, str] = {}
     for each in given:
         name, equals, value = each.partition("=")
@@ -55,7 +56,10 @@ def pairs(option: str, given: Iterable[str], *, like: str) -> dict[str, str]:
 
 
 def split(option: str, given: str, by: str, *, like: str) -> tuple[str, str]:
-    """Returns what is before and after the first `by`. Raises Misused if there is none, or nothing before it."""
+    """Returns what is before and after the first `by`. Raises Misused if there is none, or nothing before it.
+
+    `like` says in the error what the form is.
+    """
     before, found, after = given.partition(by)
     if not before or not found:
         raise Misused(f"{option} {given!r}: it is {like}")
@@ -63,7 +67,7 @@ def split(option: str, given: str, by: str, *, like: str) -> tuple[str, str]:
 
 
 def number_of(option: str, text: str, *, like: str) -> int:
-    """Returns a number from 0 on. Raises Misused."""
+    """Returns the number in a text, 0 to 9,999,999,999. Raises Misused ("it is `like`") for any other text."""
     if not (text.isascii() and text.isdecimal() and len(text) <= 10):
         raise Misused(f"{option} {text!r}: it is {like}")
     return int(text)

@@ -47,7 +47,10 @@ def add_acls(
     prefixed: Annotated[bool, typer.Option("--prefixed", help="Of all whose names begin so.")] = False,
     deny: Annotated[bool, typer.Option("--deny", help="Deny it; without it, allow it.")] = False,
 ) -> Json:
-    """Returns a CreateAclsRequest: one for each resource, principal, operation and host. Raises Misused."""
+    """Returns a CreateAclsRequest in JSON's values: an entry for each resource, principal, operation and host.
+
+    Without hosts it is for every host. Raises Misused.
+    """
     from quorate.metadata.acls import AclOperation, AclPermission, PatternType
 
     named = _resources(topics, groups, transactional_ids, tokens, users, cluster=cluster)
@@ -90,7 +93,10 @@ def remove_acls(
     ] = "LITERAL",
     permission: Annotated[str, typer.Option("--permission", help="ALLOW, DENY or ANY.")] = "ANY",
 ) -> Json:
-    """Returns a DeleteAclsRequest; what is not said fits any. Raises Misused if nothing is said at all."""
+    """Returns a DeleteAclsRequest in JSON's values: a filter for each resource, principal, operation and host.
+
+    Of these, one that is not given fits any. Raises Misused if none of them is given.
+    """
     from quorate.metadata.acls import AclOperation, AclPermission, PatternType, ResourceType
 
     named = _resources(topics, groups, transactional_ids, tokens, users, cluster=cluster)

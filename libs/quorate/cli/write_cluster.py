@@ -32,24 +32,24 @@ Features = Annotated[
 
 
 def set_configs(resource: Resource, settings: Settings) -> Json:
-    """Returns an IncrementalAlterConfigsRequest. Raises Misused."""
+    """Returns an IncrementalAlterConfigsRequest in JSON's values that sets configs of a resource. Raises Misused."""
     return _altered(resource, SET, pairs("config", settings, like="NAME=VALUE"))
 
 
 def append_configs(resource: Resource, settings: Settings) -> Json:
-    """Returns one that appends to lists. Raises Misused."""
+    """Returns an IncrementalAlterConfigsRequest that appends to configs that are lists. Raises Misused."""
     return _altered(resource, APPEND, pairs("config", settings, like="NAME=VALUE"))
 
 
 def subtract_configs(resource: Resource, settings: Settings) -> Json:
-    """Returns one that takes out of lists. Raises Misused."""
+    """Returns an IncrementalAlterConfigsRequest that takes values out of configs that are lists. Raises Misused."""
     return _altered(resource, SUBTRACT, pairs("config", settings, like="NAME=VALUE"))
 
 
 def delete_configs(
     resource: Resource, names: Annotated[list[str], typer.Argument(metavar="NAME", help="Configs.")]
 ) -> Json:
-    """Returns one that puts configs back to their defaults. Raises Misused."""
+    """Returns an IncrementalAlterConfigsRequest that puts configs back to their defaults. Raises Misused."""
     return _altered(resource, DELETE, dict.fromkeys(names))
 
 
@@ -70,7 +70,7 @@ def _resources(asked: Json) -> Sequence[str]:
 
 
 def upgrade_features(features: Features) -> Json:
-    """Returns an UpdateFeaturesRequest. Raises Misused."""
+    """Returns an UpdateFeaturesRequest in JSON's values that raises levels. Raises Misused."""
     return _updated(features, UPGRADE)
 
 
@@ -78,7 +78,7 @@ def downgrade_features(
     features: Features,
     unsafe: Annotated[bool, typer.Option("--unsafe", help="Also if metadata is lost by it.")] = False,
 ) -> Json:
-    """Returns an UpdateFeaturesRequest. Raises Misused."""
+    """Returns an UpdateFeaturesRequest in JSON's values that lowers levels, `unsafe` or safely. Raises Misused."""
     return _updated(features, UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE)
 
 

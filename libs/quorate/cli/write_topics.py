@@ -42,7 +42,7 @@ def create_topics(
         list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A config; may be repeated.")
     ] = None,
 ) -> Json:
-    """Returns a CreateTopicsRequest."""
+    """Returns a CreateTopicsRequest in JSON's values; a count not given is -1, the default. Raises Misused."""
     own = [{"name": name, "value": value} for name, value in pairs("--config", configs or (), like=CONFIG).items()]
     made = {
         "num_partitions": partitions or BY_DEFAULT,
@@ -56,7 +56,7 @@ CONFIG: Final = "NAME=VALUE"
 
 
 def delete_topics(names: Topics) -> Json:
-    """Returns a DeleteTopicsRequest."""
+    """Returns a DeleteTopicsRequest in JSON's values."""
     return {"topics": [{"name": name} for name in names]}
 
 
@@ -64,7 +64,7 @@ def add_partitions(
     names: Topics,
     partitions: Annotated[int, typer.Option("--partitions", min=1, help="How many each has then, in all.")],
 ) -> Json:
-    """Returns a CreatePartitionsRequest."""
+    """Returns a CreatePartitionsRequest in JSON's values: each topic is to have this count of partitions in all."""
     return {"topics": [{"name": name, "count": partitions} for name in names]}
 
 
@@ -77,7 +77,7 @@ def elect_leaders(
         Election, typer.Option("--type", help="unclean: a replica that is not in sync may lead; records are lost.")
     ] = Election.PREFERRED,
 ) -> Json:
-    """Returns an ElectLeadersRequest. Raises Misused."""
+    """Returns an ElectLeadersRequest in JSON's values, of partitions or, without the field, of all. Raises Misused."""
     if bool(partitions) == every:
         raise Misused("give partitions, or --all")
     asked: Json = {"election_type": list(Election).index(election)}
@@ -95,12 +95,15 @@ PARTITION: Final = "TOPIC-PARTITION, as in orders-0"
 
 
 def apply_plan(file: Plan) -> Json:
-    """Returns an AlterPartitionReassignmentsRequest. Raises Misused, OSError."""
+    """Returns an AlterPartitionReassignmentsRequest in JSON's values for a plan's file. Raises Misused, OSError."""
     return {"topics": _by_topic(file, lambda each: {"items": each["replicas"]})}
 
 
 def cancel_plan(file: Plan) -> Json:
-    """Returns an AlterPartitionReassignmentsRequest that cancels those of these partitions. Raises Misused, OSError."""
+    """Returns an AlterPartitionReassignmentsRequest that cancels the reassignments of a plan's partitions.
+
+    Raises Misused, OSError.
+    """
     return {"topics": _by_topic(file, lambda _: None)}
 
 

@@ -53,7 +53,7 @@ def set_quotas(
     entity: Entity,
     quotas: Annotated[list[str], typer.Argument(metavar="KEY=VALUE", help="As producer_byte_rate=1048576.")],
 ) -> Json:
-    """Returns an AlterClientQuotasRequest. Raises Misused."""
+    """Returns an AlterClientQuotasRequest in JSON's values that sets quotas of an entity. Raises Misused."""
     asked = pairs("quota", quotas, like="KEY=VALUE, as in producer_byte_rate=1048576")
     return _altered(entity, [{"key": key, "value": _quota(key, value)} for key, value in asked.items()])
 
@@ -61,7 +61,7 @@ def set_quotas(
 def delete_quotas(
     entity: Entity, keys: Annotated[list[str], typer.Argument(metavar="KEY", help="As producer_byte_rate.")]
 ) -> Json:
-    """Returns an AlterClientQuotasRequest. Raises Misused."""
+    """Returns an AlterClientQuotasRequest in JSON's values that removes quotas of an entity. Raises Misused."""
     return _altered(entity, [{"key": key, "remove": True} for key in keys])
 
 
@@ -100,7 +100,10 @@ def set_user(
         typer.Option("--password-file", metavar="FILE", help="Has the password, and an end of line; else it is asked."),
     ] = None,
 ) -> Json:
-    """Returns an AlterUserScramCredentialsRequest: the password is salted here, and never sent. Raises Misused."""
+    """Returns an AlterUserScramCredentialsRequest: the password is salted here, and never sent.
+
+    Without a file the password is asked for at the terminal. Raises Misused, OSError.
+    """
     import secrets
     from base64 import b64encode
 
@@ -114,7 +117,7 @@ def set_user(
 
 
 def delete_user(name: User, mechanism: Mechanisms = Mechanism.SHA_256) -> Json:
-    """Returns an AlterUserScramCredentialsRequest."""
+    """Returns an AlterUserScramCredentialsRequest that deletes a user's credential of one mechanism."""
     return {"deletions": [{"name": name, "mechanism": NUMBERS[mechanism]}]}
 
 
@@ -129,7 +132,7 @@ def create_token(
         int, typer.Option("--max-lifetime-ms", metavar="MS", min=-1, help="-1 for what the cluster has set.")
     ] = UNLIMITED,
 ) -> Json:
-    """Returns a CreateDelegationTokenRequest. Raises Misused."""
+    """Returns a CreateDelegationTokenRequest in JSON's values; without `owner` it is the caller's. Raises Misused."""
     asked: Json = {"max_lifetime_ms": lifetime_ms, "renewers": []}
     if owner is not None:
         kind, name = split("--owner", owner, ":", like="TYPE:NAME, as in User:alice")
@@ -141,7 +144,10 @@ def create_token(
 
 
 def renew_token(hmac_file: Hmac = None, period_ms: Period = UNLIMITED) -> Json:
-    """Returns a RenewDelegationTokenRequest. Raises Misused, OSError."""
+    """Returns a RenewDelegationTokenRequest; without a file the HMAC is asked for at the terminal.
+
+    Raises Misused, OSError.
+    """
     return {"hmac": _hmac(hmac_file), "renew_period_ms": period_ms}
 
 
@@ -151,7 +157,10 @@ def expire_token(
         int, typer.Option("--period-ms", metavar="MS", min=-1, help="From now on; -1 for at once.")
     ] = UNLIMITED,
 ) -> Json:
-    """Returns an ExpireDelegationTokenRequest; -1 is at once. Raises Misused, OSError."""
+    """Returns an ExpireDelegationTokenRequest; -1 is at once. Without a file the HMAC is asked for at the terminal.
+
+    Raises Misused, OSError.
+    """
     return {"hmac": _hmac(hmac_file), "expiry_time_period_ms": period_ms}
 
 

@@ -40,7 +40,7 @@ DryRun = Annotated[
 
 
 def add_writes(groups: Mapping[str, typer.Typer]) -> None:
-    """Adds a command for each row to the group of its noun."""
+    """Adds a command for each row of `WRITES` to the group of its noun in `groups`."""
     for (noun, verb), write in WRITES.items():
         groups[noun].command(verb, help=write.about)(_command(write))
 

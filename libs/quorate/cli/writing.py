@@ -51,7 +51,7 @@ class Asked:
     output: str
 
     def servers(self) -> Servers:
-        """Raises Misused."""
+        """Returns the controllers to write to. Raises Misused if none is given."""
         if self.controller is None:
             raise Misused(
                 "give --controller HOST:PORT,…: writes go to a controller, which passes them to the active one"
@@ -60,7 +60,7 @@ class Asked:
 
 
 class Result(NamedTuple):
-    """The result of one thing that was asked for; `code` is 0 if nothing is wrong."""
+    """The result of one thing that was asked for; `code` is Kafka's number of the error, 0 if nothing is wrong."""
 
     name: str
     code: int
@@ -71,9 +71,10 @@ class Result(NamedTuple):
 
 
 def do(write: Write, asked: Json, how: Asked) -> bool:
-    """Does a write, or has it tried, and prints its results; returns whether all of it is done.
+    """Sends a write, or with `dry_run` has it tried, and prints its results; returns whether none of them is an error.
 
-    Raises Misused, Failed if it is refused as a whole, Unreached, OSError.
+    With `print_grpcurl` it only prints grpcurl's line for it. Raises Misused, Failed if it is refused as a whole,
+    Unreached if no controller answers in time, OSError.
     """
     if how.dry_run and not write.is_enveloped:
         raise Misused(f"--dry-run: {write.api} cannot be tried: it has no validate_only, in Kafka neither")

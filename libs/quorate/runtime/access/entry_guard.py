@@ -63,7 +63,7 @@ class EntrySettings(AuthorizerSettings, Protocol):
 
 
 def everyone_setting() -> bool:
-    """Declares `allow.everyone.if.no.acl.found` in the Config of such a service."""
+    """Declares the setting `allow.everyone.if.no.acl.found` as a field of a service's Config; false by default."""
     return setting(
         "allow.everyone.if.no.acl.found",
         boolean(),

@@ -163,7 +163,7 @@ def principal(metadata: Metadata, key: str = CLIENT_PRINCIPAL) -> Principal:
 
 
 def client_id_text(client_id: str) -> str:
-    """Returns a client id as metadata takes it: letters beyond ASCII percent-encoded, and the end cut off if too long.
+    """Returns a client id as metadata takes it: letters beyond ASCII percent-encoded; its first 1,000 bytes.
 
     >>> client_id_text("tôol")
     't%C3%B4ol'

@@ -148,7 +148,7 @@ class ProcessRights:
 
 
 def process_rules_setting() -> str | None:
-    """Declares `principal.process.mapping.rules` in a Config."""
+    """Declares `principal.process.mapping.rules` as a field of a service's Config: a checked text, None by default."""
     return setting(
         PROCESS_RULES,
         optional(SettingType("RULE:pattern/processes/[LU], with commas between them, as in KIP-371", _parsed)),

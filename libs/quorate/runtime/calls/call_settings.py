@@ -14,7 +14,7 @@ __all__ = ["CallSettings"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSettings(StopSettings):
-    """The call limits in a service's Config, as a base class. Health, peers, heartbeats … are counted apart."""
+    """The call limits in a service's Config, as a base class: of each purpose (health, peers, heartbeats …)."""
 
     max_calls: int = setting(
         "max.calls",

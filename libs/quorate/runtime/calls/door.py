@@ -89,7 +89,7 @@ class Guard(Protocol):
 
 
 class Claims(Protocol):
-    """The check of what requests say of their senders (`claims`)."""
+    """The check of which node a request says that its sender is (`claims`)."""
 
     def check_of(self, method: str) -> Callable[[Any, Any], None] | None:
         """Returns a function that checks a request with its context, or raises ApiError; None if it needs none."""

@@ -56,9 +56,10 @@ class Server:
 
     `quiet` are services that begin no trace, `logged_refusals` full names of methods whose refusals are warnings in the
     log; `on_fatal` gets the errors after which the process must end. By default it speaks in the clear, and everybody
-    may call it; `guard` lets in whom it knows, and `claims` has each call under its own node id; `may_send` is asked
-    before a large request is decoded. Health is served beside the services, and in the clear on a port of its own
-    after `listen_for_probes`. `graceful_s` (s) is how long a stop waits for calls under way.
+    may call it; `log_in` reads a caller's credentials in a call's metadata, `guard` lets in whom it knows, and `claims`
+    has each call under its own node id; `may_send` is asked before a large request is decoded. Health is served beside
+    the services, and in the clear on a port of its own after `listen_for_probes`. `graceful_s` (s) is how long a stop
+    waits for calls under way.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class Server:
 
     @property
     def ports(self) -> list[int]:
-        """The ports on which the services are served."""
+        """The ports of the services' listeners, in the order in which they were bound; not those of probes."""
         return self._server.ports
 
     @property

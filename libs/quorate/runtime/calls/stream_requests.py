@@ -25,10 +25,10 @@ Batch = TypeVar("Batch", bound=Message)
 
 
 class StreamRequests(Generic[Request, Batch]):
-    """The requests of one stream that are running, and their answers that are not sent yet.
+    """Runs the requests of one stream at once, and collects their answers in messages, for `ready`.
 
-    `answer` answers one request. `batch` makes an empty message of answers, and `answers_of` returns its list. The
-    stream is not read while `under_way_max` requests run, nor while its client does not take the answers.
+    `answer` answers one request; None is no answer. `batch` makes an empty message of answers, and `answers_of` returns
+    its list. The stream is not read while `under_way_max` requests run, nor while its client does not take the answers.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class StreamRequests(Generic[Request, Batch]):
         self._loop = asyncio.get_running_loop()
 
     def begin(self, requests: AsyncIterator[Iterable[Request]]) -> None:
-        """Starts to read the stream and run its requests, in the background."""
+        """Starts to read the stream and run its requests, in the background. To be called once; `end` ends it."""
         self._reader = self._spawn(self._read(requests))
 
     async def ready(self) -> Batch | None:

@@ -239,11 +239,11 @@ class Client(Generic[Stub]):
         """Calls with retries, and returns the response. Raises the last ApiError after `deadline_ms` in total.
 
         An error for which `retry` returns true is tried again, after exponential backoff with jitter; at once if it
-        names the leader. Pass your own `retry` for a write that must not be done twice: after NETWORK_EXCEPTION or
-        REQUEST_TIMED_OUT it is unknown whether the server has done it.
+        names the leader. Others are raised at once. Pass your own `retry` for a write that must not be done twice:
+        after NETWORK_EXCEPTION or REQUEST_TIMED_OUT it is unknown whether the server has done it.
 
-        With `patience`, for calls one after the other, a connection that has answered none in time is closed when that
-        ends, and the next call has another one. Else it is left once the keepalive finds it dead
+        A connection on which no call is answered in time is closed once its silence is longer than `patience` allows,
+        and the next call opens another. Without `patience` it is left once the keepalive finds it dead
         (`transport.KEEPALIVE`).
         """
         now_s = asyncio.get_running_loop().time

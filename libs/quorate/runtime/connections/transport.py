@@ -64,7 +64,10 @@ KEEPALIVE: Final[Options] = (
 
 
 class Transport:
-    """One process's certificates, for its server and for its channels; without files it speaks in the clear."""
+    """One process's certificates, for its server and for its channels; without files it speaks in the clear.
+
+    The files are read at once; new ones are taken while `watch` runs.
+    """
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ EXPECTED: Final = (ApiError, TimeoutError, asyncio.CancelledError, UnsupportedLe
 
 
 class ExitCode(IntEnum):
-    """The exit code of a service's process."""
+    """The exit code of a service's process: 2 for its settings, 3 for its address, 4 for damaged files."""
 
     STOPPED = 0
     FAILED = 1
@@ -78,7 +78,7 @@ class ServiceLife:
         return self._stop.is_set()
 
     async def stopping(self) -> None:
-        """Waits until the service is asked to stop. Raises the error that was passed to `fail`."""
+        """Waits until the service is asked to stop, and returns; or raises the error that `fail` was called with."""
         await self._stop.wait()
         if self._failure is not None:
             raise self._failure
@@ -102,7 +102,7 @@ class ServiceLife:
 
     @property
     def longer_s(self) -> float:
-        """The time (s) that a stop may take beyond `stop_timeout_s`."""
+        """By how long (s) the time of `give` is above the default: a stop may take so much beyond `stop_timeout_s`."""
         return max(0.0, self._graceful_s - GRACEFUL_MS / 1000)
 
     async def close(self) -> None:
@@ -134,8 +134,8 @@ class ServiceLife:
 def run(main: Callable[[ServiceLife], Awaitable[None]], *, stop_timeout_s: float = STOP_TIMEOUT_S) -> ExitCode:
     """Runs `main` until it returns and returns the exit code; `--help` prints the settings instead.
 
-    SIGTERM or SIGINT asks it to stop; a second signal, or `stop_timeout_s` without an end, cancels it. Each error that
-    it raises is printed as one line on standard error, and the exit code is not 0.
+    SIGTERM or SIGINT asks it to stop; a second signal, or `stop_timeout_s` (s) without an end, cancels it. Each error
+    that it raises is printed as one line on standard error, and the exit code is not 0.
     """
     tune_memory()
     raise_file_limit()

@@ -27,10 +27,10 @@ LOOKS: Final = 12
 
 
 def tune_memory() -> None:
-    """Tunes a process that is about to serve: call it before there are other threads.
+    """Has this process collect garbage less often, and glibc use two arenas: call it before there are other threads.
 
-    Imported objects are not scanned by the garbage collector again, which took a third of a busy service. Another C
-    library than glibc has no mallopt, or refuses the parameter; nothing changes there.
+    Objects of this moment (imports) are not scanned by the garbage collector again, which took a third of a busy
+    service. Another C library than glibc has no mallopt, or refuses the parameter; nothing changes there.
     """
     gc.freeze()
     gc.set_threshold(YOUNG_MAX)

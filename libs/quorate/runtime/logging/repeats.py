@@ -23,7 +23,7 @@ AT_START_S: Final = 10.0
 
 
 class RepeatFilter:
-    """Lets each text pass once an hour, and at most one a second.
+    """Decides which texts are logged: each of them once an hour, and one a second at most.
 
     >>> news = RepeatFilter()
     >>> logged = (("a", 0), ("a", 5), ("b", 6), ("c", 6.5), ("c", 8), ("a", 3600))
@@ -49,7 +49,7 @@ class RepeatFilter:
 
 
 class ChangeFilter:
-    """Lets a state pass when it is another than was logged of its subject, and once a minute while it lasts.
+    """Decides which states of subjects (peers that fail, say) are logged: changes, and once a minute while one lasts.
 
     A subject that goes to and fro has one line a second at most. The last state is logged in the end, if it is asked
     for again. Nothing is logged of a subject that has been unwell for less than `after_s`.

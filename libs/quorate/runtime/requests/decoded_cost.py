@@ -55,7 +55,7 @@ _Fields = dict[int, _Field]
 
 
 class CostLimit(NamedTuple):
-    """The limit of one method, and what its requests cost."""
+    """How much memory a decoded request of one method may take beside its bytes, and what each of its fields costs."""
 
     method: str
     bytes_max: int
@@ -126,9 +126,9 @@ def _field_costs(field: Any, known: dict[str, _Fields]) -> Iterator[tuple[int, _
 
 
 def check_cost(data: bytes, limit: CostLimit) -> Generator[None, None, None]:
-    """Looks at a request in steps. Raises ApiError(MESSAGE_TOO_LARGE) if decoded it would take too much memory.
+    """Estimates in steps, for `in_turns`, the memory that a request takes once it is decoded; nothing is decoded.
 
-    Bytes that are malformed are left to the decoder.
+    Raises ApiError(MESSAGE_TOO_LARGE) above `limit`. Bytes that are malformed are left to the decoder.
     """
     most = len(data) * limit.per_byte
     for begin, cost in limit.begins:

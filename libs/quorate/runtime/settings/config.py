@@ -66,7 +66,7 @@ class HelpAsked(Exception):
 
 @runtime_checkable
 class Checked(Protocol):
-    """A configuration with rules between several settings."""
+    """A configuration with rules between several settings, which `load` checks."""
 
     def problems(self) -> Iterator[str]:
         """Yields the violated rules, one sentence each, which names keys, values and the rule."""
@@ -117,7 +117,7 @@ def setting(
 
 
 class PerListener(dict[str, C]):
-    """The settings of each listener, by its name, in the order of the setting that names them.
+    """A dict of the settings of each listener, by its name, in the order of the setting that names them.
 
     `own` has the keys that were given for one listener alone, without its name, and are not the default.
     """
@@ -143,7 +143,7 @@ def listener_prefix(name: str) -> str:
 
 
 def load(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, others: Collection[str] = ()) -> C:
-    """Returns the configuration from `argv` (without the program's name) and `environ`.
+    """Returns the configuration by `argv` (without the program's name), `environ` and the file that either names.
 
     `others` are keys of other services that the file may contain; they are ignored. Raises ConfigError with every
     problem of single settings, or, if there is none, with every violated rule between settings; raises HelpAsked with

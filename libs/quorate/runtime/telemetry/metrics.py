@@ -133,7 +133,7 @@ class Metrics:
         self._reader = reader
 
     def text(self) -> str:
-        """Returns all present values in Prometheus' text format."""
+        """Reads every metric, and returns the values in Prometheus' text format."""
         data = self._reader.get_metrics_data()
         lines: list[str] = []
         for resource in data.resource_metrics if data else ():
