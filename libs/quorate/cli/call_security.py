@@ -31,7 +31,7 @@ class CallSecurity(NamedTuple):
 
 
 def parse_call_security(properties: Mapping[str, str]) -> CallSecurity | None:
-    """Returns the TLS and the login that a client's properties name; None for calls in the clear.
+    """Returns the TLS files and the login that a client's properties name; None for calls in the clear.
 
     Raises ValueError, which names the property and has no secret.
     """

@@ -107,7 +107,7 @@ class Teller:
             print_change(Changed(place, each), str(sentence(each)), output=self._output)
 
     def end(self, found: Offline) -> None:
-        """Prints, as text only, how many changes were printed, and notes; and the parts of the log that it cannot tell.
+        """Prints how many changes were printed, and notes (both as text only), and the parts it cannot tell.
 
         Raises Failed if the log ends before `since`.
         """

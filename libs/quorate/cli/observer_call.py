@@ -70,7 +70,7 @@ def place_of(at: AsOf | None) -> LogPlace:
 
 
 def offset_of(address: str, stub: Any, as_of: AsOf) -> Offset:  # Any: the generated types are those of asyncio's stub
-    """Returns the offset that an observer has for a time; an offset is returned if its database has the state there.
+    """Returns the offset that an observer has for a time; an offset itself, if its database has the state there.
 
     Raises Failed if it does not have it; Unreached.
     """

@@ -217,7 +217,7 @@ def only_by_observer(*others: object, what: str, why: str = "") -> None:
 
 @contextmanager
 def needing_grpc(option: str = "--observer") -> Iterator[None]:
-    """For a block that imports gRPC: raises Misused if it is not installed."""
+    """A block in which the import of gRPC raises Misused if it is not installed; `option` is named as the reason."""
     try:
         yield
     except ModuleNotFoundError as missing:

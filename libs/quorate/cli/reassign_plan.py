@@ -24,7 +24,7 @@ SHOWN_MAX: Final = 50
 
 
 def plan(found: Offline, wish: Wish, *, output: str) -> None:
-    """Prints which replicas move for a wish, and changes nothing. `output` is text, json, yaml or kafka.
+    """Prints which replicas move to fulfil `wish`, and changes nothing. `output` is text, json, yaml or kafka.
 
     Raises Misused if nothing is wished for; Failed for brokers or topics that are not there, or what cannot be done.
     """

@@ -144,9 +144,9 @@ def warn_of_any(*, is_authorized: bool, rules: str | None) -> None:
 
 
 def check_claim(nodes: NodeIds, claimed: Iterable[NodeId], *, api: str, principal: Principal, host: str) -> None:
-    """Returns if the principal may speak for all nodes of `claimed`; ids below 0 are nobody's, and are allowed.
+    """Checks that the principal may speak for all nodes of `claimed`; ids below 0 are nobody's, and are allowed.
 
-    Else writes a denial with the first node that it may not speak for to the audit log, and raises
+    If not, it writes a denial with the first node that it may not speak for to the audit log, and raises
     ApiError(CLUSTER_AUTHORIZATION_FAILED).
     """
     other = next((node_id for node_id in claimed if not nodes.allows(principal, node_id)), None)

@@ -104,7 +104,7 @@ class EntryGuard:
         self._processes = processes
 
     def check(self, method: str, context: Any) -> Callable[[], None] | None:
-        """Returns if the caller may call the method: a function that checks it again, by the entries of that time.
+        """Checks that the caller may call the method; returns a function that asks it again, by later entries.
 
         Returns None if the method is open, or if the caller is a process of the cluster that calls it. Raises what
         `require` raises, and so does the function.
@@ -121,7 +121,7 @@ class EntryGuard:
         return recheck
 
     def require(self, operation: AclOperation, request: str, context: Any) -> None:
-        """Returns if the caller may do the operation on the cluster, and audits the decision.
+        """Checks that the caller may do the operation on the cluster, and audits the decision.
 
         Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, or the retriable COORDINATOR_LOAD_IN_PROGRESS while the replica
         has not caught up, as Kafka's authorizer before its load; super users need not wait for that.

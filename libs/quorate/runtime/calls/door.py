@@ -82,7 +82,7 @@ class Guard(Protocol):
     """Decides who may call (`guard`, `entry_guard`)."""
 
     def check(self, method: str, context: Any) -> Recheck | None:
-        """Returns if the caller may call the method (`pkg.Service/Method`), and raises ApiError if not.
+        """Checks that the caller may call the method (`pkg.Service/Method`). Raises ApiError if not.
 
         The result asks the same again, for a later request of a stream; None if the answer cannot change.
         """

@@ -143,7 +143,7 @@ class StreamRequests(Generic[Request, Batch]):
 
 
 class StreamContext:
-    """The peer of a stream, its certificate and its metadata, read once when it opens, for every request in it."""
+    """The peer of a stream, its certificate and its metadata: read once when it opens, for every request in it."""
 
     def __init__(self, stream: Any) -> None:
         self.metadata: Any = stream.invocation_metadata()

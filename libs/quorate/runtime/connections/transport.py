@@ -206,7 +206,10 @@ class Transport:
         return channel
 
     async def watch(self) -> None:
-        """Calls `look` each second until cancelled, and closes channels with old credentials; in the clear returns."""
+        """Calls `look` each second until cancelled, and closes channels with old credentials that have no more calls.
+
+        In the clear it returns at once.
+        """
         while not self.is_plain:
             await asyncio.sleep(LOOK_AGAIN_S)
             self.look()

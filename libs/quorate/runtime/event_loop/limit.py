@@ -16,7 +16,7 @@ __all__ = ["Limit"]
 class Limit:
     """A `with` block that ends with TimeoutError at the time `when` of the loop's clock (s); None for no limit.
 
-    It cancels the task at that time, so only what the block awaits is ended.
+    It cancels the task at that time, so a block that awaits nothing is not ended.
     """
 
     __slots__ = ("_cancelling", "_loop", "_task", "_timer", "has_expired", "when")

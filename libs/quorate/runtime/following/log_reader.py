@@ -164,7 +164,7 @@ class LogReader:
         return self._is_relayed
 
     async def close(self) -> None:
-        """Closes every channel; `events` must have been cancelled before."""
+        """Closes every channel. `events` is to be cancelled first, or it opens others."""
         await self._servers.close()
 
     async def _stream(self) -> AsyncIterator[Event]:

@@ -54,7 +54,7 @@ class LogSource(Protocol):
 
 
 class Replica:
-    """Follows the log and applies its committed records: `state`, the offset that it has reached, and waits for others.
+    """The cluster's state, to which `run` applies the committed records of the log; others may wait for an offset.
 
     Read `state` only between two awaits: the next batch changes it. It contains exactly the records below `applied`.
     During a metadata transaction both stay as they were before its begin.

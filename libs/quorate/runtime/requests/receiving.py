@@ -34,8 +34,9 @@ SMALL: Final = nullcontext()
 def entering(limit: CostLimit, room: Room | None, may_send: Check | None) -> Enter:
     """Returns a function of a request's bytes, its context and its caller's address, called before it is decoded.
 
-    It returns the block in which the call is answered: for a request of more than `LARGE_BYTES` one that waits for room
-    in memory, after `may_send` has raised ApiError if the caller has no right to the method; else `SMALL`.
+    The function returns a context manager, in whose block the call is answered: for a request of more than
+    `LARGE_BYTES` one that waits for room in memory, after `may_send` has raised ApiError if the caller has no right to
+    the method; else `SMALL`.
     """
 
     def enter(data: Any, context: Any, host: str) -> AbstractAsyncContextManager[StreamRoom | None]:
@@ -49,9 +50,10 @@ def entering(limit: CostLimit, room: Room | None, may_send: Check | None) -> Ent
 
 
 def entering_stream(limit: CostLimit, room: Room | None, held_s: float) -> Enter:
-    """Returns a function of a stream's context and its caller's address: the block in which the stream is served.
+    """Returns a function of a stream (not read here), its context and its caller's address.
 
-    Its messages take room in memory there, each for at most `held_s` (s).
+    The function returns the context manager in whose block the stream is served: its messages take room in memory
+    there, each for at most `held_s` (s).
     """
 
     def enter(_requests: Any, _context: Any, host: str) -> AbstractAsyncContextManager[StreamRoom | None]:
@@ -61,7 +63,7 @@ def entering_stream(limit: CostLimit, room: Room | None, held_s: float) -> Enter
 
 
 def taking(decode: Decode, claim: Claim | None) -> Take:
-    """Returns an async function that decodes a request, and checks it by `claim`. It raises ApiError."""
+    """Returns an async function that decodes one request and checks it by `claim`. It raises ApiError."""
 
     async def one(data: Any, context: Any, recheck: Recheck | None, _room: StreamRoom | None) -> Any:
         request = await decode(data)

@@ -185,7 +185,7 @@ class Metrics:
 
 
 def start_metrics(*, service: str, instance: str) -> Metrics:
-    """Has this process record every declared metric from now on; once in a process. They are exported by the result."""
+    """Has this process record every declared metric from now on; once in a process. The result exports them."""
     reader = InMemoryMetricReader()
     resource = Resource.create({SERVICE_NAME: service, SERVICE_INSTANCE_ID: instance})
     provider = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
