@@ -51,7 +51,11 @@ from services.broker.wire import Asking, Wire
 
 
 async def main(life: ServiceLife) -> None:
-    """Runs a broker on its log directories, which it locks, from its registration until SIGTERM."""
+    """Runs a broker until SIGTERM: locks its log directories, listens at its listeners, registers, and takes part.
+
+    At SIGTERM it asks for a controlled shutdown, closes its logs, and marks the log directories as cleanly stopped.
+    Raises ConfigError, HelpAsked, CannotListen and Corrupt at the start, and what a task raises.
+    """
     config = configured(BrokerConfig, others=FOR_FORMAT)
     security = security_of(config)
     to_brokers = Peers.of_brokers(config)

@@ -34,10 +34,11 @@ ABOUT_ACCESS: Final = (
 
 
 def access_command(request: Request, caller: Caller, tokens: TokenSettings) -> Command[Any]:
-    """Returns the command that answers one of `ABOUT_ACCESS`. Raises ApiError for who may not ask.
+    """Returns the controller's command that answers a request of `ABOUT_ACCESS`; it is not run here.
 
-    CLUSTER_AUTHORIZATION_FAILED, SECURITY_DISABLED for ACLs without an authorizer, DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-    for who has logged in with a token (Kafka's `allowTokenRequests`).
+    Raises ApiError: CLUSTER_AUTHORIZATION_FAILED for a caller without the right on the cluster, SECURITY_DISABLED for
+    ACLs without an authorizer, DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for who has logged in with a token (Kafka's
+    `allowTokenRequests`).
     """
     match request.message:
         case DescribeAclsRequest() as asked:

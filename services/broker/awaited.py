@@ -27,7 +27,10 @@ _Wait: TypeAlias = FetchWait[Key]
 
 
 class Awaited:
-    """By follower: what it is to fetch, and its fetches that wait."""
+    """Followers that have not fetched yet what this broker has begun to lead: until then their fetches wait `SHORT_MS`.
+
+    A follower is expected to fetch a partition from `expect` on, until `heard`, or for `EXPECTED_MS`.
+    """
 
     def __init__(self, *, end: Callable[[_Wait], None]) -> None:
         """`end` has a fetch answered with what there is."""
@@ -38,7 +41,10 @@ class Awaited:
         """By the `id` of the wait."""
 
     def expect(self, key: Key, followers: Iterable[NodeId], *, now_ms: int) -> None:
-        """Notes that these followers are to fetch a partition from now on; their fetches that wait are answered."""
+        """Notes that these followers are to fetch a partition. Their fetches that are held now are answered, by `end`.
+
+        `now_ms` is of the monotonic clock. After `EXPECTED_MS` nothing is expected of a follower there any more.
+        """
         for follower in followers:
             self._forget_late(follower, now_ms)
             until_ms = self._until_ms.setdefault(follower, OrderedDict())
@@ -50,20 +56,26 @@ class Awaited:
                 self._end(wait)
 
     def heard(self, follower: NodeId, key: Key) -> None:
-        """Notes that a follower has fetched a partition."""
+        """Notes that a follower has fetched a partition: nothing is expected of it there any more."""
         if (until_ms := self._until_ms.get(follower)) is not None:
             until_ms.pop(key, None)
             if not until_ms:
                 del self._until_ms[follower]
 
     def wait_ms_max(self, follower: NodeId, *, now_ms: int) -> int | None:
-        """Returns how many ms a fetch of this follower may wait; None: as long as it asks for."""
+        """Returns how many ms a fetch of this follower may wait: `SHORT_MS` while it is expected to fetch a partition.
+
+        None if nothing is expected of it: the fetch waits as long as its request says.
+        """
         self._forget_late(follower, now_ms)
         return SHORT_MS if follower in self._until_ms else None
 
     @contextmanager
     def waiting(self, follower: NodeId, wait: _Wait) -> Iterator[None]:
-        """In the block a fetch of this follower waits, and is answered if another partition is to be fetched."""
+        """While the block runs, `wait` is a fetch of this follower that is held, and that `expect` may end.
+
+        No wait may be in two blocks at once.
+        """
         waits = self._waits.setdefault(follower, {})
         assert id(wait) not in waits, (follower, wait)  # its end would take the place of both
         waits[id(wait)] = wait

@@ -31,7 +31,7 @@ REFUSED: Final = {
 
 
 class Connection(NamedTuple):
-    """A connection that is open: no two are of the same address and port at one listener."""
+    """A client's open connection, by the listener and the client's address and port: no two have all three alike."""
 
     listener: str
     host: str
@@ -39,9 +39,10 @@ class Connection(NamedTuple):
 
 
 class Caller:
-    """The sender of one request: the listener at which it has come, and its rights. Each right is decided once.
+    """The sender of one request: the listener at which it has come, and its rights by the authorizer and the ACLs.
 
-    `connections` has its connection, whose requests Kafka answers one after the other; nothing for an RPC.
+    `connections` has the connection of the request, since Kafka answers the requests of a connection one after the
+    other; it is empty for an RPC.
     """
 
     def __init__(
@@ -67,7 +68,11 @@ class Caller:
         return self._authorizer is None
 
     def may(self, operation: AclOperation, kind: ResourceType, name: str, *, is_audited: bool = True) -> bool:
-        """Returns whether the caller may do it. With `is_audited` False a denial is not audited: it refuses nothing."""
+        """Returns whether the caller may do the operation on the resource, and writes that to the audit log.
+
+        The answer is kept for the rest of the request, whatever ACLs change. With `is_audited` False a denial is
+        neither written nor kept: nothing is refused by it. Without an authorizer it is True, and nothing is written.
+        """
         if self._authorizer is None:
             return True
         asked = operation, kind, name
@@ -82,22 +87,28 @@ class Caller:
         return decided
 
     def check(self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> None:
-        """Raises ApiError with the code that Kafka has for the kind of resource, unless the caller may do it."""
+        """Raises ApiError unless `may` returns True.
+
+        Its code is that of the resource's type, such as TOPIC_AUTHORIZATION_FAILED.
+        """
         if not self.may(operation, kind, name):
             what = "the cluster" if kind is ResourceType.CLUSTER else f"{named(kind)} {shortened(name, NAME_SHOWN)!r}"
             why = f"{operation.name} on {what} is required; {self._who.principal} does not have it"
             raise ApiError(REFUSED[kind], why)
 
     def may_on_cluster(self, operation: AclOperation, *, is_audited: bool = True) -> bool:
-        """Returns whether the caller may do it on the cluster."""
+        """Returns what `may` does for the operation on the cluster."""
         return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, is_audited=is_audited)
 
     def may_on_any(self, operation: AclOperation, kind: ResourceType) -> bool:
-        """Returns whether the caller may do it on one resource of the kind at least (KIP-679)."""
+        """Returns whether the caller may do the operation on at least one resource of the type (KIP-679).
+
+        It is not audited.
+        """
         return self._authorizer is None or self._authorizer.allows_on_any(self._acls(), self._who, operation, kind)
 
     def sees(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
-        """Returns whether a list shows the resource to the caller. A denial is not audited."""
+        """Returns what `may` does, for a list that leaves out what the caller may not see: a denial is not audited."""
         return self.may(operation, kind, name, is_audited=False)
 
     def would_allow(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
@@ -124,6 +135,8 @@ class Callers:
         )
 
     def of_call(self, api: str, principal: Principal, host: str) -> Caller:
-        """Returns the caller of an RPC: it has come at no listener of Kafka's wire, so its answers have no
-        addresses."""
+        """Returns the caller of the RPC `api`, from the IP address `host`.
+
+        It has come at no listener of Kafka's wire: "".
+        """
         return Caller("", Requester(principal=principal, host=host_address(host)), api, self._authorizer, self._acls)

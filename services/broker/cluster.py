@@ -65,7 +65,10 @@ _Reached: TypeAlias = Mapping[NodeId, Endpoint]
 
 
 class Cluster:
-    """Reads of the state that this broker has applied. `between` is the name of the listener between brokers."""
+    """Answers Metadata, finds brokers' addresses and the replicas here, by the state that this broker has applied.
+
+    `between` is the name of the listener between brokers.
+    """
 
     def __init__(
         self, broker_id: NodeId, cluster_id: str, between: str, state: Callable[[], ClusterState], table: Table
@@ -81,7 +84,8 @@ class Cluster:
     def hosted(self, topic_id: Uuid, name: str, index: int) -> Hosted:
         """Returns this broker's replica of a partition: by topic id, or by topic name if the request has no id.
 
-        Raises ApiError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER for one of others.
+        Raises ApiError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER for a partition that
+        only other brokers have replicas of.
         """
         by_id = topic_id != NO_TOPIC_ID
         hosted = self._table.get(Key(topic_id, index)) if by_id else self._table.named(TopicPartition(name, index))
@@ -97,9 +101,10 @@ class Cluster:
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
 
     def check(self, caller: Caller, operation: AclOperation, topic_id: Uuid, name: str) -> None:
-        """Checks a right on a topic, by id or by name, before anything is said of it.
+        """Raises ApiError(TOPIC_AUTHORIZATION_FAILED) unless the caller may do the operation on a topic.
 
-        Raises ApiError: TOPIC_AUTHORIZATION_FAILED, or UNKNOWN_TOPIC_ID.
+        By an id that no topic has, it is UNKNOWN_TOPIC_ID. By name, whether the topic exists is not looked at: nothing
+        is said of it before this.
         """
         if topic_id != NO_TOPIC_ID:
             topic = self._topic(topic_id, name)
@@ -109,7 +114,11 @@ class Cluster:
         caller.check(operation, ResourceType.TOPIC, name)
 
     def leader_named(self, code: ErrorCode, topic_id: Uuid, name: str, index: int) -> tuple[NodeId, int]:
-        """Returns the leader and its epoch for an answer with this error; -1 and -1 where it names none (KIP-951)."""
+        """Returns a partition's leader and leader epoch for an answer with the error `code` (KIP-951).
+
+        -1 and -1 for other errors than NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH, and for a partition that is not
+        known.
+        """
         topic = self._topic(topic_id, name) if code in NAMING else None
         partition = None if topic is None else topic.partitions.get(index)
         return UNKNOWN if partition is None else (partition.leader, partition.leader_epoch)
@@ -125,13 +134,19 @@ class Cluster:
         return None if broker is None or broker.fenced else _at(listener or self._between, broker)
 
     def endpoints(self, broker_ids: Collection[NodeId], listener: str) -> Iterator[Endpoint]:
-        """Yields where these brokers are at a listener, as far as they are to be reached."""
+        """Yields where these brokers are reached at a listener, in the order of their ids.
+
+        It leaves out those for which `endpoint` returns None.
+        """
         for broker_id in sorted(broker_ids):
             if (found := self.endpoint(broker_id, listener)) is not None:
                 yield found
 
     def address_of(self, broker_id: NodeId) -> tuple[str, int] | None:
-        """Returns host and port of a leader. One that is fenced may just have come back, so it is tried as well."""
+        """Returns a broker's host and port at the listener between brokers, fenced or not; None if it has none there.
+
+        A leader that is fenced may just have come back, so its followers try it as well.
+        """
         found = self.listed(broker_id, self._between)
         return None if found is None else (found.host, found.port)
 
@@ -143,11 +158,12 @@ class Cluster:
     # Metadata
 
     def metadata(self, request: MetadataRequest, version: int, caller: Caller) -> Steps[MetadataResponse]:
-        """Answers Metadata, in steps. Topics are not made by asking: auto.create.topics.enable is as if false.
+        """Answers Metadata, in steps. No topic is created by it, as if auto.create.topics.enable were false.
 
-        Topics that the caller may not describe are left out where all are asked for. Of one that is named nothing is
-        said but that, not even whether it exists; of one that is asked for by id its name is not. Each topic is as it
-        is in its step.
+        An answer with all topics leaves out those that the caller may not DESCRIBE. Asked for by name, such a topic has
+        TOPIC_AUTHORIZATION_FAILED, whether it exists or not; asked for by id, it has that without its name. Each topic
+        is as it is in its step. Before version 12 a request with topic ids is refused, with INVALID_REQUEST at each
+        topic.
         """
         if version < TOPIC_IDS_SINCE and any(map(_has_id, request.topics or ())):
             return (yield from _refused(request.topics or ()))

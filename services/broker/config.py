@@ -81,7 +81,7 @@ class BrokerConfig(ControlPlane):
     )
 
     def problems(self) -> Iterator[str]:
-        """Yields the violated rules: of the files for TLS, and of the listeners."""
+        """Yields the violated rules of TLS files, listeners and the control plane, as texts that name the setting."""
         stores = {"keystore": self.grpc_keystore, "truststore": self.grpc_truststore}
         is_needed = self.speaks_grpc and self.grpc_protocol == SSL
         for name in [name for name, store in stores.items() if store is None and is_needed]:
@@ -92,7 +92,7 @@ class BrokerConfig(ControlPlane):
 
     @property
     def speaks_grpc(self) -> bool:
-        """Whether it calls services of ours, or is called by gRPC, but for its health."""
+        """Whether this broker calls services of Quorate, or serves records, by gRPC. Health probes do not count."""
         return not self.is_kafkas or self.grpc_listens is not None
 
     @property
@@ -101,7 +101,10 @@ class BrokerConfig(ControlPlane):
         return ReplicationSettings(replica_lag_time_max_ms=self.replica_lag_time_max_ms)
 
     def transport(self) -> Transport:
-        """Returns how to call the services. Raises ConfigError for unfit files."""
+        """Returns how services are called, and `grpc.listeners` served: by TLS, or in the clear.
+
+        Raises ConfigError for unfit files.
+        """
         is_unused = not self.speaks_grpc and None in (self.grpc_keystore, self.grpc_truststore)
         if self.grpc_protocol == PLAINTEXT or is_unused:
             return PLAIN

@@ -108,7 +108,7 @@ class ControlPlane(BrokerListeners):
 
     @property
     def controller_listener(self) -> str:
-        """The listener at which Kafka's controllers are asked."""
+        """The listener at which Kafka's controllers are asked: the first of `controller.listener.names`."""
         return self.controller_listeners[0]
 
     def control_plane_problems(self) -> Iterator[str]:

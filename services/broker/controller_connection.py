@@ -43,7 +43,7 @@ class Whereabouts(Protocol):
 
     @property
     def count(self) -> int:
-        """How many are asked in a round, without a pause."""
+        """How many servers a round of tries asks, one after the other, before a pause."""
         ...
 
     def now(self) -> Endpoint | None:
@@ -51,7 +51,7 @@ class Whereabouts(Protocol):
         ...
 
     def turn_from(self, at: Endpoint) -> None:
-        """Hears that the server at `at` does not answer for the active controller."""
+        """Hears that the server at `at` does not answer for the active controller: `now` may return another one."""
         ...
 
 
@@ -78,9 +78,10 @@ class InTurn:
 
 
 class ControllerConnection:
-    """Opened with the first request, and opened anew when the active controller is to be asked elsewhere.
+    """One connection at a time to the server that answers for the active controller, as `where` names it.
 
-    `of` is what the servers are called in the log. `silent_s` is how long (s) one may answer nothing, and `connect_s`
+    It is opened with the first request, and anew after a failure or when `where` names another server. `of` is what the
+    servers are called in the log. `silent_s` is how long (s) one may leave requests without any answer, and `connect_s`
     how long a connection may take to be opened, before another one is opened.
     """
 
@@ -106,7 +107,7 @@ class ControllerConnection:
 
     @property
     def versions(self) -> Mapping[int, range]:
-        """The versions that the server supports, by API key; empty before the first connection."""
+        """The versions that the server of the last connection supports, by API key; empty before the first."""
         opened = self._opened
         if opened is not None and _is_open(opened):
             keys = opened.result().node.api_keys
@@ -115,7 +116,7 @@ class ControllerConnection:
 
     @property
     def whereabouts(self) -> Whereabouts:
-        """Where the next request is sent."""
+        """Where the next request is sent, and who hears that a server does not answer."""
         return self._where
 
     async def ask(self, answer: type[M], request: Message) -> M:
@@ -142,7 +143,7 @@ class ControllerConnection:
         return found
 
     async def close(self) -> None:
-        """Ends the connection; nobody asks any more."""
+        """Ends the connection, or the attempt to open it; nobody may ask any more."""
         opened, self._opened = self._opened, None
         if opened is None:
             return

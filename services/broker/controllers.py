@@ -53,7 +53,7 @@ class Controllers(Protocol):
 
 
 class OurControllers:
-    """Controllers of ours, and heartbeat services."""
+    """The `Controllers` of Quorate, by gRPC: heartbeats go to heartbeat services, other requests to controllers."""
 
     def __init__(
         self, controllers: Client[ControllerStub], heartbeats: Client[HeartbeatStub], *, heartbeat_interval_ms: int
@@ -64,7 +64,12 @@ class OurControllers:
         self._patience = Patience(heartbeat_interval_ms / 2_000)
 
     async def ask(self, answer: type[M], request: Message, *, deadline_ms: int, retry: Retry = is_retriable) -> M:
-        """As `Controllers.ask`."""
+        """Returns what the active controller answers. `deadline_ms` (ms from now) is the time for all tries together.
+
+        A heartbeat goes to a heartbeat service. An error of a call for which `retry` returns true is tried again, also
+        elsewhere. Raises ApiError: any other error of a call, and that of the answer as a whole, at once; the last one
+        when the time is over.
+        """
         asked: Any = to_protobuf(request)
         if isinstance(request, BrokerHeartbeatRequest):
             # The keepalive would take longer to find a connection dead than the session lasts.
@@ -79,7 +84,7 @@ class OurControllers:
         return found
 
     def asked(self, request: type[Message]) -> str:
-        """As `Controllers.asked`."""
+        """Returns the address of the service to which such a request is sent next, for the log."""
         return self._heartbeats.address if request is BrokerHeartbeatRequest else self._controllers.address
 
     async def close(self) -> None:
@@ -89,7 +94,7 @@ class OurControllers:
 
 
 def refuse_error(answer: Message) -> None:
-    """Raises ApiError for the error of an answer as a whole."""
+    """Raises ApiError if the answer's top-level `error_code` is an error; an answer without the field is none."""
     code: int = getattr(answer, "error_code", ErrorCode.NONE)
     if code != ErrorCode.NONE:
         raise refusal_of(code, f"so says {type(answer).__name__}")

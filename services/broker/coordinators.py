@@ -63,7 +63,10 @@ class Coordinators:
         self._cluster = cluster
 
     def answer(self, request: FindCoordinatorRequest, version: int, caller: Caller) -> Steps[FindCoordinatorResponse]:
-        """Returns the answer, in steps. Topics are not made by asking for their coordinators."""
+        """Answers FindCoordinator, in steps: where each key's coordinator is at the caller's listener, or its error.
+
+        No internal topic is created by it: COORDINATOR_NOT_AVAILABLE without the topic.
+        """
         if version < HAS_MANY:
             found = self._found(request.key_type, request.key, version, caller)
             return FindCoordinatorResponse(
@@ -83,7 +86,11 @@ class Coordinators:
         return FindCoordinatorResponse(coordinators=tuple(found_by_key))
 
     def of_transaction(self, transactional_id: str) -> Endpoint:
-        """Returns where the coordinator of a transactional id is. Raises ApiError: COORDINATOR_NOT_AVAILABLE."""
+        """Returns where a transactional id's coordinator is, at the listener between brokers.
+
+        Raises ApiError: COORDINATOR_NOT_AVAILABLE, also if it is this broker; INVALID_REQUEST for an id that is too
+        long.
+        """
         return self._leader(TOPICS[TRANSACTION], transactional_id)
 
     def _found(self, key_type: int, key: str, version: int, caller: Caller) -> _Found:

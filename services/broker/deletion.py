@@ -54,7 +54,12 @@ class Deletion:
         self._cluster = cluster
 
     async def answer(self, request: DeleteRecordsRequest, caller: Caller) -> DeleteRecordsResponse:
-        """Returns the answer once every replica that is not fenced has deleted the records, or the time is over."""
+        """Deletes at this leader the records below the offsets asked for, and answers once each live replica has, too.
+
+        Live is a replica that is not fenced. After the request's `timeout_ms`, 30 s at most, the answer is
+        REQUEST_TIMED_OUT for a partition where one has not; the records stay deleted here. Each partition has its low
+        watermark, or its error.
+        """
         topics = await in_turns(self._deleted(request, caller))
         required = {each.hosted.key: each.start for _, deleted in topics for each in deleted if each.hosted is not None}
         outcomes: Mapping[Key, ErrorCode] = {}

@@ -35,7 +35,11 @@ _Partition = _Writers.PartitionResponse
 def describe_log_dirs(
     request: DescribeLogDirsRequest, directories: Sequence[LogDirectory], table: Table, caller: Caller
 ) -> Steps[DescribeLogDirsResponse]:
-    """Answers DescribeLogDirs: each directory, with its replicas that are asked for, in steps (KIP-113, KIP-827)."""
+    """Answers DescribeLogDirs, in steps: each log directory, and its replicas that are asked for (KIP-113, KIP-827).
+
+    A replica that moves is in both directories. Sizes are in bytes. Without DESCRIBE on the cluster the answer is
+    CLUSTER_AUTHORIZATION_FAILED. Raises OSError.
+    """
     if not caller.may_on_cluster(AclOperation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     done = Items()
@@ -61,7 +65,8 @@ def describe_producers(
 ) -> Steps[DescribeProducersResponse]:
     """Answers DescribeProducers for the partitions that this broker leads or follows, each once, in steps (KIP-664).
 
-    `kafka-transactions find-hanging` asks one broker about all its replicas.
+    A partition that is not here, or that the caller may not READ, has its error. `kafka-transactions find-hanging` asks
+    one broker about all its replicas.
     """
     asked: dict[str, dict[int, None]] = {}
     done = Items()
@@ -79,7 +84,10 @@ def describe_producers(
 
 
 def list_transactions(_request: ListTransactionsRequest) -> ListTransactionsResponse:
-    """Answers ListTransactions: this broker coordinates none. Admin clients ask every broker (KIP-664)."""
+    """Answers ListTransactions with none: this broker coordinates no transactions.
+
+    Admin clients ask every broker (KIP-664).
+    """
     return ListTransactionsResponse()
 
 

@@ -34,7 +34,7 @@ class LogDirectory:
 
 
 class LogDirectories:
-    """The directories of this process, which has locked them until `release`."""
+    """The log directories of this process (`all`, in the order of `log.dirs`), locked until `release`."""
 
     def __init__(self, paths: Sequence[Path], node_id: NodeId) -> None:
         """Locks and reads them. Raises ConfigError for one that is locked, Corrupt for one that is another broker's."""
@@ -66,12 +66,15 @@ class LogDirectories:
         return UNKNOWN_EPOCH if epoch is None else epoch
 
     def begin(self) -> None:
-        """Removes the marks: from now on logs are written."""
+        """Removes the marks of a clean stop, before any log is written: a crash then leaves none. Raises OSError."""
         for each in self.all:
             remove_mark(each.path)
 
     def leave_marks(self, broker_epoch: int) -> None:
-        """Marks a clean stop: all logs are flushed and closed."""
+        """Writes the mark of a clean stop, with this broker epoch, to each directory.
+
+        All logs are flushed and closed by then.
+        """
         for each in self.all:
             leave_mark(each.path, broker_epoch=broker_epoch)
 

@@ -45,7 +45,7 @@ class Parts:
 
 
 class BrokerDriver:
-    """One broker process."""
+    """Runs one broker: `run` is its work, `leave` meanwhile asks for a controlled shutdown, `close` follows its end."""
 
     def __init__(self, parts: Parts, lifecycle: Lifecycle, *, timeout_ms: int) -> None:
         """`timeout_ms` is how long it tries to register."""
@@ -55,7 +55,10 @@ class BrokerDriver:
         self._store: PartitionStore | None = None
 
     async def run(self) -> None:
-        """Registers, catches up with the metadata log, and takes part until cancelled. Raises ApiError, Corrupt."""
+        """Registers, catches up with the metadata log, and takes part until cancelled. Raises an ExceptionGroup.
+
+        It has the ApiError of a refused registration, Corrupt or OSError.
+        """
         parts, lifecycle = self._parts, self._lifecycle
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(parts.replica.run())
@@ -67,19 +70,23 @@ class BrokerDriver:
             lifecycle.get_ready()
 
     def opens(self, store: PartitionStore) -> None:
-        """Takes the store that `close` closes."""
+        """Notes the store that `close` closes."""
         self._store = store
 
     async def leave(self, *, within_s: float) -> None:
-        """Asks for a controlled shutdown, which moves the leaderships away, and waits at most `within_s` (s) for it."""
+        """Asks for a controlled shutdown, which moves the leaderships away, and waits for it, at most `within_s` (s).
+
+        It returns without it, too: then the leaderships move once the broker is fenced.
+        """
         await self._lifecycle.shut_down(within_s=within_s)
 
     def close(self) -> None:
-        """Closes the logs, and leaves what the next process and the controller trust (R2). Raises OSError.
+        """Flushes and closes the logs, writes their checkpoints, and marks the log directories as cleanly stopped.
 
-        Call it once `run` has ended and nobody is answered any more. Without a registration nothing was written, and
-        the marks of the process before are as they were. Before all logs are opened none are left: what nobody has
-        opened may end with what an unclean stop has left.
+        The next process and the controller trust that (R2). Raises OSError. Call it once `run` has ended and nobody is
+        answered any more. Without a registration nothing was written, and the marks of the process before are as they
+        were. Before all logs are opened no mark is left: a log that nobody has opened may end with what an unclean stop
+        has left.
         """
         if self._store is not None:
             self._store.close(self._parts.replicas.table)

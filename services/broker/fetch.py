@@ -97,7 +97,12 @@ class Fetch:
         self._sessions = FetchSessions(replicas.resting)
 
     async def answer(self, request: FetchRequest, version: int, caller: Caller) -> FetchResponse:
-        """Returns the answer, once there are `min_bytes`, something else to tell, or `max_wait_ms` are over (R48)."""
+        """Answers Fetch, once there are `min_bytes`, something else to tell, or `max_wait_ms` are over (R48).
+
+        It waits 5 minutes at most. A follower's fetch offset counts as its progress at once: it may raise the high
+        watermark, or have the ISR changed. Each partition's error is in the answer. Raises Corrupt, OSError if a log
+        cannot be read.
+        """
         by = _who(request, caller)
         try:
             context = await in_turns(

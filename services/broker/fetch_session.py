@@ -55,7 +55,7 @@ class Asked:
 
     @property
     def name(self) -> Name:
-        """How requests name it."""
+        """The partition as requests name it."""
         return Name(self.topic_id, self.topic, self.partition.partition)
 
 
@@ -70,13 +70,13 @@ class Told:
     """Its key while it rests, and after that until it is known to be awake."""
 
     def ask(self, asked: Asked) -> None:
-        """Notes how the partition is fetched from now on."""
+        """Has the partition fetched as `asked` says from now on, and makes this its `told`."""
         self.asked, asked.told = asked, self
 
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """The partitions of one reader, between its fetches."""
+    """One reader's fetch session: its partitions with the last answer on each, and those of them that do not rest."""
 
     id: int
     has_ids: bool
@@ -97,7 +97,10 @@ class Session:
         return self.rest is not None
 
     def rouse(self) -> list[Told]:
-        """Returns the partitions that have woken. They are read first from now on: the others had records meanwhile."""
+        """Takes the partitions that have woken since the last call among those that do not rest, and returns them.
+
+        They are read first from now on: the others had records meanwhile. A consumer's session has none.
+        """
         if self.rest is None:
             return []
         woken = [each for each in self.rest.take_woken() if self.partitions.get(each.asked.name) is each]
@@ -117,7 +120,7 @@ class Session:
         self.awake.setdefault(name, told)
 
     def forget(self, name: Name) -> None:
-        """Takes a partition out of the session."""
+        """Takes a partition out of the session, if it is in it."""
         if (told := self.partitions.pop(name, None)) is not None:
             self._wake(told)
         self.awake.pop(name, None)
@@ -127,9 +130,10 @@ class Session:
             self.rest.wake(told.rests_as)
 
     def take(self, data: _Data, told: Told) -> bool:
-        """Notes what a fetch finds in a partition; returns whether an incremental answer has it.
+        """Notes what a fetch has found in a partition; returns whether an incremental answer has to have it (KIP-227).
 
-        It has records, an error, a divergence, and a high watermark or log start that has changed (KIP-227).
+        That is so with records, an error, a divergence, or another high watermark or log start than before. A partition
+        with records is read last from now on (KIP-74).
         """
         is_new = (
             bool(data.records)
@@ -147,7 +151,11 @@ class Session:
 
 
 class FetchContext:
-    """The partitions of one fetch: those in the request, or those of its session."""
+    """The partitions that one fetch looks at (`asked`): those of the request, or those of its session that do not rest.
+
+    It is entered while the fetch is answered: its session then takes no other fetch. With `is_full` the answer has
+    every partition, else only those with news.
+    """
 
     def __init__(self, asked: tuple[Asked, ...], session: Session | None = None, *, is_full: bool = True) -> None:
         self.asked = asked
@@ -171,21 +179,30 @@ class FetchContext:
 
     @property
     def rest(self) -> Rest[Told] | None:
-        """Those partitions of a follower's session that are not in `asked` because they rest."""
+        """The partitions of a follower's session that rest, and so are not in `asked`; None for any other fetch."""
         return None if self._session is None else self._session.rest
 
     def woken(self) -> list[Asked]:
-        """Returns the session's partitions that have woken since this fetch was begun, or since the last call."""
+        """Returns the session's partitions that have woken since this fetch was begun, or since the last call.
+
+        They are not in `asked`.
+        """
         return [] if self._session is None else [each.asked for each in self._session.rouse()]
 
     def join_what_wakes(self, join: Callable[[Key, FetchPosition], None] | None) -> None:
-        """Has each partition that wakes join the fetch while it waits; None: it does not wait."""
+        """Has `join` called with each partition that wakes from now on, and where it is read, while the fetch is held.
+
+        None ends that. Only a follower's session has partitions that rest.
+        """
         rest = self.rest
         if rest is not None:
             rest.on_wake = None if join is None else lambda key, told: join(key, told.asked.at)
 
     def lay_to_rest(self, asked: Asked, key: Key, progress: Progress) -> None:
-        """Lets a partition rest. Its reader has all of its records, and knows its bounds (`has_told`)."""
+        """Lets a partition of a follower's session rest: no fetch of it looks at the partition until it wakes.
+
+        Its reader has all of its records, and knows its bounds (`has_told`).
+        """
         assert self._session is not None, asked
         assert asked.told is not None, asked
         if self._session.rest is not None and self._session.rest.add(key, progress, asked.told):
@@ -193,13 +210,19 @@ class FetchContext:
             self._session.awake.pop(asked.name, None)
 
     def has_told(self, asked: Asked, *, high_watermark: Offset, log_start: Offset) -> bool:
-        """Returns whether these bounds are no news to the reader of a session."""
+        """Returns whether the last answer on a partition, in this session, had this high watermark and this log start.
+
+        False without a session, and for the first fetch of one.
+        """
         if self._is_full or (told := asked.told) is None:
             return False
         return told.high_watermark == high_watermark and told.log_start == log_start
 
     def is_told(self, asked: Asked, data: _Data) -> bool:
-        """Returns whether the answer has this partition: in a session only if there is news."""
+        """Returns whether the answer has to have this partition, and notes in the session what it says of it.
+
+        In a session that goes on only a partition with news is in the answer (`Session.take`).
+        """
         told = None if self._session is None else self._session.partitions.get(asked.name)
         if self._session is None or told is None:  # forgotten by a request that came meanwhile
             return True

@@ -38,7 +38,7 @@ PER_PARTITION: Final = 2
 
 
 class FetchSessions:
-    """The sessions of one broker."""
+    """The fetch sessions of one broker. They and their partitions are bounded; a new one may end one that is idle."""
 
     def __init__(
         self,
@@ -66,10 +66,12 @@ class FetchSessions:
     def context(
         self, request: FetchRequest, version: int, *, now_ms: int, follower: NodeId | None
     ) -> Steps[FetchContext]:
-        """Returns what a request asks for, in steps. Raises ApiError, after which its reader has to say everything.
+        """Returns the partitions that a request fetches, in steps; begins, changes or ends its fetch session (KIP-227).
 
-        `follower` is the one who asks, if it may; None for anybody else. FETCH_SESSION_ID_NOT_FOUND,
-        INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+        `follower` is the id of a follower that may replicate; None for any other reader. `now_ms` is of the monotonic
+        clock. If there is no room for a new session, the fetch has none. Raises ApiError, after which the reader has to
+        name all its partitions again: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
+        FETCH_SESSION_TOPIC_ID_ERROR.
         """
         asked = yield from _asked(request)
         if request.session_epoch not in (FIRST, LAST):

@@ -64,7 +64,7 @@ ConnectTo = Callable[[NodeId, Timeouts], Awaitable[Connection]]
 
 
 class LeaderFetchers:
-    """All fetchers of this broker. They run in `tasks`."""
+    """All fetchers of this broker: one task for each leader that it follows. They run in `tasks`."""
 
     def __init__(
         self,
@@ -84,7 +84,10 @@ class LeaderFetchers:
         self._leaders: dict[Key, NodeId] = {}
 
     def start(self, hosted: Hosted, leader_id: NodeId) -> None:
-        """Fetches for it from this leader from now on."""
+        """Fetches a replica from this leader from now on, and from no other one.
+
+        With a leader's first replica a task of its own begins.
+        """
         self.stop(hosted)
         if leader_id not in self._fetchers:
             fetcher = _Fetcher(
@@ -96,12 +99,15 @@ class LeaderFetchers:
         self._leaders[hosted.key] = leader_id
 
     def look_again(self, hosted: Hosted) -> None:
-        """Has a replica looked at in the next round of fetches: its log has changed otherwise than by them."""
+        """Has a replica looked at in the next round of fetches: its log has changed by something else than a fetch."""
         if (leader_id := self._leaders.get(hosted.key)) is not None:
             self._fetchers[leader_id].look_again(hosted.key)
 
     def stop(self, hosted: Hosted) -> None:
-        """Stops fetching a replica: the answer that is on its way is not taken, as its role is another one by then."""
+        """Stops fetching a replica, if it is fetched; the task of a leader without any other one is cancelled.
+
+        The answer that is on its way is not taken, as the replica has another role by then.
+        """
         leader_id = self._leaders.pop(hosted.key, None)
         if leader_id is not None and self._fetchers[leader_id].remove(hosted):
             fetcher = self._fetchers.pop(leader_id)
@@ -147,7 +153,7 @@ class _Fetcher:
         self._news.set()
 
     def remove(self, hosted: Hosted) -> bool:
-        """Returns whether none is left."""
+        """Stops fetching a partition. Returns whether no other one is fetched from this leader."""
         self._awake.pop(hosted.key, None)
         self._resting.pop(hosted.key, None)
         self._wanted.pop(hosted.key, None)
@@ -352,7 +358,10 @@ def _taken(answer: LeaderAnswer | Bounds) -> LeaderAnswer:
 
 
 def answer_of(data: _Data) -> LeaderAnswer:
-    """Returns what the core takes of one partition's part of a fetch's answer."""
+    """Returns one partition's part of a Fetch response, as a follower takes it: Refused, Diverged or Fetched.
+
+    Batches that are damaged make it Refused(CORRUPT_MESSAGE); one that is cut off at the end is left out.
+    """
     if data.error_code:
         return Refused(error_of(data.error_code))
     if data.diverging_epoch.end_offset >= 0:

@@ -34,7 +34,10 @@ _Data = FetchResponse.FetchableTopicResponse.PartitionData
 
 
 class Bounds(NamedTuple):
-    """A leader's last answer on a partition, without records; in an answer that leaves it out, it is still so."""
+    """A partition's high watermark and log start in its leader's last answer.
+
+    Later answers leave it out while that holds.
+    """
 
     high_watermark: Offset
     log_start: Offset
@@ -61,7 +64,7 @@ class FetchingSession:
             self._gone.add(key)
 
     def request(self, wanted: Mapping[Key, _Partition], about: FetchRequest) -> FetchRequest:
-        """Returns the session's next request, made from `about`.
+        """Returns the session's next request, made from `about`, and takes it as sent.
 
         It has the partitions of `wanted` that are new or asked for otherwise than before, and names those that are no
         longer fetched. The leader goes on with all others as before (KIP-227).
@@ -88,7 +91,11 @@ class FetchingSession:
         )
 
     def take(self, answer: FetchResponse) -> dict[Key, _Data] | None:
-        """Returns what an answer has; None if the session has ended, and all is to be said again."""
+        """Returns the partitions' parts of the leader's answer, and goes on to the next session epoch.
+
+        None if the answer says that the session has ended: the next request then names all partitions. Any other error
+        of the answer as a whole is the caller's to look at.
+        """
         if answer.error_code in ENDED and not self.is_new:
             self.end()
             return None
@@ -113,7 +120,7 @@ class FetchingSession:
         return self._told.get(key)
 
     def end(self) -> None:
-        """Begins anew: the connection was lost, or the leader knows the session no more."""
+        """Ends the session: the next request names all partitions, and asks for a new one."""
         self._epoch = FIRST
 
     def _is_other(self, key: Key, asked: _Partition) -> bool:

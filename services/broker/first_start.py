@@ -34,7 +34,10 @@ class BrokerFirstStartConfig(BrokerConfig):
 
 
 def format_new(config: BrokerFirstStartConfig) -> int:
-    """Formats the directories that are not formatted; returns how many. Raises ConfigError, Corrupt, OSError."""
+    """Formats those log directories that have no meta.properties; returns how many.
+
+    Raises ConfigError, Corrupt, OSError.
+    """
     node = NodeConfig(
         path=config.log_dirs[0],
         node_id=config.node_id,

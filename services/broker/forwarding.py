@@ -66,7 +66,10 @@ class Forwarding:
         return FORWARDED if self._connection is not None else {}
 
     def offered(self, key: int, versions: range) -> range:
-        """Returns the versions of an API to list; of an API that is passed on, only what controllers know, too."""
+        """Returns the versions of an API for ApiVersions; of one that is passed on, those that controllers know, too.
+
+        Empty if they know none of `versions`; all of `versions` while nothing is known of the controllers.
+        """
         known = self._known() if self._known is not None else {}
         if key not in FORWARDED or not known:
             return versions
@@ -74,9 +77,11 @@ class Forwarding:
         return range(max(versions.start, of_controller.start), min(versions.stop, of_controller.stop))
 
     async def answer(self, request: Request, client: ConnectedClient) -> Message:
-        """Returns the controller's answer. If there is none in the request's time, it is REQUEST_TIMED_OUT.
+        """Passes the request on, and returns the controller's answer; an error is in the answer, too.
 
-        Of one connection one request after the other is passed on, as by Kafka's brokers.
+        REQUEST_TIMED_OUT if there is none in the request's `timeout_ms` (30 s without one, 120 s at most): it may have
+        been carried out all the same, and is sent again if a connection breaks. Of one connection one request after the
+        other is passed on, as by Kafka's brokers.
         """
         version = request.header.request_api_version
         timeout_ms = min(getattr(request.message, "timeout_ms", 0) or TIMEOUT_MS, TIMEOUT_MS_MAX)

@@ -38,7 +38,11 @@ class FutureReplica:
             self._cut_to = to if self._cut_to is None else min(self._cut_to, to)
 
     def copy(self, current: PartitionLog, *, now_ms: int) -> bool:
-        """Copies the next batches of `current`. Returns whether it has them all. Raises Corrupt, OSError."""
+        """Copies the next batches of `current`; returns whether the copy has all. Raises Corrupt, OSError.
+
+        First it cuts off what was cut off in `current`. One call copies 256 KiB, and the first batch whole; nothing is
+        flushed. `now_ms` is since 1970.
+        """
         self.log.settings = current.settings
         self._keep_up(current)
         piece = current.read(max(self.log.leo, current.start), current.leo, PIECE_BYTES)
@@ -78,7 +82,7 @@ class FutureReplica:
         return self.log.size_between(self.log.recovery_point, self.log.leo) <= self._unflushed_max
 
     def flush(self) -> None:
-        """Flushes the copy. Raises OSError."""
+        """Waits until the copy is on the disk, and doubles what `is_flushed` allows. Raises OSError."""
         self.log.flush()
         self._unflushed_max *= 2
 

@@ -39,7 +39,10 @@ Answer = Callable[[Message, int, Caller], Awaitable[Message | None]]
 
 
 class BrokerService(BrokerServicer):
-    """Serves `kraft.service.Broker`. Requests are in the newest version; a topic may be named all the same."""
+    """Serves `kraft.service.Broker`.
+
+    Requests count as of the newest version; topics may be named by name all the same.
+    """
 
     def __init__(self, answer: Answer, callers: Callers, principal: Callable[[Any], Principal]) -> None:
         """`principal` returns who makes a call, by its context."""
@@ -48,25 +51,29 @@ class BrokerService(BrokerServicer):
         self._principal = principal
 
     async def Produce(self, request: ProduceAsked, context: grpc.aio.ServicerContext[Any, Any]) -> ProduceResponse:
-        """Appends batches. Raises ApiError(INVALID_REQUIRED_ACKS) for acks = 0, to which Kafka sends no answer."""
+        """Appends batches; each partition's error is in the response.
+
+        Raises ApiError: INVALID_REQUIRED_ACKS for acks = 0, to which Kafka sends no answer, KAFKA_STORAGE_ERROR if a
+        disk fails.
+        """
         if request.acks == 0:
             raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, "acks = 0: must be 1 or -1, as each call has an answer")
         return await self._answered(ProduceResponse, request, context)
 
     async def Fetch(self, request: FetchAsked, context: grpc.aio.ServicerContext[Any, Any]) -> FetchResponse:
-        """Reads batches."""
+        """Reads batches of at most 3 MiB beside the first one, once there are `min_bytes` or `max_wait_ms` are over."""
         return await self._answered(FetchResponse, request, context)
 
     async def ListOffsets(
         self, request: ListOffsetsRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> ListOffsetsResponse:
-        """Finds offsets."""
+        """Finds offsets by timestamp, and the first and last ones, in partitions that this broker leads."""
         return await self._answered(ListOffsetsResponse, request, context)
 
     async def OffsetForLeaderEpoch(
         self, request: OffsetForLeaderEpochRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> OffsetForLeaderEpochResponse:
-        """Returns where epochs end in the partitions' logs."""
+        """Returns where leader epochs end (exclusive) in the logs of partitions that this broker leads."""
         return await self._answered(OffsetForLeaderEpochResponse, request, context)
 
     async def _answered(self, kind: type[Any], request: ProtobufMessage, context: Any) -> Any:

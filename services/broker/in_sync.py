@@ -45,15 +45,19 @@ class InSync:
         self._told = False
 
     async def set_ready(self, is_ready: bool) -> None:
-        """Hears, and tells, whether the broker is unfenced and does not leave; else it is in no ISR for long."""
+        """Sets the broker's readiness at the health service, and `in-sync` by it.
+
+        Ready is who is unfenced and does not leave.
+        """
         self._is_ready = is_ready
         await self._health.set_ready(is_ready)
         await self.look()
 
     async def look(self) -> None:
-        """Tells what has changed. The state counts the ISRs with the broker; reassignments are looked at one by one.
+        """Sets `in-sync` at the health service, and logs it, if it is another than at the last call.
 
-        A replica that one of them adds is in the ISR once it has all, and nobody relies on it before.
+        The state counts the ISRs with the broker; reassignments are looked at one by one. A replica that one of them
+        adds is in the ISR once it has all, and nobody relies on it before.
         """
         topics = self._state().topics
         count = topics.isr_count(self._broker_id) + sum(map(self._is_added, topics.reassigning()))

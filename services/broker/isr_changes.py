@@ -30,7 +30,7 @@ _Partition = _Topic.PartitionData
 
 
 class IsrChanges:
-    """Sends the proposals of all led partitions."""
+    """Sends ISRs that this broker's leaders propose to the controller (AlterPartition), and gives them the answers."""
 
     def __init__(self, replicas: Replicas, controllers: Controllers, broker_epoch: Callable[[], int]) -> None:
         self._replicas = replicas
@@ -73,7 +73,7 @@ class IsrChanges:
 
 
 def request_of(broker_id: NodeId, request: AlterRequest[Key]) -> AlterPartitionRequest:
-    """Returns the request with all proposals, topic by topic."""
+    """Returns the AlterPartition request with all proposals, by topic and partition; each says that it is recovered."""
     by_topic = groupby(sorted(request.proposals.items(), key=lambda each: each[0]), key=lambda each: each[0].topic_id)
     return AlterPartitionRequest(
         broker_id=broker_id,

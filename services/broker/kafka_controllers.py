@@ -46,7 +46,10 @@ CHANNELS: Final[dict[type[Message], str]] = {
 
 
 class LedBy:
-    """The leader, as the reader of the metadata log has last heard; `servers` are where that began to look."""
+    """Where Kafka's active controller is asked: at the quorum's leader, as the reader of the metadata log knows it.
+
+    `servers` are the addresses with which that reader began to look, for the log.
+    """
 
     count: Final = 1
 
@@ -67,7 +70,7 @@ class LedBy:
 
 
 class KafkaControllers:
-    """The active controller of a quorum of Kafka's; the other half of `Controllers`."""
+    """The `Controllers` of a quorum of Kafka's, over Kafka's wire; heartbeats have a connection of their own."""
 
     def __init__(self, where: LedBy, peers: Peers, *, heartbeat_interval_ms: int) -> None:
         """The connection that leaves one heartbeat without an answer for half of the interval has no further one."""
@@ -78,7 +81,12 @@ class KafkaControllers:
         self._channels[HEARTBEAT] = usual(silent_s=silent_s, connect_s=HEARTBEAT_CONNECT_S)
 
     async def ask(self, answer: type[M], request: Message, *, deadline_ms: int, retry: Retry = is_retriable) -> M:
-        """As `Controllers.ask`, over Kafka's wire, with pauses between the tries."""
+        """Returns what the active controller answers. `deadline_ms` (ms from now) is the time for all tries together.
+
+        An error for which `retry` returns true, also that of the answer as a whole, is tried again after a pause of 0.1
+        s, twice as long each time, up to 1 s. Raises ApiError: any other at once; when the time is over, the last one,
+        or REQUEST_TIMED_OUT if there was none.
+        """
         channel = self._channels[CHANNELS.get(type(request), OTHERS)]
         last, pause_s = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"no answer within {deadline_ms} ms"), PAUSE_S
         try:
@@ -98,7 +106,7 @@ class KafkaControllers:
             raise last from None
 
     def asked(self, request: type[Message]) -> str:
-        """As `Controllers.asked`."""
+        """Returns the address of the quorum's leader, for the log; while it is not known, how it is looked for."""
         return str(self._where)
 
     def versions(self) -> Mapping[int, range]:

@@ -30,7 +30,10 @@ NOT_REGISTERED: Final = -1
 
 
 class Lifecycle:
-    """The registration of this process. `published` is the end of the metadata log as far as partitions have it."""
+    """Registers this process, sends its heartbeats, and asks by them to be unfenced, and for a controlled shutdown.
+
+    `published` returns the end (exclusive) of the metadata log as far as the partitions have applied it.
+    """
 
     def __init__(
         self,
@@ -63,9 +66,10 @@ class Lifecycle:
         )
 
     async def register(self, *, timeout_ms: int) -> None:
-        """Registers this process, and waits while the session of the process before it lasts. Raises ApiError.
+        """Registers this process, and sets its broker epoch; waits while the session of the process before it lasts.
 
-        A request whose answer was lost is sent again with the same incarnation id, and has the same epoch.
+        Raises ApiError: a refusal at once, the last error after `timeout_ms` (ms from now). A request whose answer was
+        lost is sent again with the same incarnation id, and has the same epoch.
         """
         answer = await self._controllers.ask(
             BrokerRegistrationResponse,
@@ -96,13 +100,17 @@ class Lifecycle:
             await self._pause(AT_ONCE_S if answer is not None and is_awaited else next_s - now_s())
 
     def get_ready(self) -> None:
-        """From now on the broker asks to be unfenced: it has caught up, its logs are open, and it listens."""
+        """Has the broker ask to be unfenced from now on: it has caught up, its logs are open, and it listens."""
         assert self.broker_epoch != NOT_REGISTERED, "it registers first"
         self._wants_fence = False
         self._news.set()
 
     async def shut_down(self, *, within_s: float) -> None:
-        """Asks for a controlled shutdown and waits for it; a broker that is not registered just stops."""
+        """Asks for a controlled shutdown by heartbeats, and waits for it, at most `within_s` (s); then it just returns.
+
+        The broker is not ready from now on. `run` sends the heartbeats. One that is not registered has nothing to wait
+        for.
+        """
         if self.broker_epoch == NOT_REGISTERED:
             return
         self._wants_shut_down = True

@@ -62,7 +62,7 @@ class BrokerListenerSettings(ListenerSettings):
     )
 
     def own_jaas(self, mechanism: str) -> str:
-        """Returns what has the user and password of this broker for a mechanism."""
+        """Returns the JAAS config of this broker's own user and password for a SASL mechanism; empty if it has none."""
         of_scram = dict(zip(SCRAM_MECHANISMS, (self.scram_256_jaas, self.scram_512_jaas), strict=True))
         return of_scram.get(mechanism, self.plain_jaas)
 
@@ -113,14 +113,14 @@ class BrokerListeners(ListenersConfig):
 
     @property
     def inter_broker(self) -> str:
-        """The name of the listener at which brokers ask each other."""
+        """The listener at which brokers ask each other: the one that is set, else the only one, else PLAINTEXT."""
         names = [each.name for each in self.listeners]
         if self.between_brokers is not None:
             return self.between_brokers
         return names[0] if len(names) == 1 else PLAINTEXT
 
     def broker_listener_problems(self) -> Iterator[str]:
-        """Yields the violated rules of the listeners, the advertised ones, and the login at other brokers."""
+        """Yields the violated rules of the listeners, the advertised ones, and the login at other brokers, as texts."""
         yield from self.listener_problems()
         names = [each.name for each in self.listeners]
         known = ", ".join(names)
@@ -149,7 +149,10 @@ class BrokerListeners(ListenersConfig):
             yield f"{where}: is missing; by it this broker logs in at others"
 
     def reached_at(self, name: str, port: int) -> ListenerAddress:
-        """Returns the listener to register; `port` is the one that the system has chosen if the setting is 0."""
+        """Returns the address to register for a listener: the advertised one, else that where it listens.
+
+        `port` is the one that it has been bound to; it counts where the setting has 0.
+        """
         (listens,) = [each for each in self.listeners if each.name == name]
         said = next((each for each in self.advertises if each.name == name), None)
         return reached_at(listens, said, port=port)

@@ -16,7 +16,10 @@ __all__ = ["BrokerLogins"]
 
 
 class BrokerLogins:
-    """Begins the exchanges. Their first message waits until the broker has caught up, as its requests do."""
+    """Begins logins by SCRAM, each when it is called with the mechanism, by the users and tokens that are applied here.
+
+    The first message of each waits until the broker has caught up (`begin`), as its requests do.
+    """
 
     def __init__(self, replica: Replica, secret_key: str | None, clock: Clock) -> None:
         """`secret_key` is that of delegation tokens; without it none logs in."""
@@ -30,7 +33,7 @@ class BrokerLogins:
         )
 
     def begin(self) -> None:
-        """Answers from now on."""
+        """Lets the logins go on, those that wait already, too: the broker has caught up."""
         self._begun.set()
 
     def __call__(self, mechanism: str) -> ScramExchange:
@@ -47,7 +50,7 @@ class ScramExchange:
         self._name = ""
 
     def name_in(self, response: bytes) -> str:
-        """The user, or the token, of the client's first message; empty if that is none."""
+        """Returns the user, or the token's id, in the client's first message; empty if it is no such message."""
         if not self._name:
             try:
                 self._name = ClientFirst.parse(response).saslname
@@ -56,6 +59,9 @@ class ScramExchange:
         return self._name
 
     async def ask(self, response: bytes) -> Answered:
-        """Answers a message. Raises SaslError."""
+        """Answers one message of the client, once the broker has caught up; the last answer has the login.
+
+        Raises SaslError.
+        """
         await self._begun.wait()
         return Answered(message=self._server.evaluate(response), login=self._server.login)

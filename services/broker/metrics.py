@@ -39,11 +39,11 @@ class Watched:
                 yield role, partition
 
     def count(self, holds: Callable[[Leading, PartitionState], bool]) -> int:
-        """Returns how many of them are so."""
+        """Returns how many of the partitions that this broker leads satisfy `holds`."""
         return sum(holds(*each) for each in self.led())
 
     def followed(self) -> Iterator[Following]:
-        """Yields the partitions that follow a leader here."""
+        """Yields the follower's role of each partition that follows a leader here."""
         return (role for hosted in self.replicas.table if (role := hosted.following) is not None)
 
 

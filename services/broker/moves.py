@@ -69,7 +69,12 @@ class Moves:
     def answer(
         self, request: AlterReplicaLogDirsRequest, directories: Sequence[LogDirectory], caller: Caller
     ) -> Steps[AlterReplicaLogDirsResponse]:
-        """Begins the moves, each replica's by itself, in steps; a replica that is asked for twice has its last one."""
+        """Answers AlterReplicaLogDirs, in steps, once the moves are begun: `run` carries them out.
+
+        A replica that is named twice has its last path. One that is not here has an error, and is made in that
+        directory if it comes. The errors of single replicas: CLUSTER_AUTHORIZATION_FAILED, LOG_DIR_NOT_FOUND,
+        KAFKA_STORAGE_ERROR, and those of `Cluster.hosted`. To name the directory that a replica is in ends its move.
+        """
         wanted: dict[tuple[str, int], str] = {}
         done = Items()
         for each in request.dirs:
@@ -104,7 +109,10 @@ class Moves:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} cannot be copied: {problem}") from None
 
     def resume(self) -> None:
-        """Goes on with the moves that the process before has not ended, from their beginning."""
+        """Begins anew the moves that the process before has not ended; their copies are discarded.
+
+        A failure is logged.
+        """
         for hosted in self._replicas.table:
             if (unfinished := self._store.unfinished(hosted.key)) is not None:
                 directory, files = unfinished

@@ -33,7 +33,10 @@ _OF_BROKERS = (
 
 
 class News:
-    """The changes since the last `take`; the state is then read as it is by that time."""
+    """Collects which partitions the metadata log may have changed for this broker since the last `take`: at first, all.
+
+    Only their keys: who takes them reads the state as it is by that time.
+    """
 
     def __init__(self) -> None:
         self._everything = True
@@ -44,7 +47,7 @@ class News:
         """Whether a registration may have changed; who has looked sets it back."""
 
     def hear(self, records: Sequence[Message] | None) -> None:
-        """Notes what the records of one batch may change; None is a checkpoint, which may change everything."""
+        """Notes what a batch of metadata records may change; None is a snapshot, which may change everything."""
         if records is None:
             self.brokers_changed = True
             self._hear_all()
@@ -62,9 +65,10 @@ class News:
                 self._hear_config(record)
 
     def take(self, state: ClusterState, table: Table, broker_id: NodeId) -> list[Key]:
-        """Returns the partitions to look at, once each: those that records have changed, whosever they are.
+        """Returns, and forgets, the partitions to look at, once each: those that records have changed, of any broker.
 
-        If everything is to be looked at: all of `table`, and all that `state` gives this broker.
+        A topic that was removed, or has other configs, gives its partitions in `table`. At first, after a snapshot, and
+        after another default config of the brokers, it is all of `table`, and all that `state` gives this broker.
         """
         keys, self._keys = self._keys, {}
         topics, self._topics = self._topics, {}

@@ -65,13 +65,17 @@ NOTHING: Final = _Place(-1)
 
 
 class Offsets:
-    """Answers both."""
+    """Answers ListOffsets and OffsetForLeaderEpoch for the partitions that this broker leads."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     def list(self, request: ListOffsetsRequest, version: int, caller: Caller) -> Steps[ListOffsetsResponse]:
-        """Answers ListOffsets, in steps."""
+        """Answers ListOffsets, in steps: by partition offset, timestamp and leader epoch, or its error.
+
+        They are -1 if nothing is found. Consumers get no offset beyond what they may read. Raises Corrupt, OSError if a
+        log cannot be read.
+        """
         isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
         if request.replica_id != CONSUMER:
             isolation = Isolation.LOG_END
@@ -87,7 +91,10 @@ class Offsets:
         return ListOffsetsResponse(topics=tuple(topics))
 
     def of_epochs(self, request: OffsetForLeaderEpochRequest, caller: Caller) -> Steps[OffsetForLeaderEpochResponse]:
-        """Answers OffsetForLeaderEpoch, in steps. Brokers need no right on topics, consumers DESCRIBE (KIP-320)."""
+        """Answers OffsetForLeaderEpoch, in steps: by partition where the epoch asked for ends (exclusive), or an error.
+
+        Brokers need no right on topics, consumers DESCRIBE (KIP-320).
+        """
         is_broker = caller.may_on_cluster(AclOperation.CLUSTER_ACTION, is_audited=False)
         topics, done = [], Items()
         for topic in request.topics:

@@ -33,7 +33,7 @@ AT_ONCE: Final = 100
 
 
 class Partitions:
-    """Keeps `Replicas` as the metadata log has them."""
+    """Applies the metadata log to `Replicas`: opens and makes logs, gives partitions their roles, gives others up."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Partitions:
         """The directories that are marked as deleted and still have to be removed."""
 
     def is_to_go(self, path: Path) -> None:
-        """Adds a directory to those that are to be removed (`deleted`)."""
+        """Adds a directory to those that are to be removed from the disk (`deleted`)."""
         self.deleted.append(path)
 
     async def run(self) -> None:

@@ -22,7 +22,7 @@ NAME: Final = "connections to {}"
 
 
 class Peers:
-    """How one kind of server is reached: in the clear, by TLS, and with a login, by a Kafka client's properties."""
+    """Opens connections to one kind of server, by a Kafka client's properties: with TLS and a login, or without."""
 
     def __init__(self, properties: Mapping[str, str] | None = None, *, of: str = "brokers") -> None:
         """`of` is what the servers are called in the log. Raises ValueError for an unfit property or file."""
@@ -56,7 +56,10 @@ class Peers:
 
     @staticmethod
     def of_gateways(file: Path | None) -> Peers:
-        """Returns how gateways are reached, by `gateway.client.config`. Raises ConfigError."""
+        """Returns how gateways are reached, by the properties in `file`; in the clear without one.
+
+        Raises ConfigError.
+        """
         try:
             return Peers(None if file is None else read_client_properties(file), of="gateways")
         except (OSError, ValueError) as problem:
@@ -78,7 +81,7 @@ def _tls_of(properties: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def properties_of_controllers(config: ControlPlane) -> dict[str, str]:
-    """Returns the properties of a client for the listener of Kafka's controllers."""
+    """Returns the properties of a client, passwords included, for the listener of Kafka's controllers."""
     name = config.controller_listener
     return _properties(config, name, config.of_controllers[name], config.controller_mechanism)
 

@@ -32,7 +32,7 @@ _Topic = _Directory.TopicData
 
 
 class Placements:
-    """The replicas whose directory the controller does not know yet."""
+    """Tells the controller the log directories of replicas (AssignReplicasToDirs): `run` sends what `note` is given."""
 
     def __init__(self, broker_id: NodeId, controllers: Controllers, broker_epoch: Callable[[], int]) -> None:
         self._broker_id = broker_id
@@ -43,12 +43,19 @@ class Placements:
         self._told = ChangeFilter()
 
     def note(self, hosted: Hosted) -> None:
-        """Sends this replica's directory to the controller. A later word of the log on it comes here again."""
+        """Has `run` send the log directory that this replica is in now, in place of one that is not sent yet.
+
+        If the metadata log has another directory later, it is noted again.
+        """
         self._waiting[hosted.key] = hosted.directory.id
         self._news.set()
 
     async def run(self) -> None:
-        """Sends the noted directories to the controller until cancelled; a request that fails is sent again."""
+        """Sends the noted directories to the controller until cancelled.
+
+        A request that fails is sent again, after a pause. An error for a single replica in the controller's answer is
+        not looked at.
+        """
         while True:
             await self._news.wait()
             self._news.clear()

@@ -65,7 +65,12 @@ class Produce:
         self._lines = ProduceLines[Key]()
 
     async def answer(self, request: ProduceRequest, version: int, caller: Caller) -> ProduceResponse | None:
-        """Returns the answer; None with acks=0. Raises Unanswerable if what needs no answer has failed, as Kafka."""
+        """Appends the batches and answers; with acks=all once the replicas of each ISR have them, or the time is over.
+
+        Each partition's error is in the answer. With REQUEST_TIMED_OUT its records stay in the log. None with acks=0;
+        then raises Unanswerable if a batch is refused, and the connection is closed, as by Kafka. Raises Corrupt,
+        OSError.
+        """
         with self._traces.of_request(request.acks) as span:
             return await self._answered(request, version, caller, span)
 

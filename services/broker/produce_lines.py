@@ -14,14 +14,18 @@ K = TypeVar("K", bound=Hashable)
 
 
 class ProduceLines(Generic[K]):
-    """A line for each partition, or each connection: requests have their turns in the order in which they came."""
+    """A queue for each partition, or each connection: requests have their turns in the order in which they came."""
 
     def __init__(self) -> None:
         self._last: dict[K, asyncio.Future[None]] = {}
 
     @asynccontextmanager
     async def turn(self, keys: Set[K]) -> AsyncIterator[None]:
-        """Waits for the requests before, in all these lines. The places are taken at once, so nobody deadlocks."""
+        """Waits until all requests before, in the queues of these keys, have left their blocks. The block is the turn.
+
+        The places in all queues are taken at once, so nobody deadlocks. A request that is cancelled keeps its place
+        until those before it have gone.
+        """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         before = {self._last[key] for key in keys if key in self._last}
         self._last.update(dict.fromkeys(keys, done))

@@ -43,7 +43,12 @@ class ProducerIds:
         self._told = ChangeFilter()
 
     async def answer(self, request: InitProducerIdRequest, caller: Caller) -> InitProducerIdResponse:
-        """Returns a new id in epoch 0; its last owner's epoch does not rise without a transactional id, as in Kafka."""
+        """Answers InitProducerId with a producer id that nobody has had, in epoch 0.
+
+        It may ask the controller for a block. The id in a request without a transactional id is not kept, as in Kafka.
+        Errors are in the answer: of rights, INVALID_REQUEST, NOT_COORDINATOR with a transactional id,
+        COORDINATOR_LOAD_IN_PROGRESS if the controller gives no ids.
+        """
         try:
             _check_rights(request, caller)
             _check(request)

@@ -57,7 +57,7 @@ _LISTS: Final[Mapping[type[Message], str]] = MappingProxyType(
 
 
 class Reads:
-    """Answers them, each in turns of the loop."""
+    """Answers DescribeCluster, DescribeTopicPartitions, DescribeConfigs, `ABOUT_ACCESS`, each in turns of the loop."""
 
     def __init__(
         self,
@@ -75,7 +75,10 @@ class Reads:
         self._clock = clock
 
     async def answer(self, request: Request, caller: Caller) -> Message:
-        """Returns the answer, in the request's version; a refusal in the place that the API has for it."""
+        """Returns the answer to one of `DESCRIBED`, by the state that is applied here, in the request's version.
+
+        A refusal is in the answer, in the place that the API has for it; none is raised.
+        """
         version = request.header.request_api_version
         try:
             response = await self._described(request, caller)

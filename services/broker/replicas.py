@@ -50,10 +50,10 @@ log = logger(__name__)
 
 
 class Fetchers(Protocol):
-    """The fetcher of the followers."""
+    """Starts and stops to fetch followers' replicas from their leaders."""
 
     def start(self, hosted: Hosted, leader_id: NodeId) -> None:
-        """Fetches for it from this leader from now on."""
+        """Fetches a replica from this leader from now on, and from no other one."""
 
     def stop(self, hosted: Hosted) -> None:
         """Stops fetching a replica: no answer that is on its way is taken any more."""
@@ -63,7 +63,10 @@ class Fetchers(Protocol):
 
 
 class Replicas:
-    """The partitions, the requests that wait for them, and the changes of their ISRs to ask the controller for."""
+    """This broker's partitions: carries out what their core decides, and holds the requests that wait for them.
+
+    The ISRs that leaders propose are collected in `alterations`, for `IsrChanges`.
+    """
 
     def __init__(
         self, broker_id: NodeId, settings: ReplicationSettings, clock: Clock, fail: Callable[[BaseException], None]
@@ -102,7 +105,11 @@ class Replicas:
         return self._clock.wall_ms()
 
     def carry_out(self, hosted: Hosted, effects: Iterable[Effect]) -> None:
-        """Does what was decided for a partition, in order; the requests that it completes are answered at the end."""
+        """Carries out what was decided for a partition, in order; then answers the held requests that this completes.
+
+        A leader's batches that do not fit the log are given back to the follower's role, to be fetched again. Any other
+        Corrupt, and OSError, is given to `fail`, and raised.
+        """
         touches = False
         for effect in effects:
             self.resting.wake(hosted.key)
@@ -130,7 +137,7 @@ class Replicas:
             self.touch(hosted.key)
 
     def appended(self, hosted: Hosted, role: Leading) -> None:
-        """Does what follows an append of the leader's: the high watermark may rise, and fetches wait for it (R44)."""
+        """Does what follows a leader's append: the high watermark may rise, and held fetches may have enough (R44)."""
         self.carry_out(hosted, role.advance(self.now_ms))
         self.touch(hosted.key)
 
@@ -141,16 +148,20 @@ class Replicas:
         self.fetchers.look_again(hosted)
 
     def touch(self, key: Key) -> None:
-        """Answers the requests that a change of this partition completes."""
+        """Wakes a partition that rests in fetch sessions. Answers the held requests that its state completes by now."""
         self.resting.wake(key)
         self._answer(self._waits.touch(key))
 
     def join(self, wait: FetchWait[Key], key: Key, position: FetchPosition) -> None:
-        """Adds a partition to a fetch that is held."""
+        """Adds a partition, to be read from `position`, to a fetch that is held; nothing if it is held no more."""
         self._waits.join(wait, key, position)
 
     async def held(self, wait_of: Callable[[object], ProduceWait[Key] | FetchWait[Key]]) -> Done[Key]:
-        """Holds a request until it is answered; returns the answer. `wait_of` makes the wait from its `reply_to`."""
+        """Holds a request until its partitions complete it, or its deadline has come; returns what it is answered with.
+
+        `wait_of` makes the wait from its `reply_to`. A request that is complete already is not held. When cancelled,
+        the wait ends.
+        """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Done[Key]] = loop.create_future()
         wait = wait_of(answer)
@@ -172,7 +183,12 @@ class Replicas:
         timeout_ms: int,
         outcome_of: Callable[[Partition, Offset], ErrorCode | None] = acks_outcome,
     ) -> Mapping[Key, ErrorCode]:
-        """Returns how the wait for an offset has ended, by partition: REQUEST_TIMED_OUT after `timeout_ms` (R45)."""
+        """Waits until each partition has reached the offset (exclusive end) required of it; returns how that ended.
+
+        By partition: NONE, an error of `outcome_of`, or REQUEST_TIMED_OUT after `timeout_ms` (ms from now).
+        `outcome_of` is asked when a partition has changed, and returns None until it is known: by default for a write
+        with acks=all (R45).
+        """
         deadline_ms = self.now_ms + timeout_ms
         done = await self.held(
             lambda reply_to: ProduceWait(
@@ -187,7 +203,10 @@ class Replicas:
         self._answer(self._waits.expire(self.now_ms))
 
     def give_up(self, hosted: Hosted) -> None:
-        """Takes a partition out of the table; its waits end."""
+        """Stops a partition's role and its fetcher, takes it out of the table, and ends its waits with an error.
+
+        The log stays open, and its files as they are.
+        """
         self.carry_out(hosted, hosted.partition.stop())
         self.alterations.withdraw(hosted.key)
         self.table.remove(hosted)

@@ -31,7 +31,7 @@ class Resting:
             rest.wake(key)
 
     def enter(self, key: Key, rest: Rest[Any]) -> None:
-        """Notes that a partition rests there; in an earlier session of the same follower it does not any more."""
+        """Notes that a partition rests in this session; in an earlier session of the same follower it is woken."""
         rests = self._rests.setdefault(key, {})
         if (before := rests.get(rest.follower)) is not None:
             before.wake(key)  # which takes the entry away if it was the last
@@ -64,7 +64,7 @@ class Rest(Generic[T]):
         return len(self._partitions)
 
     def add(self, key: Key, progress: Progress, of: T) -> bool:
-        """Lets a partition rest; returns False if the session is over."""
+        """Lets a partition rest until `wake`; returns False if the session is over, and then it does not rest."""
         if self._is_over:
             return False
         self._resting.enter(key, self)
@@ -72,7 +72,10 @@ class Rest(Generic[T]):
         return True
 
     def wake(self, key: Key) -> None:
-        """Wakes a partition; does nothing if it does not rest."""
+        """Wakes a partition, and counts the follower's fetches of it while it rested; nothing if it does not rest.
+
+        The session has it in `take_woken` then, and `on_wake` hears of it.
+        """
         if (found := self._partitions.pop(key, None)) is None:
             return
         self._resting.leave(key, self)
@@ -95,6 +98,9 @@ class Rest(Generic[T]):
         return woken
 
     def end(self) -> None:
-        """The session is over; what its fetches have said of a partition is noted when that wakes."""
+        """Ends the session: nothing is in `take_woken` any more.
+
+        Its partitions stay until each wakes: then the follower's fetches are counted.
+        """
         self._is_over, self.on_wake = True, None
         self._woken.clear()

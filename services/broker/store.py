@@ -53,7 +53,7 @@ _METADATA_LOG: Final = "__cluster_metadata"
 
 
 class Opened(NamedTuple):
-    """A partition's log, where it is, and the high watermark that was checkpointed for it."""
+    """A partition's log, where it is, and the high watermark that was checkpointed for it; 0 if none was."""
 
     log: PartitionLog
     directory: LogDirectory
@@ -70,7 +70,7 @@ _Checkpoints: TypeAlias = dict[str, dict[TopicPartition, Offset]]
 
 
 class PartitionStore:
-    """The partitions of all log directories of this process."""
+    """Finds, makes, moves and removes partitions' directories in the log directories, and keeps their checkpoints."""
 
     def __init__(self, directories: LogDirectories) -> None:
         """Reads what is there, and removes what was marked as deleted. Raises Corrupt, OSError."""
@@ -96,7 +96,8 @@ class PartitionStore:
         """Opens the log of a partition that this broker has, or makes it. Raises Corrupt, OSError.
 
         It is made in the log directory `wanted`, or else in the one that was asked for before it came (KIP-113), or in
-        the one with the fewest partitions (KIP-858). One of another topic of this name is set aside.
+        the one with the fewest partitions (KIP-858). One of another topic of this name is set aside. After an unclean
+        stop it reads what was not flushed, which takes long.
         """
         checkpoints = self._checkpoints  # before what is found: both may be set aside meanwhile
         found = self._found.pop(name, None)
@@ -128,7 +129,11 @@ class PartitionStore:
         return Opened(opened, directory, before[HIGH_WATERMARKS].get(name, 0) if found else 0)
 
     def set_strays_aside(self) -> None:
-        """Sets aside what was found and nobody has opened: the metadata log gives it to others, or to nobody."""
+        """Renames the directories that were found and nobody has opened: they are of others' partitions, or of none.
+
+        Copies of moves that nobody resumed are removed, and the checkpoints that were read are forgotten. Raises
+        OSError.
+        """
         for found in self._futures.values():
             self.remove(found.path)
         self._futures.clear()
@@ -142,25 +147,28 @@ class PartitionStore:
     # Moves to another log directory
 
     def prefer(self, name: TopicPartition, directory: LogDirectory) -> None:
-        """Notes where a partition is to be made that may come to this broker (KIP-113)."""
+        """Notes in which log directory a partition is to be made, if it comes to this broker (KIP-113)."""
         self._preferred[name] = directory
 
     def unfinished(self, key: Key) -> tuple[LogDirectory, Path] | None:
         """Returns where a replica was moving when the process before ended, and the copy's path, for `remove`.
 
-        None if it was not moving.
+        The copy is marked as deleted, and not found again. None if the replica was not moving.
         """
         found = self._futures.pop(key, None)
         return None if found is None else (found.directory, _discarded(found))
 
     @staticmethod
     def discard(future: FutureReplica) -> Path:
-        """Closes a copy that is not wanted any more; returns its path, for `remove`."""
+        """Closes a copy that is not wanted any more, and marks it as deleted; returns its path, for `remove`."""
         future.log.abandon()
         return _discarded(_Found(future.directory, future.log.directory))
 
     def begin_future(self, hosted: Hosted, directory: LogDirectory) -> FutureReplica:
-        """Returns an empty copy of a replica in another log directory. Raises Corrupt, OSError, and leaves nothing."""
+        """Makes an empty copy of a replica in another log directory.
+
+        Raises Corrupt, OSError, and leaves nothing then.
+        """
         assert directory is not hosted.directory, (hosted.name, directory.path)
         path = directory.path / _aside(str(hosted.name), FUTURE)
         files = OpenFiles(COPY_OPEN_MAX)  # not those of the others, which are the loop's: a thread flushes a copy
@@ -195,7 +203,8 @@ class PartitionStore:
     def put_in_place(self, hosted: Hosted, future: FutureReplica) -> tuple[PartitionLog, Path]:
         """Puts a copy that is ready into a replica's place; returns its log, and the old log's path, for `remove`.
 
-        The copy is on the disk before the other is renamed: a start that finds only the copy takes it. Raises OSError.
+        The old log is closed, and marked as deleted. The copy is on the disk before the other is renamed: a start that
+        finds only the copy takes it. `checkpoints` must be held. Raises OSError.
         """
         assert self.checkpoints.locked(), hosted.name  # else what `get_ready` has noted could be overwritten
         hosted.log.abandon()
@@ -214,7 +223,10 @@ class PartitionStore:
         return found
 
     def delete(self, hosted: Hosted) -> Path:
-        """Closes a log and marks its directory as deleted; returns it for `remove`. Raises OSError."""
+        """Closes a log, without a flush, and marks its directory as deleted; returns that for `remove`.
+
+        Raises OSError.
+        """
         hosted.log.abandon()
         self._forget(hosted.name)
         return self._set_aside(_Found(hosted.directory, hosted.log.directory), DELETED)
@@ -225,13 +237,19 @@ class PartitionStore:
         shutil.rmtree(path, ignore_errors=True)
 
     def write_high_watermarks(self, table: Iterable[Hosted]) -> Iterator[tuple[Path, dict[TopicPartition, Offset]]]:
-        """Yields what `write_offsets` has to write: the files of the high watermarks."""
+        """Yields the checkpoint file of each log directory, with the high watermarks for `write_offsets` to write.
+
+        Nothing is written here.
+        """
         yield from self._by_directory(HIGH_WATERMARKS, ((each, each.partition.local.high_watermark) for each in table))
 
     def write_starts_and_recovery_points(
         self, table: Iterable[Hosted]
     ) -> Iterator[tuple[Path, dict[TopicPartition, Offset]]]:
-        """Yields the files of the log starts that lie within a segment or above, and then of the recovery points."""
+        """Yields checkpoint files, with the offsets to write: first the log starts above 0, then the recovery points.
+
+        Nothing is written here: `write_offsets` does that.
+        """
         every = tuple(table)
         yield from self._by_directory(LOG_STARTS, ((each, each.log.start) for each in every))
         yield from self._by_directory(RECOVERY_POINTS, ((each, each.log.recovery_point) for each in every))

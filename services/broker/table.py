@@ -72,7 +72,7 @@ class Table:
         return None if key is None else self._hosted[key]
 
     def of_topic(self, topic_id: Uuid) -> list[Hosted]:
-        """Returns the partitions of one topic."""
+        """Returns the partitions of one topic that this broker has, in no order."""
         return [hosted for key, hosted in self._hosted.items() if key.topic_id == topic_id]
 
     def add(self, hosted: Hosted) -> None:

@@ -50,7 +50,7 @@ class ProduceTraces:
         return self._telemetry.span("Produce", kind=SpanKind.SERVER, attributes={"kraft.acks": acks}, root=is_due)
 
     def appending(self, hosted: Hosted) -> Span:
-        """Returns the span of one partition's append."""
+        """Returns the span of one partition's append; it records nothing outside of a request that is traced."""
         attributes: Attributes = {
             "kraft.partition": str(hosted.name),
             "kraft.leader.epoch": hosted.partition.leader_epoch,
@@ -59,7 +59,11 @@ class ProduceTraces:
 
     @contextmanager
     def waiting(self, request: Span, required: Mapping[Key, Offset]) -> Iterator[None]:
-        """Spans the wait of a request for the high watermarks, and what followers fetch meanwhile."""
+        """Traces the block as a request's wait for high watermarks; `fetched` traces followers' fetches meanwhile.
+
+        `required` has by partition the offset (exclusive end) that is waited for. Nothing for a request that is not
+        traced.
+        """
         if (parent := request.traceparent) is None:
             yield
             return
@@ -77,7 +81,7 @@ class ProduceTraces:
                     del self._watched[key]
 
     def fetched(self, hosted: Hosted, follower: NodeId, offset: Offset) -> None:
-        """Notes where a follower's fetch begins: it has all records below."""
+        """Writes a span for each traced request whose records this follower has now: its fetch begins at `offset`."""
         for each in self._watched.get(hosted.key, ()):
             if each.end <= offset and follower not in each.seen:
                 each.seen.add(follower)

@@ -66,7 +66,7 @@ class _Question:
 
 
 class TransactionCoordinators:
-    """The connections to the brokers that coordinate transactions."""
+    """Asks the brokers that coordinate transactions about partitions of these, over a connection to each (KIP-890)."""
 
     def __init__(self, find: Callable[[str], Endpoint], peers: Peers) -> None:
         """`find` returns where a transactional id's coordinator is, or raises ApiError."""
@@ -75,7 +75,11 @@ class TransactionCoordinators:
         self._coordinators: dict[NodeId, _Coordinator] = {}
 
     async def ask(self, transaction: Transaction, partitions: Collection[TopicPartition]) -> Errors:
-        """Returns which of the partitions may not be written to in this transaction, and why."""
+        """Returns which of the partitions may not be written to in this transaction, with the error; empty if all may.
+
+        With `adds` the coordinator adds them to the transaction. Where there is no answer it is NETWORK_EXCEPTION, or
+        the error of `find`; nothing is raised.
+        """
         try:
             at = self._find(transaction.transactional_id)
         except ApiError as refusal:

@@ -53,9 +53,10 @@ class TransactionMarkers:
         self._cluster = cluster
 
     async def answer(self, request: WriteTxnMarkersRequest, caller: Caller) -> WriteTxnMarkersResponse:
-        """Returns the answer once the replicas of each ISR have the markers, as with acks=all, or the time is over.
+        """Appends the markers, and answers once the replicas of each ISR have them, as with acks=all, or 30 s are over.
 
-        The coordinator forgets the transaction by it: a marker that one replica has is not enough.
+        Each partition's error is in the answer, also REQUEST_TIMED_OUT. The coordinator forgets the transaction by it:
+        a marker that one replica has is not enough.
         """
         written = await in_turns(self._written(request, _refusal(caller)))
         required: dict[Key, Offset] = {}

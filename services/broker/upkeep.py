@@ -55,7 +55,10 @@ class Upkeep:
         self._partitions = partitions
 
     async def run(self) -> None:
-        """Does it until cancelled. Raises OSError."""
+        """Does the periodic work until cancelled: ISRs, time-outs, checkpoints, flushes, retention, files to remove.
+
+        Raises an ExceptionGroup with the OSError of a disk.
+        """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._every(self._replicas.settings.isr_check_interval_ms / 1000, self._check_isrs))
             tasks.create_task(self._every(EXPIRY_S, self._expire))

@@ -59,9 +59,10 @@ Verified = Mapping[Key, Verification | ApiError | None]
 
 
 def transaction_of(request: ProduceRequest, version: int, caller: Caller) -> Steps[Transaction | None]:
-    """Returns the transaction that a request's batches are part of, in steps; None without one.
+    """Returns the transaction that a request's batches are part of, in steps; None if no batch is part of one.
 
-    Raises ApiError: what is wrong with it, or that it is not the caller's.
+    Raises ApiError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED if the request has no transactional id, or the caller no
+    right to WRITE to it; INVALID_PRODUCER_ID_MAPPING for batches of several producers, or of none.
     """
     found, done = set(), Items()
     for topic in request.topic_data:
@@ -88,7 +89,7 @@ def transaction_of(request: ProduceRequest, version: int, caller: Caller) -> Ste
 
 
 class Verifier:
-    """Asks about what would begin a transaction in a partition."""
+    """Asks a transaction's coordinator whether its batches may be appended where it has no records yet (KIP-890)."""
 
     def __init__(self, replicas: Replicas, cluster: Cluster, coordinators: TransactionCoordinators) -> None:
         self._replicas = replicas
@@ -98,15 +99,17 @@ class Verifier:
 
     @asynccontextmanager
     async def turn(self, producer_id: int) -> AsyncIterator[None]:
-        """Orders the requests of one producer id: each waits until the sequences before its own are appended."""
+        """While the block runs, no other request of this producer id is in its own: so its sequences stay in order."""
         turn = self._turns.setdefault(producer_id, asyncio.Lock())
         async with turn:
             yield
 
     async def verified(self, request: ProduceRequest, version: int, transaction: Transaction) -> Verified:
-        """Returns what the appends need. It waits for the coordinator, where a partition does not know the transaction.
+        """Returns by partition what the append of its batch needs, or the error that refuses it.
 
-        The transaction before may be ending still; with an epoch for each that is waited for a little.
+        None for a partition that has records of the transaction. For any other it waits for the coordinator. If the
+        transaction before is ending still, it asks again for `RETRY_MS`, where each transaction has its own producer
+        epoch.
         """
         deadline_ms = self._replicas.now_ms + RETRY_MS
         while True:

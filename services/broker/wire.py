@@ -93,7 +93,7 @@ class Asking(NamedTuple):
 
 
 class Wire:
-    """A broker's answers at its listeners, by the state that it has applied and the logs that it has."""
+    """Answers the requests at this broker's listeners, by the state that it has applied and the logs that it has."""
 
     def __init__(
         self,
@@ -145,7 +145,10 @@ class Wire:
         return opened(config, security, of_all, self._logins)
 
     async def asked(self, message: Message, version: int, caller: Caller) -> Message | None:
-        """Answers what has come by gRPC, as `BrokerService` passes it on. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        """Answers what has come by gRPC, as `BrokerService` passes it on, once the broker takes part; None with acks=0.
+
+        Raises ApiError(KAFKA_STORAGE_ERROR) if a disk fails, which ends the broker.
+        """
         await self._begun.wait()
         try:
             return await self._answered(message, version, caller)
