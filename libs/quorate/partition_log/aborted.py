@@ -30,7 +30,10 @@ class Aborted(NamedTuple):
 
 
 def append_aborted(path: Path, aborted: Aborted) -> None:
-    """Adds an entry to a segment's index."""
+    """Adds an entry at the end of a segment's index, which it makes if there is none. It is not synced.
+
+    Raises OSError.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, FILE_MODE)
     try:
         with naming(path):
@@ -40,7 +43,10 @@ def append_aborted(path: Path, aborted: Aborted) -> None:
 
 
 def read_aborted(path: Path, *, since: Offset = 0) -> Iterator[Aborted]:
-    """Yields the entries of a segment's index, if there is one, whose marker is at `since` or above. Raises Corrupt."""
+    """Yields the entries of a segment's index whose marker is at `since` or above, in their order; none without a file.
+
+    Raises Corrupt.
+    """
     data = path.read_bytes() if path.is_file() else b""
     if len(data) % _ENTRY.size:
         raise Corrupt(f"an index of aborted transactions of {len(data)} bytes", path=path)
@@ -53,7 +59,10 @@ def read_aborted(path: Path, *, since: Offset = 0) -> Iterator[Aborted]:
 
 
 def is_sound(path: Path, base_offset: Offset) -> bool:
-    """Returns whether a segment's index has whole entries alone, whose markers rise, and none before the segment."""
+    """Returns whether a segment's index has whole entries alone, whose markers rise, and none before the segment.
+
+    A missing index is sound.
+    """
     try:
         entries = list(read_aborted(path))
     except Corrupt:
@@ -64,7 +73,7 @@ def is_sound(path: Path, base_offset: Offset) -> bool:
 
 
 def cut_aborted(path: Path, *, to: Offset) -> None:
-    """Removes the entries whose marker is at `to` or above."""
+    """Removes the entries of a segment's index whose marker is at `to` or above, durably. Raises Corrupt, OSError."""
     found = list(read_aborted(path))
     kept = [each for each in found if each.last_offset < to]
     if len(kept) < len(found):

@@ -33,7 +33,7 @@ def remove_mark(directory: Path) -> None:
 
 
 def leave_mark(directory: Path, *, broker_epoch: int) -> None:
-    """Writes the mark, durably: every log of the directory is flushed and closed."""
+    """Writes the mark, with the broker epoch, durably. Every log of the directory is flushed and closed by then."""
     content = {"version": VERSION, "brokerEpoch": broker_epoch}
     replace_whole(directory / CLEAN_SHUTDOWN, json.dumps(content, separators=(",", ":")).encode("ascii"))
 

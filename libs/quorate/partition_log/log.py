@@ -122,7 +122,7 @@ class PartitionLog:
         return self._producer_files.state
 
     def forget_idle_producers(self, *, before_ms: int) -> None:
-        """Forgets the producers that have sent nothing since `before_ms`, and questions about them."""
+        """Forgets producers with no open transaction, and verifications, from before `before_ms` (ms since 1970)."""
         self._producer_files.state.forget_idle(before_ms=before_ms)
         self._verifications.forget_idle(before_ms=before_ms)
 
@@ -137,7 +137,7 @@ class PartitionLog:
     def begin_verification(
         self, records: bytes | memoryview, *, bumps_epochs: bool, now_ms: int
     ) -> Verification | None:
-        """Returns what a batch of a transaction is appended with, once its coordinator has said yes (KIP-890).
+        """Returns the verification that a batch needs to be appended, once its coordinator has said yes (KIP-890).
 
         None if the transaction has records here already. Raises ApiError: CORRUPT_MESSAGE, INVALID_PRODUCER_EPOCH.
         """
@@ -149,7 +149,7 @@ class PartitionLog:
         self._verifications.drop(producer_id, verification)
 
     def check_in_steps(self, records: bytes | memoryview, *, now_ms: int, done: Items) -> Steps[BatchHeader]:
-        """Checks a producer's batch, in steps; returns what `append_as_leader` takes. Raises ApiError."""
+        """Checks a producer's batch, in steps; returns its header, `checked` in `append_as_leader`. Raises ApiError."""
         return check_produced_in_steps(records, self.settings.limits, now_ms=now_ms, done=done)
 
     def append_as_leader(
@@ -164,7 +164,8 @@ class PartitionLog:
         """Appends a producer's batch; it gets the next offsets and the leader's epoch. Raises ApiError (R41, R44).
 
         A batch that the log has already is not appended again, and its first offsets are returned. The first one of a
-        transaction needs its `verification`. With what `check_in_steps` has `checked` it is not checked again.
+        transaction needs its `verification`. With what `check_in_steps` has `checked` it is not checked again. The
+        errors are those of that, INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER and INVALID_TXN_STATE.
         """
         limits = self.settings.limits
         header = checked or check_produced(records, limits, now_ms=now_ms)
@@ -201,7 +202,7 @@ class PartitionLog:
         return slice_of(self._segments, start, bound, max_bytes)
 
     def aborted(self, start: Offset, end: Offset) -> Iterator[Aborted]:
-        """Yields the aborted transactions with records from `start` to `end`, by their last offset (R52)."""
+        """Yields the aborted transactions with records from `start` to `end` (exclusive), by their markers (R52)."""
         return self._producer_files.aborted(self._segments[place_of(self._segments, start) :], start, end)
 
     def assign_epoch(self, epoch: Epoch, start_offset: Offset) -> None:
@@ -226,7 +227,7 @@ class PartitionLog:
         self._ends_at(to)
 
     def restart_at(self, *, leo: Offset, start: Offset) -> None:
-        """Removes all records; the next one gets the offset `leo` (R55, R60)."""
+        """Removes all records, durably; the log then begins at `start`, and the next record gets `leo` (R55, R60)."""
         for segment in list(self._segments):
             self._retire(segment)
         self._producer_files.forget_all()
@@ -241,9 +242,9 @@ class PartitionLog:
         self._write_epochs(self.leo)
 
     def delete_old(self, *, high_watermark: Offset, now_ms: int) -> list[Segment]:
-        """Removes the segments that retention no longer keeps from the log; `remove_retired` deletes their files.
+        """Removes from the log, and returns, segments that retention does not keep; `remove_retired` deletes the files.
 
-        Only what is committed, oldest first, by age, by size, and what lies below the log start.
+        Only what is committed, oldest first: by age, by size, and what lies below the log start, which may rise.
         """
         old = list(
             old_segments(
@@ -264,22 +265,22 @@ class PartitionLog:
         return old
 
     def remove_retired(self) -> None:
-        """Deletes the files of the segments that were removed: `file.delete.delay.ms` after that, when nobody reads."""
+        """Deletes the files of removed segments; the caller waits `file.delete.delay.ms` first, for their readers."""
         for segment in self._retired:
             segment.close()
             segment.path.unlink(missing_ok=True)
         self._retired.clear()
 
     def find_time(self, timestamp_ms: int, *, least: Offset = 0) -> tuple[Segment, int, BatchHeader] | None:
-        """Returns the first batch, with segment and position, that has a record of at least this timestamp.
+        """Returns segment, position and header of the first batch with a record of this timestamp or a later one.
 
-        Of those that end above `least` and the log start.
+        Of those that end above `least` and the log start. After many batches it may be another (`Segment.first_from`).
         """
         return first_from_time(self._segments, timestamp_ms, max(least, self.start))
 
     @property
     def largest_timestamp(self) -> tuple[int, Offset] | None:
-        """The largest timestamp of a record, and an offset by its batch (KIP-734); None for a log without records."""
+        """The largest timestamp of a record, and the last offset of its batch (KIP-734); None if there is no record."""
         return largest_time(self._segments, self.start)
 
     def flush(self) -> Offset:
@@ -318,7 +319,7 @@ class PartitionLog:
         self._write_epochs(self.leo)
 
     def close(self) -> None:
-        """Flushes, and leaves what a clean start trusts: indexes and a snapshot of the producers."""
+        """Flushes, leaves what a clean start trusts (indexes, a snapshot of the producers), and closes the files."""
         self._active.seal()
         self._producer_files.snapshot(self.leo)
         self.flush()

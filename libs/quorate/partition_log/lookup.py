@@ -11,7 +11,7 @@ from quorate.wire.batch import BatchHeader
 
 
 def place_of(segments: Sequence[Segment], offset: Offset) -> int:
-    """Returns the place of the segment that has `offset`: of the first for an offset below all, of the last above."""
+    """Returns which of the segments (an index) has `offset`: the first for an offset below all, the last above."""
     return max(bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
 
 
@@ -25,7 +25,10 @@ def bytes_between(segments: Sequence[Segment], start: Offset, end: Offset) -> in
 
 
 def slice_of(segments: Sequence[Segment], start: Offset, bound: Offset, max_bytes: int) -> Slice | None:
-    """Returns batches of one segment from `start` up to `bound` (exclusive), the first whole; None at the bound."""
+    """Returns batches of one segment from `start` up to `bound` (exclusive), the first whole; None if there are none.
+
+    They have at most `max_bytes` bytes, beside the first one.
+    """
     at = place_of(segments, start)
     while start < bound and at < len(segments):
         segment = segments[at]
@@ -41,7 +44,11 @@ def slice_of(segments: Sequence[Segment], start: Offset, bound: Offset, max_byte
 def first_from_time(
     segments: Sequence[Segment], timestamp_ms: int, least: Offset
 ) -> tuple[Segment, int, BatchHeader] | None:
-    """Returns the first batch that ends above `least` and has a record of at least this timestamp, and its place."""
+    """Returns the first batch that ends above `least` with a record of this timestamp (ms since 1970) or a later one.
+
+    With its segment and position. After `LOOKED_AT_MAX` batches of a segment it is the last one looked at, whatever its
+    records are (`Segment.first_from`). None if there is none.
+    """
     for segment in segments[place_of(segments, least) :]:
         if segment.largest_timestamp >= timestamp_ms and (found := segment.first_from(timestamp_ms, least)):
             return segment, *found
@@ -49,7 +56,11 @@ def first_from_time(
 
 
 def largest_time(segments: Sequence[Segment], start: Offset) -> tuple[int, Offset] | None:
-    """Returns the largest timestamp of a record from `start` on, and an offset by its batch; None without records."""
+    """Returns the largest timestamp (ms since 1970) from `start` on, and the last offset of its batch.
+
+    None without records. If a segment's largest lies below `start`, not all of its batches are looked at
+    (`Segment.largest_from`).
+    """
     there = segments[place_of(segments, start) :]
     every = [found for segment in there if segment.size and (found := segment.largest_from(start))]
     return max(every, key=lambda each: each[0]) if every else None

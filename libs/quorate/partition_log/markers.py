@@ -36,7 +36,10 @@ class TransactionEnd(NamedTuple):
     transaction_version: int = 0
 
     def batch(self, *, base_offset: Offset, epoch: Epoch, now_ms: int) -> bytes:
-        """Returns the control batch for a log, at its offset and in its leader's epoch."""
+        """Returns the control batch of the marker, at its offset and in its leader epoch.
+
+        Its time is `now_ms` (since 1970).
+        """
         kind = ControlType.ABORT if self.marker.aborts else ControlType.COMMIT
         return control_batch(
             base_offset=base_offset,

@@ -46,6 +46,6 @@ def read_offsets(path: Path) -> dict[TopicPartition, Offset]:
 
 
 def write_offsets(path: Path, offsets: Mapping[TopicPartition, Offset]) -> None:
-    """Replaces the file, durably."""
+    """Replaces the file by one with these offsets, durably. Raises OSError."""
     lines = [f"{each.topic} {each.partition} {offset}" for each, offset in sorted(offsets.items())]
     replace_whole(path, "\n".join((VERSION, str(len(lines)), *lines, "")).encode())

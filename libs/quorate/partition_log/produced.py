@@ -57,10 +57,10 @@ class Limits:
 def check_produced_in_steps(
     records: bytes | bytearray | memoryview, limits: Limits, *, now_ms: int, done: Items
 ) -> Steps[BatchHeader]:
-    """Returns the header of the batch that a producer has sent. Raises ApiError with the code that Kafka has for it.
+    """Checks the one batch that a producer has sent, in steps, and returns its header. `now_ms` is since 1970.
 
-    CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP,
-    UNSUPPORTED_COMPRESSION_TYPE. The records are the items that are counted in `done`.
+    Raises ApiError with Kafka's codes: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+    INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE. The records are the items that are counted in `done`.
     """
     header = header_of(records)
     _check_sizes(header, len(records), limits)
@@ -109,9 +109,10 @@ def is_transactional(records: bytes | bytearray | memoryview) -> bool:
 def stamped(
     records: bytes | bytearray | memoryview, *, base_offset: Offset, epoch: Epoch, limits: Limits, now_ms: int
 ) -> bytearray:
-    """Returns the batch with the offset and the leader epoch that it gets in the log (R44).
+    """Returns a copy of the batch with the offset and the leader epoch that it gets in the log (R44).
 
-    Neither is below the checksum. With LogAppendTime the largest timestamp is, and the checksum is made anew.
+    The checksum does not cover these. With LogAppendTime the largest timestamp becomes `now_ms` (since 1970), and the
+    checksum is made anew.
     """
     batch = bytearray(records)
     _OFFSET.pack_into(batch, 0, base_offset)

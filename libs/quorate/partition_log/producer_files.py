@@ -63,11 +63,11 @@ class ProducerFiles:
                 self.count(header, _marker_at(segment, position, header), segment)
 
     def snapshot(self, leo: Offset) -> None:
-        """Writes the state at the end of the log."""
+        """Writes a producer snapshot: the present state, at the log's end `leo`. It is not synced."""
         producers_file(self._directory, leo).write_bytes(self.state.encode())
 
     def forget_all(self) -> None:
-        """Removes all snapshots: the log restarts elsewhere."""
+        """Removes all snapshots from the disk: the log restarts elsewhere. The state in memory stays."""
         self._remove(producer_snapshots(self._directory))
 
     def keep_for(self, segments: Sequence[Segment], leo: Offset) -> None:

@@ -53,7 +53,7 @@ class Producer:
 
     @property
     def last_sequence(self) -> int:
-        """That of the last batch; -1 if it has none in this epoch."""
+        """The last sequence number of the producer's last batch; -1 if it has none in this epoch."""
         return self.batches[-1].last_sequence if self.batches else NONE
 
     def repeated(self, header: BatchHeader) -> Sequenced | None:
@@ -74,7 +74,7 @@ class Decided(NamedTuple):
 
 
 class Producers:
-    """All producers of one partition. `end` is the end (exclusive) of the records that they are known from."""
+    """The state of all producers of one partition; iterates over producer id and state."""
 
     def __init__(self) -> None:
         self._producers: dict[int, Producer] = {}
@@ -93,11 +93,11 @@ class Producers:
 
     @property
     def first_open_offset(self) -> Offset | None:
-        """The first offset of a transaction that is open, or whose marker is not committed yet (R49)."""
+        """The least first offset of a transaction that is open, or whose marker is not committed yet (R49); or None."""
         return next(iter(self._undecided), None)
 
     def repeated(self, header: BatchHeader) -> Sequenced | None:
-        """Returns the batch of the log that this one sends again; None if it is new."""
+        """Returns the earlier batch that this one sends again, of its producer's last five; None if it is new."""
         known = self._producers.get(header.producer_id)
         return None if known is None or header.producer_id == NONE else known.repeated(header)
 
@@ -136,7 +136,7 @@ class Producers:
         return known is not None and known.opened_at is not None and known.epoch == header.producer_epoch
 
     def has_batches(self, producer_id: int) -> bool:
-        """Returns whether a batch of this producer's epoch is known."""
+        """Returns whether a batch of this producer is known in its last epoch."""
         known = self._producers.get(producer_id)
         return known is not None and bool(known.batches)
 
@@ -163,7 +163,7 @@ class Producers:
             raise ApiError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, why)
 
     def note(self, header: BatchHeader) -> None:
-        """Counts a data batch of the log."""
+        """Takes a data batch of the log into its producer's state; the first one of a transaction opens that."""
         if header.producer_id == NONE:
             return
         producer = self._producers.setdefault(header.producer_id, Producer())
@@ -180,7 +180,10 @@ class Producers:
             self._open[header.base_offset] = self._undecided[header.base_offset] = None
 
     def note_marker(self, header: BatchHeader, *, aborts: bool, coordinator_epoch: int) -> Decided | None:
-        """Counts a batch with a transaction's marker; returns the transaction that it ends, if one is open here."""
+        """Takes a transaction's marker in the log into its producer's state; returns the transaction that it ends.
+
+        None if none is open here. For readers it is undecided until `commit`.
+        """
         producer = self._producers.setdefault(header.producer_id, Producer())
         if header.producer_epoch != producer.epoch:
             producer.epoch = header.producer_epoch
@@ -196,16 +199,16 @@ class Producers:
         return decided
 
     def last_stable_at(self, decided: Decided) -> Offset:
-        """Returns the last stable offset as of the last marker: the first open transaction, or the marker's end."""
+        """Returns the last stable offset with this marker: where the first open transaction begins, or its end."""
         return next(iter(self._open), decided.last_offset + 1)
 
     def commit(self, high_watermark: Offset) -> None:
-        """Lets go of the transactions whose markers are committed."""
+        """Counts transactions whose markers are below the high watermark as decided: `first_open_offset` may rise."""
         while self._decided and self._decided[0].last_offset < high_watermark:
             del self._undecided[self._decided.popleft().first_offset]
 
     def forget_idle(self, *, before_ms: int) -> None:
-        """Forgets producers that have sent nothing since `before_ms` and have no open transaction.
+        """Forgets producers whose last timestamp is before `before_ms` (since 1970) and that have no open transaction.
 
         Kafka's `producer.id.expiration.ms`, one day.
         """
@@ -214,7 +217,10 @@ class Producers:
                 del self._producers[producer_id]
 
     def encode(self) -> bytes:
-        """Returns the content of a producer snapshot: a CRC-32C, and the last batch of each producer."""
+        """Returns the content of a producer snapshot: a CRC-32C, and the last batch of each producer.
+
+        A state that is decoded from it knows no earlier batches.
+        """
         entries = b"".join(_encoded(producer_id, producer) for producer_id, producer in self)
         body = _COUNT.pack(len(self)) + entries
         return _HEAD.pack(VERSION, crc32c(body)) + body

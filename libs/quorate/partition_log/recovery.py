@@ -51,7 +51,11 @@ def recover(
     index_interval_bytes: int,
     files: OpenFiles,
 ) -> Recovered:
-    """Opens a partition's directory; one without segments begins at `log_start`. Raises Corrupt for damage."""
+    """Opens the segments of a partition's directory; without any, the log begins at `log_start`. Raises Corrupt.
+
+    With `clean` all is trusted. Else each segment that reaches above `recovery_point` is read: a torn tail is cut off,
+    with all segments after it. Files that a compaction or a deletion has left are removed.
+    """
     _remove_leftovers(directory)
     epochs_file = EpochsFile(directory)
     listed = epochs_file.read()

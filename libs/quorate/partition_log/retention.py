@@ -18,10 +18,10 @@ def old_segments(
     high_watermark: Offset,
     now_ms: int,
 ) -> Iterator[Segment]:
-    """Yields the segments to remove, oldest first: only those whose records are all committed.
+    """Yields the segments to remove, oldest first: only those whose records are all committed. It removes nothing.
 
     A segment is as old as its largest timestamp, and as its file if no record has one. The oldest segment goes while
-    the others still have `retention.bytes`.
+    the others still have `retention.bytes`, or if it lies below the log start (`start`). `now_ms` is since 1970.
     """
     left = sum(segment.size for segment in segments)
     ends = [*(segment.base_offset for segment in segments[1:]), leo]

@@ -75,12 +75,12 @@ class Segment:
 
     @property
     def largest_timestamp(self) -> int:
-        """In ms since 1970; -1 if no batch has one."""
+        """The largest timestamp of its batches, in ms since 1970; -1 if no batch has one."""
         return self._index.largest[0]
 
     @property
     def largest(self) -> tuple[int, Offset]:
-        """The largest timestamp and the offset of the record that has it (by its batch: the batch's last)."""
+        """The largest timestamp (ms since 1970; -1 for none), and the last offset of the first batch that has it."""
         return self._index.largest
 
     def append(self, data: Buffer, header: BatchHeader) -> None:
@@ -110,7 +110,10 @@ class Segment:
         return True
 
     def scan(self) -> Iterator[BatchHeader]:
-        """Checks each batch from the file's beginning, counts and yields its header. Raises Corrupt at a bad one."""
+        """Checks each batch from the file's beginning, counts and yields its header. Raises Corrupt at a bad one.
+
+        The bad one and those after it do not count. All that the segment knew of its batches is forgotten first.
+        """
         end = os.fstat(self._descriptor).st_size
         self._index.clear()
         self._tail.clear()
@@ -154,7 +157,7 @@ class Segment:
         return self._peek(self._bytes(position, HEADER_BYTES, until=position + HEADER_BYTES), 0, position)
 
     def slice(self, position: int, until: int, max_bytes: int) -> Slice:
-        """Returns what lies from `position` to `until`, up to `max_bytes` and at least the first batch whole."""
+        """Returns the bytes from `position` to `until`: at most `max_bytes` of them, but the first batch whole."""
         assert 0 <= position < until <= self.size, (position, until, self.size)
         size = until - position
         if size > max_bytes:
@@ -219,7 +222,7 @@ class Segment:
         assert self.size == end, (self.size, end)
 
     def cut_file(self) -> int:
-        """Removes what follows the batches that count; returns how many bytes these were."""
+        """Removes from the file, durably, what follows the batches that count; returns how many bytes these were."""
         left = os.fstat(self._descriptor).st_size - self.size
         if left:
             with naming(self.path):
@@ -239,7 +242,10 @@ class Segment:
         self.files.note(self)
 
     def retire(self) -> None:
-        """Renames the file to `.deleted` and removes what lies beside it; readers that have a slice may go on."""
+        """Renames the file to `.deleted`, as Kafka does, and deletes the indexes beside it at once. Raises OSError.
+
+        Readers that have a slice may go on. The caller deletes the file later, and syncs the directory.
+        """
         self._remove_index_files()
         self.path.with_suffix(ABORTED).unlink(missing_ok=True)
         aside = self.path.with_name(self.path.name + DELETED)

@@ -55,7 +55,7 @@ class SegmentIndex:
             self._offsets, self._times, self._resting = _mapped(offsets), _mapped(times), None
 
     def note(self, header: BatchHeader, position: int) -> None:
-        """Counts the next batch, which lies at `position`."""
+        """Counts the next batch, which lies at `position`: one each `interval_bytes` gets an entry."""
         assert isinstance(self._offsets, bytearray), "a sealed segment gets no batch"
         assert isinstance(self._times, bytearray)
         if header.max_timestamp > self.largest[0]:
@@ -67,7 +67,7 @@ class SegmentIndex:
         self._since_entry += header.size
 
     def position_before(self, offset: Offset) -> int:
-        """Returns a position at or before that of the batch with `offset`."""
+        """Returns a position at or before that of the batch with `offset`, to search from: that of an entry, or 0."""
         entry = bisect_right(range(self._count), offset - self._base, key=lambda at: self._offset_entry(at)[0]) - 1
         return self._offset_entry(entry)[1] if entry >= 0 else 0
 
@@ -78,14 +78,14 @@ class SegmentIndex:
         return self._base + self._time_entry(entry)[1] if entry >= 0 else self._base
 
     def clear(self) -> None:
-        """Forgets all entries: the caller notes the batches."""
+        """Forgets all entries; the caller then notes all batches anew."""
         self._offsets, self._times, self._resting = bytearray(), bytearray(), None
         self._since_entry, self.largest = 0, (NEVER, self._base)
 
     def truncate(self, position: int) -> int:
-        """Forgets what lies from `position` on; the segment may be appended to again.
+        """Forgets the entries from `position` on; the segment may be appended to again. Returns a position.
 
-        The caller notes the batches from the result to `position` once more.
+        The caller notes the batches from there to `position` once more.
         """
         offsets, times = bytearray(self._offsets), bytearray(self._times)
         while offsets and _OFFSET.unpack_from(offsets, len(offsets) - _OFFSET.size)[1] >= position:

@@ -9,7 +9,7 @@ from quorate.partition_log.produced import Limits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """`deletes` says whether `cleanup.policy` has `delete`.
+    """A topic's settings that its log follows. `deletes`: `cleanup.policy` has `delete`.
 
     Compaction is not done here: a topic that is only compacted keeps all its records.
     """

@@ -15,10 +15,10 @@ __all__ = ["first_from"]
 def first_from(
     batch: bytes, header: BatchHeader, *, timestamp_ms: int, least: Offset
 ) -> Steps[tuple[Offset, int] | None]:
-    """Returns offset and timestamp of the first record at `least` or above that is of `timestamp_ms` or later.
+    """Returns, in steps, offset and timestamp of the first record at `least` or above of `timestamp_ms` or later.
 
-    With LogAppendTime the batch's time is that of each of its records. Raises Corrupt, also for a codec that is not
-    read.
+    None if the batch has none. Times are in ms since 1970; with LogAppendTime the batch's time is that of each of its
+    records. Raises Corrupt, also for a codec that is not read.
     """
     pieces: list[bytes] = []
     for piece in content_of(batch, 0, header):

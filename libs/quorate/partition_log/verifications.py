@@ -15,9 +15,10 @@ from quorate.wire.batch import TRANSACTIONAL, BatchHeader
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Verification:
-    """A question about one producer. Each is itself alone: one with the same content is another.
+    """A question to a coordinator, whether a producer's transaction has this partition.
 
-    `bumps_epochs`: the producer has an epoch for each transaction, and so begins each with sequence number 0.
+    Each is itself alone: one with the same content is another. `bumps_epochs`: the producer has an epoch for each
+    transaction, and so begins each with sequence number 0.
     """
 
     began_ms: int
@@ -35,7 +36,11 @@ class Verifications:
     def begin(
         self, producers: Producers, header: BatchHeader, *, bumps_epochs: bool, now_ms: int
     ) -> Verification | None:
-        """Returns what the append of this batch needs; None if its transaction has records here. Raises ApiError."""
+        """Returns the verification that the append of this batch needs; None if its transaction has records here.
+
+        That of an earlier batch of the producer, if it has not ended, else a new one. `now_ms` is since 1970. Raises
+        ApiError(INVALID_PRODUCER_EPOCH).
+        """
         producers.check_epoch(header)
         if producers.is_open(header):
             return None
@@ -73,7 +78,10 @@ class Verifications:
             raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"{sent} where {first} is to come first")
 
     def end(self, header: BatchHeader) -> None:
-        """Forgets the verification of the batch's producer: its transaction has a first record here, or its marker."""
+        """Forgets the verification of the producer of a batch that is part of a transaction, or its marker.
+
+        The transaction has a first record here, or has ended.
+        """
         if header.attributes & TRANSACTIONAL:
             self._by_producer.pop(header.producer_id, None)
 

@@ -37,7 +37,7 @@ class FetchPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerFetch:
-    """The reader that fetches: a follower, with the registration it had when it sent this (KIP-903)."""
+    """The follower that fetches, with the broker epoch that it had when it sent this (KIP-903), and its log start."""
 
     replica_id: NodeId
     broker_epoch: int
@@ -48,7 +48,8 @@ class FollowerFetch:
 class Grant:
     """The answer to a fetch: batches from its offset up to `end` (exclusive), and what the answer says besides (R52).
 
-    With `diverging` it gets no records. `end` may lie below the offset: there is nothing for this reader yet.
+    With `diverging` it gets no records: that is the leader's largest epoch up to the reader's last one, and its end.
+    `end` may lie below the offset: there is nothing for this reader yet.
     """
 
     end: Offset
@@ -59,7 +60,11 @@ class Grant:
 
 
 def leader_of(partition: Partition, leader_epoch: Epoch | None) -> Leading:
-    """Returns the leader's role after the epoch checks of each request. Raises ApiError (R41, R51). KIP-320."""
+    """Returns the leader's role after the epoch checks of each request (R41, R51). KIP-320.
+
+    Raises ApiError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH for another leader epoch than the partition's (None is
+    not checked), NOT_LEADER_OR_FOLLOWER.
+    """
     if leader_epoch is not None and leader_epoch < partition.leader_epoch:
         raise ApiError(
             ErrorCode.FENCED_LEADER_EPOCH,
@@ -78,13 +83,20 @@ def leader_of(partition: Partition, leader_epoch: Epoch | None) -> Leading:
 
 
 def end_of_epoch(partition: Partition, epoch: Epoch, *, leader_epoch: Epoch | None) -> OffsetAndEpoch | None:
-    """Answers OffsetForLeaderEpoch; None for an undefined one. Raises ApiError. KIP-320."""
+    """Returns the largest epoch up to `epoch` in the leader's log, and its end (exclusive): OffsetForLeaderEpoch.
+
+    KIP-320. None for an epoch above all that the log has seen. Raises ApiError, as `leader_of`.
+    """
     log = leader_of(partition, leader_epoch).local.log
     return epoch_end(log.epochs, epoch, leo=log.leo)
 
 
 def admit_produce(partition: Partition, acks: int, *, leader_epoch: Epoch | None = None) -> Leading:
-    """Returns the leader's role if records may be appended. Raises ApiError, and then nothing is written (R41–R43)."""
+    """Returns the leader's role if records may be appended; nothing is written here (R41–R43).
+
+    Raises ApiError: INVALID_REQUIRED_ACKS, NOT_ENOUGH_REPLICAS if acks is -1 and the ISR below its minimum, and those
+    of `leader_of`.
+    """
     if acks not in ACKS:
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be 0, 1 or -1 (all)")
     role = leader_of(partition, leader_epoch)
@@ -98,9 +110,10 @@ def admit_produce(partition: Partition, acks: int, *, leader_epoch: Epoch | None
 
 
 def acks_outcome(partition: Partition, required: Offset) -> ErrorCode | None:
-    """Returns how a write with acks=all that ends at `required` has ended; None while it is not known (R45, R46).
+    """Returns how a write with acks=all that ends at `required` (exclusive) has ended; None while it is not known.
 
-    The ISR may have shrunk below its minimum since the append: the records are committed, and may not be durable.
+    NONE, NOT_LEADER_OR_FOLLOWER, or NOT_ENOUGH_REPLICAS_AFTER_APPEND: the ISR has shrunk below its minimum since the
+    append; the records are committed, and may not be durable (R45, R46).
     """
     role = partition.role
     if not isinstance(role, Leading):
@@ -112,7 +125,10 @@ def acks_outcome(partition: Partition, required: Offset) -> ErrorCode | None:
 
 
 def deleted_outcome(partition: Partition, required: Offset) -> ErrorCode | None:
-    """Returns how a deletion of records below `required` has ended; None while a replica still has some (KIP-107)."""
+    """Returns how a deletion of records below `required` has ended; None while a live replica still has some (KIP-107).
+
+    NONE or NOT_LEADER_OR_FOLLOWER. Live is a replica that is not fenced.
+    """
     role = partition.role
     if not isinstance(role, Leading):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -122,10 +138,11 @@ def deleted_outcome(partition: Partition, required: Offset) -> ErrorCode | None:
 def admit_follower(
     partition: Partition, position: FetchPosition, sender: FollowerFetch, *, now_ms: int
 ) -> tuple[Grant, list[Effect]]:
-    """Returns what a follower may have, and the effects of its progress (R18, R20, R50–R53). Raises ApiError.
+    """Notes a follower's fetch; returns what it may have, and the effects of its progress (R18, R20, R50–R53).
 
-    A fetch that is refused or diverges says nothing about the follower's log, and is not recorded. The answer has the
-    high watermark that the fetch itself has raised; in Kafka the follower learns that one a fetch later.
+    A fetch that is refused or diverges says nothing about the follower's log, and is not noted. The answer has the high
+    watermark that the fetch itself has raised; in Kafka the follower learns that one a fetch later. Raises ApiError:
+    those of `leader_of`, also for a sender that is no replica or is registered anew since, and OFFSET_OUT_OF_RANGE.
     """
     diverging, effects = hear_follower(partition, position, sender, now_ms=now_ms)
     return _grant(leader_of(partition, position.leader_epoch), Isolation.LOG_END, diverging), effects
@@ -134,9 +151,10 @@ def admit_follower(
 def hear_follower(
     partition: Partition, position: FetchPosition, sender: FollowerFetch, *, now_ms: int
 ) -> tuple[OffsetAndEpoch | None, list[Effect]]:
-    """Records a follower's fetch, as `admit_follower`; returns where its log diverges, and the effects of its progress.
+    """Notes a follower's fetch, as `admit_follower`; returns where its log diverges, and the effects of its progress.
 
-    `regrant` says what the answer may have by the time that it is made. Raises ApiError.
+    With None the log fits. `regrant` says what the answer may have by the time that it is made. Raises the same
+    ApiErrors.
     """
     role = leader_of(partition, position.leader_epoch)
     _check_sender(role, position, sender)
@@ -154,7 +172,7 @@ def hear_follower(
 
 
 def admit_consumer(partition: Partition, position: FetchPosition) -> Grant:
-    """Returns what a consumer may have (R49, R51). Raises ApiError.
+    """Returns what a consumer may have (R49, R51). Raises ApiError: OFFSET_OUT_OF_RANGE, and those of `leader_of`.
 
     Between its bound and the log's end there is nothing for it yet, and no error: a new leader's high watermark may
     trail what consumers have read from the one before, and OFFSET_OUT_OF_RANGE would reset them.
@@ -165,7 +183,10 @@ def admit_consumer(partition: Partition, position: FetchPosition) -> Grant:
 
 
 def regrant(partition: Partition, position: FetchPosition) -> Grant:
-    """Returns what a fetch that was admitted, and held, may have by now. Raises ApiError. It is not recorded again."""
+    """Returns what a fetch that was admitted, and held, may have by now. A follower's progress is not noted again.
+
+    Raises ApiError: OFFSET_OUT_OF_RANGE, and those of `leader_of`.
+    """
     role = leader_of(partition, position.leader_epoch)
     return _grant(role, position.isolation, _place(role, position))
 

@@ -32,10 +32,11 @@ class Answered(Generic[P]):
 
 
 class Alterations(Generic[P]):
-    """The proposals that wait or are under way (R36).
+    """Collects the ISRs that leaders propose, and makes AlterPartition requests of them, one in flight at a time (R36).
 
-    A partition has one that waits. The leader makes no other while that is pending; one of a later registration takes
-    the place of one that was not sent yet, and the answer to one that was sent is dropped by the leader.
+    A partition has one proposal that waits. The leader makes no other while that is pending; one of a later
+    registration takes the place of one that was not sent yet, and the answer to one that was sent is dropped by the
+    leader.
     """
 
     def __init__(self, settings: ReplicationSettings) -> None:
@@ -53,7 +54,7 @@ class Alterations(Generic[P]):
         return len(self._waiting)
 
     def submit(self, partition: P, proposal: Proposal) -> None:
-        """Takes a partition's proposal, to go with the next request."""
+        """Takes a partition's proposal, to go with the next request, in place of an earlier one that was not sent."""
         self._waiting[partition] = proposal
 
     def withdraw(self, partition: P) -> None:
@@ -61,7 +62,11 @@ class Alterations(Generic[P]):
         self._waiting.pop(partition, None)
 
     def next_request(self, *, broker_epoch: int, now_ms: int) -> AlterRequest[P] | None:
-        """Returns the request to send; None while one is in flight, during a pause, or with nothing to ask for."""
+        """Returns a request with all proposals that wait, to be sent; it is in flight until `take_answer`.
+
+        None while another one is in flight, during the pause after a failure, with nothing to ask for, and with a
+        broker epoch that the controller has called stale.
+        """
         if self._in_flight is not None or not self._waiting or now_ms < self._resume_at_ms:
             return None
         if broker_epoch == self._refused_epoch:  # until the broker has registered again
@@ -75,9 +80,11 @@ class Alterations(Generic[P]):
     def take_answer(
         self, number: int, answers: Mapping[P, Altered | ErrorCode] | ErrorCode, *, now_ms: int
     ) -> list[Answered[P]]:
-        """Takes the controller's answer, or the error of the request as a whole, NETWORK_EXCEPTION if it was lost.
+        """Takes the answer to the request in flight: by partition, or the error of the request as a whole.
 
-        The request as a whole is repeated after a pause. A partition that the answer leaves out is asked for again.
+        That is NETWORK_EXCEPTION if the answer was lost. Returns the answers with their proposals, for the leaders.
+        After an error of the whole all proposals wait again, for a pause; so does a partition that the answer leaves
+        out. An answer to another request changes nothing.
         """
         request = self._in_flight
         if request is None or number != request.number:

@@ -32,10 +32,10 @@ def epoch_end(epochs: EpochCache, epoch: Epoch, *, leo: Offset) -> OffsetAndEpoc
 
 
 def divergence(log: Log, *, last_fetched_epoch: Epoch, fetch_offset: Offset) -> OffsetAndEpoch | None:
-    """Returns what the leader's log has in place of the end of the follower's; None if it fits (R53). KIP-595.
+    """Returns the leader's largest epoch up to `last_fetched_epoch`, and its end; None if the follower's log fits.
 
-    The follower's records below `fetch_offset` end with one of `last_fetched_epoch`. A leader has assigned its own
-    epoch, so no epoch that a follower can have is above all of its own (R13).
+    The follower's records below `fetch_offset` end with one of `last_fetched_epoch` (R53). A leader has assigned its
+    own epoch, so no epoch that a follower can have is above all of its own (R13). KIP-595.
     """
     end = epoch_end(log.epochs, last_fetched_epoch, leo=log.leo)
     assert end is not None, (last_fetched_epoch, log.epochs.last_epoch)
@@ -43,10 +43,10 @@ def divergence(log: Log, *, last_fetched_epoch: Epoch, fetch_offset: Offset) -> 
 
 
 def truncation_for(log: Log, diverging: OffsetAndEpoch) -> Offset:
-    """Returns how far the follower's log may agree with a leader whose epoch ends at `diverging` (R54). KIP-279.
+    """Returns the offset to which the follower cuts its log; `diverging` is where an epoch of the leader's ends (R54).
 
     Only the epochs tell. The high watermark does not: it trails the leader's by a fetch, so a follower that cut its log
-    there could lose what it has acknowledged, and then be elected (KIP-101).
+    there could lose what it has acknowledged, and then be elected (KIP-101, KIP-279).
     """
     own = epoch_end(log.epochs, diverging.epoch, leo=log.leo)
     if own is None or own.epoch != diverging.epoch:

@@ -44,7 +44,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartAt:
-    """The follower's log loses all its records. Its next offset is `leo`, its log start `start` (R55, R60)."""
+    """The follower's log loses all its records. Its next offset becomes `leo`, its log start `start` (R55, R60)."""
 
     leo: Offset
     start: Offset
@@ -59,19 +59,19 @@ class RaiseLogStart:
 
 @dataclass(frozen=True, slots=True)
 class HighWatermarkRaised:
-    """More is committed: waits of producers, consumers and followers may be complete (R15, R20, R44)."""
+    """The high watermark is this now: waits of producers, consumers and followers may be complete (R15, R20, R44)."""
 
     high_watermark: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class LowWatermarkMoved:
-    """A follower has reported another log start: deletions that wait for it may be complete (KIP-107)."""
+    """A follower has reported another log start: DeleteRecords requests that wait for it may be complete (KIP-107)."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndWaits:
-    """The partition is not led here any more: its waits end with this error (R16, R17)."""
+    """The partition is not led here any more: the requests that wait for it end with this error (R16, R17)."""
 
     error: ErrorCode
 

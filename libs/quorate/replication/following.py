@@ -28,7 +28,7 @@ from quorate.replication.settings import ReplicationSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchAt:
-    """This partition's part of a Fetch (R58); the driver adds the broker's id and epoch."""
+    """One partition's part of a follower's Fetch (R58); the driver adds the broker's id and epoch."""
 
     offset: Offset
     last_fetched_epoch: Epoch
@@ -45,7 +45,7 @@ class AskRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """Batches from the fetch offset on, perhaps none, and how far the leader's log is committed and begins."""
+    """Batches from the fetch offset on, perhaps none, and the leader's high watermark and log start."""
 
     batches: tuple[Batch, ...]
     high_watermark: Offset
@@ -54,7 +54,10 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diverged:
-    """The fetch does not fit: the leader's log has `end` instead (R53)."""
+    """The follower's log goes on otherwise than the leader's, which has `end` instead (R53).
+
+    `end` is the leader's largest epoch up to the follower's last one, and the offset at which it ends (exclusive).
+    """
 
     end: OffsetAndEpoch
     log_start: Offset
@@ -62,7 +65,7 @@ class Diverged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """The leader's log start and log end."""
+    """The leader's log start and log end (exclusive)."""
 
     start: Offset
     leo: Offset
@@ -105,7 +108,7 @@ class Phase(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Following:
-    """The role of a follower under one leader, in one leader epoch."""
+    """A follower's state under one leader, in one leader epoch: it says what to ask for, and what an answer does."""
 
     local: LocalReplica
     settings: ReplicationSettings
@@ -126,7 +129,10 @@ class Following:
     """How far its log end was behind the leader's high watermark, as the last answer had it (R68)."""
 
     def next_request(self, now_ms: int) -> FollowerRequest | None:
-        """Returns what to ask the leader for; None while it backs off or has failed."""
+        """Returns what to ask the leader for at `now_ms` (monotonic clock); None while it backs off or has failed.
+
+        The same FetchAt is returned while the log is as it was. Nothing is noted as sent.
+        """
         if self.phase is Phase.FAILED or now_ms < self.resume_at_ms:
             return None
         if self.phase is Phase.FINDING_RANGE:
@@ -157,7 +163,11 @@ class Following:
         )
 
     def take(self, request: FollowerRequest, answer: LeaderAnswer, *, now_ms: int) -> list[Effect]:
-        """Takes the leader's answer. One to a request that this follower would not send now changes nothing (R59)."""
+        """Takes the leader's answer; returns what is to be done to the log. `now_ms` is of the monotonic clock.
+
+        An answer to a request that this follower would not send now changes nothing (R59). The high watermark moves at
+        once; a refusal has the follower back off, ask for the leader's range, or fail.
+        """
         expected = self.next_request(now_ms)
         if request is not expected and request != expected:
             return []
@@ -266,10 +276,10 @@ class Following:
     # Errors
 
     def append_failed(self, append: Append, why: str, *, now_ms: int) -> list[Effect]:
-        """Takes back what was decided with an append of which the log has refused a batch; it has those before.
+        """Takes back what was decided with an append of which the log has refused a batch; it has the batches before.
 
         The others are fetched again after a while, as after a CorruptRecordException in Kafka: the next copy may be
-        whole.
+        whole. Returns the high watermark that is left.
         """
         leo = self.local.log.leo
         self.lag += append.batches[-1].end_offset - leo

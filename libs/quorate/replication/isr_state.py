@@ -16,7 +16,10 @@ Isr: TypeAlias = frozenset[NodeId]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """The ISR of the log, or of the controller's last answer, at a partition epoch. `is_recovering`: KIP-704."""
+    """The ISR of the metadata log, or of the controller's last answer, at a partition epoch.
+
+    `is_recovering`: KIP-704.
+    """
 
     isr: Isr
     partition_epoch: int
@@ -25,7 +28,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingExpand:
-    """One replica shall join."""
+    """The controller is asked to let one replica join the ISR."""
 
     committed: Committed
     joining: NodeId
@@ -33,7 +36,7 @@ class PendingExpand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingShrink:
-    """Replicas that are out of sync shall leave."""
+    """The controller is asked to remove replicas that are out of sync from the ISR."""
 
     committed: Committed
     leaving: Isr
@@ -41,7 +44,7 @@ class PendingShrink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRecovery:
-    """The ISR stays; the leader reports that it has recovered from an unclean election (R65). KIP-704."""
+    """The leader has recovered from an unclean election, and tells the controller; the ISR stays (R65). KIP-704."""
 
     committed: Committed
 
@@ -52,7 +55,7 @@ IsrState: TypeAlias = Committed | Pending
 
 
 def committed_of(state: IsrState) -> Committed:
-    """Returns what the controller is known to have."""
+    """Returns the ISR that the controller is known to have; without a change that is under way."""
     return state if isinstance(state, Committed) else state.committed
 
 

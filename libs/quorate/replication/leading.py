@@ -46,7 +46,7 @@ class IsrCounts:
 
 @dataclass(slots=True, kw_only=True)
 class Leading:
-    """The role of a leader in one leader epoch.
+    """A leader's state in one leader epoch: its replicas' progress, the ISR, and the decisions about both, as effects.
 
     The ISR's state is at `partition_epoch` while committed; a pending change keeps what it would fall back to.
     """
@@ -81,7 +81,7 @@ class Leading:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether the committed ISR is smaller than that: a pending member has not joined yet (R34, R43)."""
+        """Whether the committed ISR is smaller than `min_isr`: a pending member has not joined yet (R34, R43)."""
         return len(committed_of(self.state).isr) < self.min_isr
 
     # From the log
@@ -89,8 +89,9 @@ class Leading:
     def take_registration(self, registration: PartitionRegistration, *, now_ms: int) -> list[Effect]:
         """Takes the partition as the metadata log has it now, in the leader epoch that this broker leads (R14, R40).
 
-        It overrides a pending change: an answer that comes after it is dropped. One that the leader has from the
-        controller's answer already says nothing more, and must not undo a change that was proposed since.
+        It overrides a pending change: an answer that comes after it is dropped. A registration that the leader has from
+        the controller's answer already says nothing more, and must not undo a change that was proposed since. Returns
+        effects: the high watermark may rise, a recovery is reported.
         """
         assert registration.leader_epoch == self.leader_epoch, (registration, self.registration)
         self._note_assignment(registration)
@@ -110,9 +111,10 @@ class Leading:
     # The high watermark
 
     def advance(self, now_ms: int) -> list[Effect]:
-        """Raises the high watermark as far as the maximal ISR has the log (R21–R23).
+        """Raises the high watermark as far as the maximal ISR has the log; returns that as an effect, if so (R21–R23).
 
-        After an append (R44), a follower's fetch, a change of the ISR, and at the start of an epoch.
+        After an append (R44), a follower's fetch, a change of the ISR, and at the start of an epoch. Below `min_isr` it
+        stands still.
         """
         # Below min ISR it stands still, so that a replica of the ELR has all that was committed (R21, R67; KIP-966).
         if self.is_under_min_isr:
@@ -149,9 +151,10 @@ class Leading:
     def note_fetch(
         self, replica: NodeId, *, offset: Offset, log_start: Offset, broker_epoch: int, now_ms: int
     ) -> list[Effect]:
-        """Records a follower's fetch that was admitted and does not diverge (R19, R20).
+        """Records that a follower has all below `offset`, by a fetch that was admitted and does not diverge (R19, R20).
 
-        Whether it may join is decided in the step that proposes it, so nothing can change in between (R28).
+        Returns effects: the low watermark has moved, the follower is proposed for the ISR, the high watermark has
+        risen. Whether it may join is decided in the step that proposes it, so nothing can change in between (R28).
         """
         progress = self.replicas[replica]
         moved = [LowWatermarkMoved()] if progress.log_start != log_start else []
@@ -203,9 +206,10 @@ class Leading:
         return self._propose(PendingExpand(committed=self.state, joining=replica))
 
     def check_isr(self, now_ms: int) -> list[Effect]:
-        """Asks the controller to remove the members that are out of sync (R29, R30); `isr_check_interval_ms`.
+        """Proposes, as an effect, an ISR without the members that are out of sync (R29, R30); `isr_check_interval_ms`.
 
-        A fenced or stopping broker is removed by the controller itself (R32).
+        Nothing while a change is pending. A leader that recovers reports that instead. A fenced or stopping broker is
+        removed by the controller itself (R32).
         """
         if not isinstance(self.state, Committed):
             return []
@@ -215,7 +219,7 @@ class Leading:
         return self._propose(PendingShrink(committed=self.state, leaving=leaving)) if leaving else []
 
     def out_of_sync(self, now_ms: int) -> Isr:
-        """Returns the members of the committed ISR that have not been at the leader's end for too long."""
+        """Returns the members of the committed ISR that were not at the leader's end for `replica.lag.time.max.ms`."""
         return frozenset(
             member
             for member in committed_of(self.state).isr - {self.local.broker_id}
@@ -223,7 +227,10 @@ class Leading:
         )
 
     def report_recovery(self) -> list[Effect]:
-        """Tells the controller that a leader which was elected uncleanly serves its log as it is (R65). KIP-704."""
+        """Tells the controller, by an effect, that a leader which was elected uncleanly serves its log as it is (R65).
+
+        Nothing unless the ISR is recovering and no change is pending. KIP-704.
+        """
         if not isinstance(self.state, Committed) or not self.state.is_recovering:
             return []
         assert self.state.isr == {self.local.broker_id}, self.state  # R66
@@ -250,7 +257,11 @@ class Leading:
     # Answers of the controller
 
     def take_altered(self, proposal: Proposal, answer: Altered | ErrorCode, *, now_ms: int) -> list[Effect]:
-        """Takes the answer to a proposal (R37–R40); one to a proposal that is not pending any more changes nothing."""
+        """Takes the controller's answer to a proposal (R37–R40); one to a proposal that is not pending changes nothing.
+
+        Returns effects: the high watermark may rise. After an error of `NOT_APPLIED` the committed ISR is back, after
+        one of `UNKNOWN_OUTCOME` the proposal stays pending, after any other it is sent again.
+        """
         state = self.state
         if isinstance(state, Committed) or proposal != self.proposal:
             return []
@@ -280,7 +291,7 @@ class Leading:
 
 
 def committed_in(registration: PartitionRegistration) -> Committed:
-    """Returns the ISR state that the log has."""
+    """Returns the ISR state that the metadata log has."""
     return Committed(
         isr=registration.isr,
         partition_epoch=registration.partition_epoch,

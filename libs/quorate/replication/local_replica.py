@@ -29,10 +29,10 @@ class LocalReplica:
         return True
 
     def lower_to(self, leo: Offset) -> None:
-        """Keeps the high watermark inside a log that is about to be cut to `leo`."""
+        """Lowers the high watermark to `leo` at most, the end to which the log is about to be cut."""
         assert self.log.start <= leo, (self.log.start, leo)
         self.high_watermark = min(self.high_watermark, leo)
 
     def bound(self, isolation: Isolation) -> Offset:
-        """Returns the end (exclusive) of what this reader may have."""
+        """Returns the end (exclusive) of the records that this kind of reader may have."""
         return read_bound(self.log, self.high_watermark, isolation)

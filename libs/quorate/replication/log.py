@@ -30,7 +30,10 @@ class Log(Protocol):
 
     @property
     def first_open_offset(self) -> Offset | None:
-        """The first record of a transaction that is not decided yet; None if none is open. KIP-98."""
+        """The first offset of a transaction that is open, or whose marker is not committed; None if there is none.
+
+        KIP-98.
+        """
 
     def size_between(self, start: Offset, end: Offset) -> int:
         """Returns how many bytes the batches from `start` to `end` (exclusive) have."""
@@ -53,7 +56,10 @@ def new_epochs(start: Offset = 0) -> EpochCache:
 
 
 def cut_epochs(epochs: EpochCache, *, to: Offset) -> None:
-    """Truncates the epochs with their log. A log without records has none: a follower would be sent back for it."""
+    """Removes the epochs that begin at `to` or above, as their log is truncated to it; all, if `to` is the log's start.
+
+    A log without records has none: a follower would be sent back for it.
+    """
     if to == epochs.floor.offset:
         epochs.restart_at(OffsetAndEpoch(epoch=NO_EPOCH, offset=to))
     else:
@@ -61,13 +67,13 @@ def cut_epochs(epochs: EpochCache, *, to: Offset) -> None:
 
 
 def last_stable_offset(log: Log, high_watermark: Offset) -> Offset:
-    """Returns the end (exclusive) of what is committed and belongs to no open transaction (R49). KIP-98."""
+    """Returns the last stable offset: below it all is committed, and of no open transaction (R49). KIP-98."""
     opened = log.first_open_offset
     return high_watermark if opened is None else min(high_watermark, opened)
 
 
 def read_bound(log: Log, high_watermark: Offset, isolation: Isolation) -> Offset:
-    """Returns the end (exclusive) of what this reader may have: R49 for consumers, R50 for followers."""
+    """Returns the end (exclusive) of the records that this reader may have: R49 for consumers, R50 for followers."""
     assert log.start <= high_watermark <= log.leo, (log.start, high_watermark, log.leo)  # R6, R7
     match isolation:
         case Isolation.LOG_END:

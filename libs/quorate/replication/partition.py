@@ -32,7 +32,10 @@ NO_EPOCH_YET = -1
 
 
 class Partition:
-    """The replica of one partition on one broker. Only `apply` and `stop` change its role."""
+    """One broker's replica of a partition, with its role: leader, follower or none.
+
+    Only `apply` and `stop` change the role.
+    """
 
     def __init__(
         self,
@@ -64,10 +67,11 @@ class Partition:
     def apply(
         self, registration: PartitionRegistration, *, min_insync_replicas: int | None = None, now_ms: int
     ) -> list[Effect]:
-        """Takes the partition as the metadata log has it (R11–R16), with its `min.insync.replicas`; None: as before.
+        """Takes the partition as the metadata log has it, which may change its role; returns the effects (R11–R16).
 
-        Both at once: by the one of now and the ISR of before a leader would commit what no state of the log has it
-        commit, be it that it is deposed already, or that the ISR has shrunk (R24).
+        One of an older epoch leaves role and ISR as they are. `min_insync_replicas` is as before if it is None. Both
+        are taken at once: by the `min.insync.replicas` of now and the ISR of before a leader would commit what no state
+        of the log has it commit, be it that it is deposed already, or that the ISR has shrunk (R24).
         """
         assert self.local.broker_id in registration.replicas, (self.local.broker_id, registration)
         if min_insync_replicas is not None:
@@ -89,7 +93,7 @@ class Partition:
         return self._become_follower(registration.leader)
 
     def stop(self) -> list[Effect]:
-        """Gives up the partition, which is deleted or moved to other brokers (R17)."""
+        """Gives up the partition's role, as it is deleted or moved to other brokers; returns the effects (R17)."""
         return self._leave_role()
 
     def _become_leader(self, registration: PartitionRegistration, now_ms: int) -> list[Effect]:

@@ -13,7 +13,7 @@ checked (KIP-903)."""
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """The state of one replica by its fetches in this leader epoch; None before the first.
+    """The state of one replica by its fetches in this leader epoch; None before the first. Times are monotonic.
 
     `leader_leo` is the leader's log end at the last fetch.
     """

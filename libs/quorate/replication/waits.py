@@ -28,9 +28,10 @@ DEAD_DEADLINES_MIN = 1_024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceWait(Generic[P]):
-    """A write with acks=all: each partition's high watermark shall reach the end of what it got (R45).
+    """A write with acks=all: each partition's high watermark must reach the end of the records it got (R45).
 
-    Or a deletion of records: each partition's low watermark shall reach the offset, with `outcome_of` deleted_outcome.
+    Or a deletion of records: each partition's low watermark must reach the offset, with `outcome_of` deleted_outcome.
+    `deadline_ms` is of the monotonic clock.
     """
 
     required: Mapping[P, Offset]
@@ -41,7 +42,7 @@ class ProduceWait(Generic[P]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchWait(Generic[P]):
-    """A fetch that shall have at least `min_bytes`, over all its partitions (R48).
+    """A fetch that waits for `min_bytes`, over all its partitions, until `deadline_ms` (monotonic clock) (R48).
 
     `partition_max_bytes` caps each one's part. With `may_grow` others may join it while it is held (`Waits.join`).
     """
@@ -121,7 +122,7 @@ class _Held(Generic[P]):
 
 
 class Waits(Generic[P]):
-    """The requests that are held, by partition and by deadline. Each is answered exactly once."""
+    """Holds requests by partition and by deadline, and returns each one's answer once, for the caller to send."""
 
     def __init__(self, find: Find[P]) -> None:
         self._find = find
@@ -137,13 +138,13 @@ class Waits(Generic[P]):
 
     @property
     def deadline_ms(self) -> int | None:
-        """When `expire` has something to do; None if nothing is held."""
+        """The earliest deadline of a held request (monotonic clock), for `expire`; None if nothing is held."""
         while self._deadlines and self._deadlines[0][1] not in self._held:
             heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
     def hold(self, wait: ProduceWait[P] | FetchWait[P], *, now_ms: int) -> Done[P] | None:
-        """Returns the answer if the request is complete already, else holds it and returns None."""
+        """Returns the answer if the request is complete, or its deadline is over; else holds it and returns None."""
         held = _Held(wait)
         for key in held.keys:
             done = held.look(key, self._find(key))
@@ -179,7 +180,10 @@ class Waits(Generic[P]):
             self._by_partition.setdefault(key, {})[number] = None
 
     def touch(self, key: P) -> list[Done[P]]:
-        """Returns the answers that a change of this partition completes, in the order of the requests."""
+        """Returns the answers to the requests that a change of this partition completes, in their order of arrival.
+
+        They are held no longer.
+        """
         partition, done = self._find(key), []
         for number in tuple(self._by_partition.get(key, ())):
             answer = self._held[number].look(key, partition)
@@ -189,7 +193,7 @@ class Waits(Generic[P]):
         return done
 
     def expire(self, now_ms: int) -> list[Done[P]]:
-        """Returns the answers to the requests whose time is over."""
+        """Returns the answers to the requests whose deadline has come by `now_ms`; they are held no longer."""
         done = []
         while (deadline_ms := self.deadline_ms) is not None and deadline_ms <= now_ms:
             number = heappop(self._deadlines)[1]
