@@ -70,7 +70,11 @@ The others take CLUSTER_ACTION: spans come from the cluster's own processes, and
 
 
 async def main(life: ServiceLife) -> None:
-    """Replays the log, stores spans and answers reads until asked to stop."""
+    """Follows the metadata log, takes spans, and answers reads at its listeners until asked to stop.
+
+    With `observer.state.database.url` it also keeps that database; with the page's listener it serves browsers. Raises
+    ConfigError, HelpAsked, CannotListen, and what a task raises.
+    """
     config = configured(ObserverConfig)
     store = SpanStore(config.database)
     process = ServiceProcess(life, "observer", config, transport_of(config))

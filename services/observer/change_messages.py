@@ -27,7 +27,7 @@ KINDS: Final = {
 
 
 def row_message(found: Difference) -> RowChange:
-    """Returns a row that differs."""
+    """Returns the message of a row that differs: its table and key, how, and its columns before and after."""
     return RowChange(
         table=found.noun.name,
         key=_columns(found.key),
@@ -38,7 +38,11 @@ def row_message(found: Difference) -> RowChange:
 
 
 def logged(changes: Iterable[Changed], gaps: Iterable[Gap]) -> list[LoggedChange]:
-    """Returns the first changes, as many as one part takes; at least one. Of one at a gap's end nothing is inferred."""
+    """Returns the messages of the first changes: as many as one part takes, and at least one, if there is one.
+
+    Each has its batch and a sentence. Of one at a gap's end that says only what differs: it may have changed several
+    times.
+    """
     ends = {gap.until_offset for gap in gaps}
     found, size = list[LoggedChange](), 0
     for (offset, epoch, timestamp_ms, trace_id), row in changes:
@@ -58,7 +62,7 @@ def logged(changes: Iterable[Changed], gaps: Iterable[Gap]) -> list[LoggedChange
 
 
 def in_parts(rows: Iterable[Difference]) -> Iterator[list[RowChange]]:
-    """Yields the rows in parts; one part if there are none."""
+    """Yields the messages of the rows, in parts of `PART_BYTES` and `PART_ROWS` at most; an empty part for no rows."""
     part, size = list[RowChange](), 0
     for row in rows:
         message = row_message(row)
@@ -71,7 +75,7 @@ def in_parts(rows: Iterable[Difference]) -> Iterator[list[RowChange]]:
 
 
 def gap_message(gap: Gap) -> HistoryGap:
-    """Returns a part of the log that a checkpoint has replaced."""
+    """Returns the message of a gap: a part of the log whose changes are not known, as a snapshot has replaced it."""
     return HistoryGap(after_offset=gap.after_offset, until_offset=gap.until_offset)
 
 

@@ -58,7 +58,12 @@ T = TypeVar("T")
 
 
 class Changes:
-    """The past of one database, by its URL; None for none."""
+    """Answers questions about the past by the database of the state at a URL; without one (None) it refuses each.
+
+    Each raises ApiError: INVALID_REQUEST for a request that is wrong, or without a database; OFFSET_OUT_OF_RANGE for a
+    place of which it knows nothing; THROTTLING_QUOTA_EXCEEDED for too many at once; COORDINATOR_NOT_AVAILABLE while it
+    is away, COORDINATOR_LOAD_IN_PROGRESS while it has no state; UNKNOWN_SERVER_ERROR if it is damaged.
+    """
 
     def __init__(self, url: str | None) -> None:
         self._url = url
@@ -71,12 +76,15 @@ class Changes:
         self._applied: Offset = 0
 
     def close(self) -> None:
-        """Closes the database's connections."""
+        """Closes the connections to the database."""
         if self._reader is not None:
             self._reader.close()
 
     async def page(self, request: ListChangesRequest) -> ListChangesResponse:
-        """Returns a page of changes. Raises ApiError."""
+        """Returns a page of changes between two places of the log, in their order, and the token of the next page.
+
+        Raises ApiError.
+        """
         subject, limit = _subject(request.subject), request.limit or LIMIT_MAX
         if not 0 < limit <= LIMIT_MAX:
             raise _invalid(f"limit {request.limit}: a page has at most {LIMIT_MAX:,} changes, and at least one")
@@ -84,7 +92,10 @@ class Changes:
             return await self._read(partial(_page, subject=subject, request=request, limit=limit))
 
     async def diff(self, request: DiffImagesRequest) -> AsyncGenerator[DiffImagesResponse, None]:
-        """Yields the rows that differ between the two places of `request`, in parts. Raises ApiError."""
+        """Yields the rows that differ between the two places of `request`, in parts; at least one part.
+
+        Raises ApiError. All parts are made before the first is yielded.
+        """
         subject = _subject(request.subject)
         with self._one_of_reads():
             parts = await self._read(partial(_diff, subject=subject, request=request))
@@ -92,7 +103,10 @@ class Changes:
                 yield part
 
     async def image(self, at: LogPlace) -> AsyncGenerator[GetImageResponse, None]:
-        """Yields the parts of the state at a place of the log, in a thread of its own. Raises ApiError."""
+        """Yields the state at a place of the log as records without secrets, in parts, read by a thread of its own.
+
+        The first part has the offset. Raises ApiError, also between parts: REQUEST_TIMED_OUT after `IMAGE_S`.
+        """
         thread, parts = DaemonThreads(1, "state-image"), _image(self._past(), at)
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + IMAGE_S
@@ -108,7 +122,11 @@ class Changes:
     async def watch(
         self, request: WatchImageRequest, recheck: Callable[[], None]
     ) -> AsyncGenerator[WatchImageResponse, None]:
-        """Yields what changes until it is closed. Raises ApiError; `recheck` does when the caller lost its right."""
+        """Yields the changes from `from_offset` on, or from now on, in parts, until it is closed.
+
+        The first part has the offset alone, and so has one every 5 s if nothing changes. `recheck` is called before
+        each other part, and raises if the caller has lost its right. Raises ApiError, also between parts.
+        """
         subject = _subject(request.subject)
         if self._watches >= WATCHES_MAX:
             message = f"{WATCHES_MAX} watches are open already; one more has to wait for the end of one"

@@ -77,7 +77,7 @@ class CheckConfig(ClientSettings):
 
 
 class Check:
-    """One run; `step` is what it is about to do."""
+    """One run of the check; `step` says what it is doing, or what it could not do."""
 
     def __init__(self, config: CheckConfig, transport: Transport, telemetry: Telemetry) -> None:
         self._config = config
@@ -90,7 +90,11 @@ class Check:
         self.step = "begin"
 
     async def run(self) -> None:
-        """Does all steps. Raises ApiError for a refusal."""
+        """Does all steps: registers a broker, creates a topic, sees both topic and trace on the observers, deletes it.
+
+        Broker and topic are taken away at the end, also after a failure. It waits without a bound: the caller has one.
+        Raises ApiError for a refusal.
+        """
         async with AsyncExitStack() as stack:
             observers = [await stack.enter_async_context(self._observer(each)) for each in await self._addresses()]
             await stack.enter_async_context(self._broker())
@@ -287,7 +291,11 @@ class Check:
 
 
 async def main(life: ServiceLife) -> None:
-    """Checks once. Raises TimeoutError with the step that could not be done, and ApiError for a refusal."""
+    """Checks once, by the process's own arguments.
+
+    Raises TimeoutError with the step that could not be done within `check.timeout.ms`, or before it was asked to stop;
+    ApiError for a refusal, ConfigError, HelpAsked.
+    """
     start_logs(os.environ)
     config = load(CheckConfig, sys.argv[1:], os.environ)
     transport = config.transport()

@@ -99,7 +99,10 @@ class ObserverConfig(GuardedSettings):
 
     @property
     def client_properties(self) -> Mapping[str, str]:
-        """How the Kafka controllers are connected to. Raises ValueError with file and property, or OSError."""
+        """The properties by which Kafka's controllers are connected to, from the file; empty without a file.
+
+        Raises ValueError with file and property, or OSError.
+        """
         return {} if self.command_config is None else read_client_properties(self.command_config)
 
     @property

@@ -43,7 +43,10 @@ def is_durable(url: str) -> bool:
 
 
 def is_refused(error: sa.exc.DBAPIError, url: str) -> bool:
-    """Returns whether a database will not have us, so that another try is of no use; a server may be away."""
+    """Returns whether an error says that a database does not let us in, so that another try is of no use.
+
+    False for a server that is away. Any error of a file, which is never away, counts.
+    """
     is_server = sa.make_url(url).get_backend_name() != "sqlite"
     return not (is_away(error) and is_server and not REFUSED.search(reason_of(error)))
 
@@ -59,7 +62,10 @@ def refusal(name: str, url: str, reason: str) -> ConfigError:
 
 
 def database_url() -> SettingType[str]:
-    """Returns the setting type of a database URL; its driver must be installed. It opens no connection."""
+    """Returns the setting type of a database URL: of SQLite or PostgreSQL, with an installed driver.
+
+    No connection is opened.
+    """
 
     def parse(value: str) -> str:
         try:
@@ -80,7 +86,7 @@ def database_url() -> SettingType[str]:
 async def open_store(store: SpanStore, url: str) -> None:
     """Opens the span store of a URL. Raises ConfigError if the database refuses access.
 
-    A server that is away is a warning, as the store tries again with each batch of spans; a file never is away.
+    If a server is away it only warns, as the store tries again with each batch of spans; a file never is away.
     """
     try:
         await store.open()

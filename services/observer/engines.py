@@ -44,7 +44,10 @@ DAMAGED_STATES: Final = ("XX001", "XX002")
 
 
 def is_away(error: Exception) -> bool:
-    """Returns whether a database takes nothing now, whatever it is, so that the same may be tried again."""
+    """Returns whether an error says that a database takes nothing now, so that the same may be tried again.
+
+    False for any other error, such as that of a statement.
+    """
     if not isinstance(error, sa.exc.DBAPIError):
         return False
     state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
@@ -63,7 +66,10 @@ def is_broken(error: sa.exc.DBAPIError) -> bool:
 
 
 def reading_engine_of(url: str) -> sa.Engine:
-    """Returns an engine that only reads: a file of SQLite is opened for that alone, and is not made."""
+    """Returns an engine to read with: a file of SQLite is opened for reading alone, and is not made.
+
+    For another database it is that of `engine_of`, which may also write. It connects with its first use.
+    """
     parsed = sa.make_url(url)
     if parsed.get_backend_name() != "sqlite" or parsed.database is None:
         return engine_of(url, synchronous="NORMAL")
@@ -76,7 +82,10 @@ def reading_engine_of(url: str) -> sa.Engine:
 
 
 def engine_of(url: str, *, synchronous: str) -> sa.Engine:
-    """Returns the engine of a URL. `synchronous` is SQLite's: what a commit to a file waits for."""
+    """Returns the engine of a URL, which connects with its first use.
+
+    `synchronous` is SQLite's: what a commit to a file waits for.
+    """
     parsed = sa.make_url(url)
     if parsed.get_backend_name() != "sqlite":
         limits = {"connect_timeout": CONNECT_TIMEOUT_S, **ALIVE} if parsed.get_driver_name() in LIBPQ else {}

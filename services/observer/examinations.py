@@ -62,19 +62,22 @@ With the end of a transaction any of its records comes to be in the state.
 
 
 class Restartable:
-    """Counts the batches whose records may change which brokers can be restarted; a checkpoint counts, too."""
+    """Counts batches whose records may change which brokers can be restarted (`changes`); a snapshot counts, too."""
 
     def __init__(self) -> None:
         self.changes = 0
 
     def hear(self, records: Sequence[Message] | None) -> None:
-        """Takes the records of a batch that is replayed; None for a checkpoint, which may have any."""
+        """Takes the records of a batch that is replayed; None for a snapshot, which may have any."""
         if records is None or any(isinstance(each, RESTARTABLE_BY) for each in records):
             self.changes += 1
 
 
 class Examinations:
-    """The examinations of one replica's state, by its images."""
+    """Has a replica's state examined by processes, one at a time.
+
+    The last answer also serves those who ask soon after it.
+    """
 
     def __init__(self, replica: Replica, images: Images, restartable: Restartable) -> None:
         """`restartable` hears the records of the replica."""
@@ -89,7 +92,13 @@ class Examinations:
         self._fresh_until_s = 0.0
 
     async def answer(self, request: ExamineRequest) -> ExamineResponse:
-        """Returns a part of the findings, and all restarts unless they may be others by now. Raises ApiError."""
+        """Returns findings on the present state, or that at `request.at`, and which brokers can be restarted.
+
+        Of the findings it is the part that the request asks for. That of the present may be some seconds old
+        (`age_ms`); it has no restarts if these may be others by now (`restarts_outdated`). Raises ApiError:
+        INVALID_REQUEST, REQUEST_TIMED_OUT after 50 s, COORDINATOR_LOAD_IN_PROGRESS before there is a state,
+        UNKNOWN_SERVER_ERROR, and those of `Images.tell`.
+        """
         limit = request.limit or LIMIT
         if not 0 < limit <= LIMIT_MAX:
             raise _invalid(f"limit {request.limit}: an answer has at most {LIMIT_MAX:,} findings, and at least one")

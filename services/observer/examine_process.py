@@ -29,9 +29,10 @@ HARMED_MAX: Final = 5
 
 
 def examination(state: ClusterState, next_offset: Offset) -> ExamineResponse:
-    """Returns the findings and the restarts. `state` takes records of brokers that come back, so it is of no more use.
+    """Returns the doctor's findings on a state, the 10,000 worst, and what the restart of each broker would harm.
 
-    Nothing is said of what an image does not have: voters, kraft.version, and what time it is.
+    It changes `state`, which is of no more use. Nothing is said of what an image does not have: voters, kraft.version,
+    and what time it is.
     """
     facts = Facts(state=state, voters=None, kraft_version=None, now_ms=None)
     found = examine(facts)

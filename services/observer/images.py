@@ -24,7 +24,7 @@ IMAGES_MAX: Final = 4
 
 
 class Images:
-    """The images of one replica, and of its past."""
+    """Sends whole states as records: the replica's present one, or one of the past that the database has."""
 
     def __init__(self, replica: Replica, past: Changes, *, led_ms: Callable[[], int] = lambda: 0) -> None:
         """`led_ms` says how long ago a leader of the quorum was known; -1 for never."""
@@ -34,9 +34,10 @@ class Images:
         self._running = 0
 
     async def tell(self, at: LogPlace | None = None) -> AsyncGenerator[GetImageResponse, None]:
-        """Yields the parts of the state as it is at the call, or at a place of the log.
+        """Yields the state as it is at the call, or at a place of the log, as records without secrets, in parts.
 
-        Raises ApiError if too many are sent already, and for a place of which the database has no state.
+        The first part has the offset. Raises ApiError if too many are sent already (THROTTLING_QUOTA_EXCEEDED), and for
+        a place of which the database has no state.
         """
         if self._running >= IMAGES_MAX:
             message = f"{IMAGES_MAX} images are being sent already; one more has to wait for the end of one"

@@ -27,14 +27,19 @@ TAKEN_S: Final = 2 * CAPS.seconds
 
 
 class Queries:
-    """The queries on one database, by its URL."""
+    """Answers SQL on the database of the state at a URL, each query by a process of its own, `QUERIES_MAX` at once."""
 
     def __init__(self, url: str | None) -> None:
         self._url = None if url is None else sa.make_url(url)
         self._running = 0
 
     async def answer(self, sql: str) -> AsyncGenerator[QueryResponse, None]:
-        """Yields the parts of an answer. Raises ApiError."""
+        """Yields the parts of an answer: first the columns and the offset of the state, then the rows.
+
+        Raises ApiError, also between the parts: INVALID_REQUEST for SQL that is wrong, writes, or is beyond a cap, and
+        if there is no file of SQLite; THROTTLING_QUOTA_EXCEEDED; COORDINATOR_NOT_AVAILABLE or
+        COORDINATOR_LOAD_IN_PROGRESS while the database cannot be read, or has no state; UNKNOWN_SERVER_ERROR.
+        """
         path = self._path()
         if self._running >= QUERIES_MAX:
             message = f"{QUERIES_MAX} queries are being answered already; one more has to wait for the end of one"

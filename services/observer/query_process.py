@@ -41,7 +41,7 @@ HEAD: Final = struct.Struct(">BI")
 
 
 class Kind(IntEnum):
-    """The kinds of frames."""
+    """The kinds of frames: a part of the answer, its end, or why there is none."""
 
     END = 0
     PART = 1
@@ -52,7 +52,10 @@ class Kind(IntEnum):
 
 
 def frames(path: str, sql: str, caps: Caps = CAPS) -> Iterator[tuple[Kind, bytes]]:
-    """Yields the answer's frames; the last one says that it is whole, or why not."""
+    """Yields the answer's frames, each a kind and its bytes; the last one says that it is whole, or why not.
+
+    Nothing is raised for SQL that is refused, or a database that cannot be read.
+    """
     try:
         yield from _answered(path, sql, caps)
     except sqlite3.Error as problem:

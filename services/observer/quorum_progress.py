@@ -35,7 +35,7 @@ AskLeader: TypeAlias = Callable[[], Awaitable[View]]
 
 
 class QuorumProgress:
-    """The progress of one quorum; `ask` asks its leader."""
+    """Asks the quorum's leader, by `ask`, how far its voters are: once a second at most, for all who want to know."""
 
     def __init__(self, ask: AskLeader) -> None:
         self._ask = ask
@@ -44,7 +44,11 @@ class QuorumProgress:
         self._told_s = float("-inf")
 
     async def tell(self) -> ExamineQuorumResponse:
-        """Returns what the leader says, and what follows for restarts. Raises ApiError, as fresh as an answer."""
+        """Returns how far the voters and observers are, and which voters can be restarted; it may be a second old.
+
+        Raises ApiError: NETWORK_EXCEPTION if no leader answers within 10 s, or what the leader said; this, too, may be
+        so old.
+        """
         clock = asyncio.get_running_loop().time
         try:
             async with asyncio.timeout(ASKED_S):  # who asks at present may hang up, and the next one begin anew
@@ -74,7 +78,10 @@ class QuorumProgress:
 
 
 def of_nodes(servers: Sequence[str], channels: Channels) -> AskLeader:
-    """Returns what asks quorum nodes over gRPC, in turn until one of them leads."""
+    """Returns a function that asks quorum nodes over gRPC, in turn until one of them answers as the leader.
+
+    It raises ApiError(NETWORK_EXCEPTION) if none does.
+    """
     topic = DescribeQuorumRequest.TopicData
     partition = topic.PartitionData(partition_index=METADATA_PARTITION)
     asked = DescribeQuorumRequest(topics=[topic(topic_name=METADATA_TOPIC, partitions=[partition])])
@@ -98,7 +105,10 @@ def of_nodes(servers: Sequence[str], channels: Channels) -> AskLeader:
 
 
 def of_kafka(controllers: Sequence[Endpoint], properties: Mapping[str, str]) -> AskLeader:
-    """Returns what asks Kafka controllers over Kafka's wire. It takes DESCRIBE on their cluster."""
+    """Returns a function that asks Kafka controllers over Kafka's wire; it needs DESCRIBE on their cluster.
+
+    Raises ValueError for an unfit property.
+    """
     return partial(describe_quorum, [(each.host, each.port) for each in controllers], parse_client_config(properties))
 
 

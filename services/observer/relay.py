@@ -63,7 +63,11 @@ class ObserverLogService(QuorumServicer):
     async def RelayFetchStream(
         self, request_iterator: AsyncIterable[FetchRequest], context: Any
     ) -> AsyncIterator[RelayFetchResponse]:
-        """Answers each fetch of the stream in order, with committed records. Raises ApiError if no node answers."""
+        """Answers each fetch of the stream in order, with committed records, by a quorum node.
+
+        A fetch waits 5 s at most. It goes under this observer's id, if it is under an id. Raises ApiError if no node
+        answers.
+        """
         directory_id = uuid_text(random_uuid())
         fetches = _Fetches(self._stub)
         try:
@@ -75,7 +79,7 @@ class ObserverLogService(QuorumServicer):
             fetches.end()
 
     async def RelayFetchSnapshot(self, request: FetchSnapshotRequest, context: Any) -> RelayFetchSnapshotResponse:
-        """Returns one chunk of a snapshot. Raises ApiError if no node answers."""
+        """Returns the bytes of a snapshot from a position on, by a quorum node. Raises ApiError if no node answers."""
         self._own(request, (), "")
         return await self._asked(
             lambda server: self._stub(server).RelayFetchSnapshot(request, timeout=DEADLINE_S), _has_snapshot

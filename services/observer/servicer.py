@@ -60,7 +60,10 @@ TRACE_BYTES_MAX: Final = 3 << 20
 
 
 class ObserverService(ObserverServicer):
-    """Serves `kraft.service.Observer`; each read has the applied offset in its trailing metadata (`kraft-offset`)."""
+    """Serves `kraft.service.Observer`.
+
+    DescribeCluster and DescribeTopicPartitions have the applied offset in their trailing metadata (`kraft-offset`).
+    """
 
     def __init__(
         self,
@@ -145,7 +148,10 @@ class ObserverService(ObserverServicer):
         return response
 
     async def ListTraces(self, request: ListTracesRequest, context: Any) -> ListTracesResponse:
-        """Lists traces, newest first. Raises ApiError for a negative limit."""
+        """Lists the latest traces, newest first: `limit` of them, or 20, and 1,000 at most.
+
+        Raises ApiError for a negative limit.
+        """
         await self._store.flush()
         return ListTracesResponse(
             traces=[
@@ -170,19 +176,22 @@ class ObserverService(ObserverServicer):
                 yield part
 
     async def ListChanges(self, request: ListChangesRequest, context: Any) -> ListChangesResponse:
-        """Lists what changed, from the database of the state. Raises ApiError for what is wrong, or not known."""
+        """Lists a page of what changed in the state, from the database of the state. Raises ApiError, as `Changes`."""
         return await self._changes.page(request)
 
     async def DiffImages(self, request: DiffImagesRequest, context: Any) -> AsyncIterator[DiffImagesResponse]:
-        """Says what differs between two states, in parts. Raises ApiError for what is wrong, or not known."""
+        """Says which rows differ between two states, in parts, from the database of the state.
+
+        Raises ApiError, as `Changes`.
+        """
         async with aclosing(self._changes.diff(request)) as parts:
             async for part in parts:
                 yield part
 
     async def WatchImage(self, request: WatchImageRequest, context: Any) -> AsyncIterator[WatchImageResponse]:
-        """Tells what changes from an offset on, until the caller ends it, or has lost its right.
+        """Tells what changes from an offset on, in parts, until the caller ends it, or has lost its right.
 
-        Raises ApiError for what is wrong, or not known; also between the parts.
+        Raises ApiError, as `Changes`; also between the parts.
         """
 
         def recheck() -> None:
@@ -194,7 +203,7 @@ class ObserverService(ObserverServicer):
                 yield part
 
     async def GetImage(self, request: GetImageRequest, context: Any) -> AsyncIterator[GetImageResponse]:
-        """Streams a state as records without secrets, in parts.
+        """Streams the present state, or that at a place of the log, as records without secrets, in parts.
 
         Raises ApiError if too many ask at once, and for a place of which the database has no state.
         """
@@ -203,11 +212,17 @@ class ObserverService(ObserverServicer):
                 yield part
 
     async def Examine(self, request: ExamineRequest, context: Any) -> ExamineResponse:
-        """Says what to look at in a state, and which brokers can be restarted. Raises ApiError."""
+        """Returns the doctor's findings on a state, and which brokers can be restarted.
+
+        Raises ApiError (`Examinations.answer`).
+        """
         return await self._examinations.answer(request)
 
     async def ExamineQuorum(self, request: ExamineQuorumRequest, context: Any) -> ExamineQuorumResponse:
-        """Says how far the voters are, and which can be restarted. Raises ApiError if no leader answers."""
+        """Says how far the voters are, and which can be restarted.
+
+        Raises ApiError(NETWORK_EXCEPTION) if no leader answers.
+        """
         if self._progress is None:
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, "this observer knows no quorum that it could ask")
         return await self._progress.tell()

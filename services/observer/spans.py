@@ -80,7 +80,10 @@ SPANS: Final = sa.Table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSummary:
-    """A summary of one trace. `root` is the name of its root span, or of its first span while the root is missing."""
+    """A summary of one trace. `root` is the name of its root span, or of its first span while the root is missing.
+
+    `start_ns` is since 1970, and `duration_ns` to the end of its last span.
+    """
 
     trace_id: str
     root: str
@@ -138,7 +141,10 @@ class SpanStore:
         return taken
 
     async def flush(self) -> None:
-        """Waits until all offered spans are written, or lost with a line in the log."""
+        """Waits until all spans offered before are written.
+
+        Spans that cannot be written are lost, with a line in the log.
+        """
         if self._draining:
             await self._run(self._writer, self._drain)
 

@@ -53,7 +53,10 @@ T = TypeVar("T")
 
 
 class StateKeeper:
-    """Keeps one database. `source` opens the log, from its beginning or a checkpoint on, each time it is called."""
+    """Keeps the state and its history in a database: follows the log, and writes what each record has changed.
+
+    `source` opens the log, from its beginning or a snapshot on, each time it is called.
+    """
 
     def __init__(
         self,
@@ -86,7 +89,10 @@ class StateKeeper:
         """When the past is looked at next, by the loop's clock."""
 
     async def run(self) -> None:
-        """Keeps the database up to date until cancelled. Raises ConfigError if it refuses us, or is of another log."""
+        """Keeps the database up to date until cancelled. While it is away, or another observer writes it, it waits.
+
+        Raises ConfigError if the database refuses us at the start, or is of another log.
+        """
         while True:
             try:
                 self._at = await self._lock_database()

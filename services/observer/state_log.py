@@ -25,7 +25,10 @@ M = TypeVar("M", bound=Message)
 
 
 async def apply(following: Following, batch: CommittedBatch) -> None:
-    """Applies a batch record by record, in turns of the loop. Raises Corrupt and ReplayFault."""
+    """Applies a batch to `following`, whose changes are then written; record by record, in turns of the loop.
+
+    Nothing is written here. Raises Corrupt and ReplayFault.
+    """
     header = batch.header
     place = Place(header.base_offset, header.epoch, header.max_timestamp)
     if header.is_control:
@@ -36,7 +39,7 @@ async def apply(following: Following, batch: CommittedBatch) -> None:
 
 
 async def skip(following: Following, batch: CommittedBatch) -> None:
-    """Applies a batch of which the database has the changes. Raises as `apply`."""
+    """Applies a batch to the state of `following` alone: the database has its changes already. Raises as `apply`."""
     if batch.header.is_control:
         await apply(following, batch)
         following.changes.clear()  # a Kafka leader's LeaderChange may lie in a metadata transaction that it then ends
@@ -45,7 +48,10 @@ async def skip(following: Following, batch: CommittedBatch) -> None:
 
 
 async def loaded(snapshot: LoadedSnapshot, cluster_id: str) -> tuple[Following, Applied]:
-    """Returns what follows a checkpoint, and how much of the log that has. Raises Corrupt and ReplayFault."""
+    """Returns a Following with the state of a snapshot, and how much of the log that has.
+
+    Raises Corrupt and ReplayFault.
+    """
     state, voters, timestamp_ms = ClusterState(), None, 0
     for position, header in batches(snapshot.data):
         if header.is_control:

@@ -90,7 +90,7 @@ class PageCalls:
         return GetMessageClass(method.input_type)()
 
     def is_stream(self, name: str) -> bool:
-        """Whether a method answers in parts."""
+        """Returns whether a method answers in parts."""
         return f"{SERVICE}/{name}" in self._streams
 
     async def call(self, name: str, request: Message, connection: Connection, give: Give) -> None:
@@ -164,7 +164,7 @@ class CallContext:
         return self._trailing
 
     async def write(self, part: Message) -> None:
-        """Sends a part of an answer."""
+        """Gives a part of an answer to its receiver. Raises grpc's InternalError if the caller has gone (`is_gone`)."""
         try:
             await self._give(part)
         except Gone:
@@ -172,5 +172,5 @@ class CallContext:
             raise grpc.aio.InternalError("the caller has gone") from None
 
     async def abort(self, code: grpc.StatusCode, details: str = "", trailing_metadata: Metadata = ()) -> Never:
-        """Ends the call with a status."""
+        """Ends the call with a status, by Refused."""
         raise Refused(code, details, trailing_metadata)

@@ -47,7 +47,10 @@ class Connection:
         self._writer.transport.abort()
 
     async def request(self) -> Request | None:
-        """Returns the next request; None if none comes. Raises HttpError, Gone and TlsError."""
+        """Returns the next request, once it is whole; None if the other end sends no more.
+
+        Raises HttpError, Gone, TlsError. Gone also after 60 s without a request, or 10 s from its first byte on.
+        """
         async with _within(IDLE_S if self._is_ready else BEGUN_S):
             found = self._next()
             while found is None and not self.http.has_begun:

@@ -39,9 +39,11 @@ class Site:
         self._hosts = {"localhost", host.lower(), socket.gethostname().lower()} - {""}
 
     async def answer(self, connection: Connection, request: Request, let_in: Callable[[], None]) -> None:
-        """Answers one request.
+        """Answers one request: sends a file of the page, or the answer to a call of the observer's service.
 
-        `let_in` is called once a call of the client is answered, and not refused. Raises HttpError and Gone.
+        A watch goes on until it is refused, or the client goes. A call that is refused has an answer, too. `let_in` is
+        called once a call of the client is answered, and not refused. Raises HttpError for a request that is none of
+        these, and Gone.
         """
         self._check_host(request, is_tls=connection.tls is not None)
         called = CALL.fullmatch(request.path)

@@ -18,7 +18,7 @@ taken, which is bounded."""
 
 
 class LargeAnswers:
-    """The turns of large messages."""
+    """Bounds how many large messages are made JSON and sent at once, in all and for one address."""
 
     def __init__(self) -> None:
         self._all = asyncio.Semaphore(LARGE_MAX)

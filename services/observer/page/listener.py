@@ -36,7 +36,10 @@ TlsOf = Callable[[], ssl.SSLContext]
 
 
 class PageListener:
-    """Serves the page, and the calls of `server` for it; `transport` has its certificate, None for clear text."""
+    """Serves the page, and the calls of `server` for it; `transport` has its certificate, None for clear text.
+
+    Raises ConfigError for an unfit certificate.
+    """
 
     def __init__(self, at: ListenerAddress, server: Server, transport: Transport | None) -> None:
         self._at = at
@@ -62,7 +65,7 @@ class PageListener:
         log.info("serves the page", at=f"{scheme}://{self._at.endpoint.host or 'localhost'}:{self.port}/")
 
     async def close(self) -> None:
-        """Ends all connections: a browser asks again by itself."""
+        """Closes the listener and ends all connections at once: a browser asks again by itself."""
         if self._server is not None:
             self._server.close()
         for each in self._serving:
