@@ -38,8 +38,9 @@ class Controllers(Protocol):
     async def ask(self, answer: type[M], request: Message, *, deadline_ms: int, retry: Retry = is_retriable) -> M:
         """Returns what the active controller answers. `deadline_ms` (ms from now) is the time for all tries together.
 
-        An error for which `retry` returns true is tried again, also elsewhere. Raises ApiError: any other at once, also
-        that of the answer as a whole; the last one when the time is over.
+        An error of a call for which `retry` returns true is tried again, also elsewhere. Raises ApiError: any other at
+        once; the last one when the time is over. The error of an answer as a whole is raised, too, by some only after
+        such tries.
         """
         ...
 

@@ -79,7 +79,7 @@ class LogDirectories:
             leave_mark(each.path, broker_epoch=broker_epoch)
 
     def release(self) -> None:
-        """Unlocks them."""
+        """Unlocks the directories, for another process."""
         self._held.close()
 
     def _check_ids(self) -> None:

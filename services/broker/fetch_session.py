@@ -97,7 +97,7 @@ class Session:
         return self.rest is not None
 
     def rouse(self) -> list[Told]:
-        """Takes the partitions that have woken since the last call among those that do not rest, and returns them.
+        """Returns the partitions that have woken since the last call, and counts them among those that do not rest.
 
         They are read first from now on: the others had records meanwhile. A consumer's session has none.
         """

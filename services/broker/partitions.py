@@ -84,7 +84,7 @@ class Partitions:
                 event.set()
 
     async def applied(self, is_there: Callable[[ClusterState], bool]) -> None:
-        """Waits until a state is applied of which `is_there` is true."""
+        """Waits until a state is applied of which `is_there` is true: it is asked with each change that is applied."""
         waiting = (is_there, asyncio.Event())
         self._waiting.append(waiting)
         try:

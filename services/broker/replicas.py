@@ -59,7 +59,7 @@ class Fetchers(Protocol):
         """Stops fetching a replica: no answer that is on its way is taken any more."""
 
     def look_again(self, hosted: Hosted) -> None:
-        """Has a replica looked at in the next round of fetches: its log has changed otherwise than by them."""
+        """Has a replica looked at in the next round of fetches: its log has changed by something else than a fetch."""
 
 
 class Replicas:
@@ -203,9 +203,9 @@ class Replicas:
         self._answer(self._waits.expire(self.now_ms))
 
     def give_up(self, hosted: Hosted) -> None:
-        """Stops a partition's role and its fetcher, takes it out of the table, and ends its waits with an error.
+        """Stops a partition's role and its fetcher, takes it out of the table, and answers the requests held for it.
 
-        The log stays open, and its files as they are.
+        Its log stays open.
         """
         self.carry_out(hosted, hosted.partition.stop())
         self.alterations.withdraw(hosted.key)

@@ -20,7 +20,10 @@ T = TypeVar("T")
 
 
 class Resting:
-    """All partitions of a broker that rest, each at most once for a follower."""
+    """The partitions that rest in followers' fetch sessions: until one wakes, no fetch of the session looks at it.
+
+    Each rests in one session of a follower at most.
+    """
 
     def __init__(self) -> None:
         self._rests: dict[Key, dict[NodeId, Rest[Any]]] = {}
@@ -47,7 +50,10 @@ class Resting:
 
 
 class Rest(Generic[T]):
-    """The partitions that rest in one session of a follower, each with what the session has of it, a `T`."""
+    """The partitions that rest in one follower's fetch session: until one wakes, no fetch looks at it.
+
+    Each has what the session keeps of it, a `T`.
+    """
 
     def __init__(self, resting: Resting, follower: NodeId) -> None:
         self.follower = follower

@@ -57,7 +57,10 @@ def reason_of(error: sa.exc.DBAPIError) -> str:
 
 
 def refusal(name: str, url: str, reason: str) -> ConfigError:
-    """Returns the error that ends the start, of the setting `name`."""
+    """Returns the error that ends the start: the database of the setting `name` cannot be used, and why.
+
+    Passwords in the URL are hidden.
+    """
     return ConfigError([f"{name} = {redact('url', url)}: must be a database that we may use: {reason}"])
 
 

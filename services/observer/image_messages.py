@@ -19,9 +19,9 @@ PART_BYTES: Final = 64 << 10
 def image_parts(
     next_offset: Offset, records: Iterable[tuple[Message, int]], *, led_ms: int = 0
 ) -> Iterator[GetImageResponse]:
-    """Yields the parts of a state with all records below an offset; each record comes with its version.
+    """Yields a state as messages: first its offset (exclusive end), then the records that rebuild it, in parts.
 
-    `led_ms` is how long ago a leader of the quorum was known; -1 for never.
+    Each record comes with its version. `led_ms` is how long ago (ms) a leader of the quorum was known; -1 for never.
     """
     yield GetImageResponse(next_offset=next_offset, led_ms=led_ms)
     values: list[bytes] = []

@@ -169,7 +169,8 @@ class ObserverService(ObserverServicer):
     async def Query(self, request: QueryRequest, context: Any) -> AsyncIterator[QueryResponse]:
         """Answers a question in SQL from the database of the state, in parts.
 
-        Raises ApiError for what is wrong, would do more than read, or is beyond a cap; also between the parts.
+        Raises ApiError for SQL that is wrong, would do more than read, or is beyond a cap, and as `Queries.answer`;
+        also between the parts.
         """
         async with aclosing(self._queries.answer(request.sql)) as parts:
             async for part in parts:

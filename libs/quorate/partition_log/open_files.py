@@ -25,7 +25,10 @@ class Rests(Protocol):
 
 
 class OpenFiles:
-    """Sealed segments whose files are open. It is for one thread: another one may be reading what this one closes."""
+    """Bounds how many sealed segments have their files open: it closes those of the one that was read longest ago.
+
+    It is for one thread: another one may be reading what this one closes.
+    """
 
     def __init__(self, at_most: int | None = None) -> None:
         """`at_most` segments; without it as many as the process's limit of descriptors has room for."""

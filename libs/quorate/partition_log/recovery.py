@@ -53,8 +53,8 @@ def recover(
 ) -> Recovered:
     """Opens the segments of a partition's directory; without any, the log begins at `log_start`. Raises Corrupt.
 
-    With `clean` all is trusted. Else each segment that reaches above `recovery_point` is read: a torn tail is cut off,
-    with all segments after it. Files that a compaction or a deletion has left are removed.
+    With `clean` all is trusted. Else the last segment, and each other one that reaches above `recovery_point`, is read:
+    a torn tail is cut off, with all segments after it. Files that a compaction or a deletion has left are removed.
     """
     _remove_leftovers(directory)
     epochs_file = EpochsFile(directory)

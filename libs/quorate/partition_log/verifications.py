@@ -28,7 +28,7 @@ class Verification:
 
 
 class Verifications:
-    """The verifications of one partition, by producer id."""
+    """The questions to coordinators about one partition's producers: one for a producer id at most (KIP-890)."""
 
     def __init__(self) -> None:
         self._by_producer: dict[int, Verification] = {}

@@ -91,7 +91,7 @@ class StartFetching:
 
 @dataclass(frozen=True, slots=True)
 class Propose:
-    """The controller shall be asked for another ISR (R35)."""
+    """The controller is to be asked for another ISR (R35)."""
 
     proposal: Proposal
 

@@ -13,9 +13,9 @@ checked (KIP-903)."""
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """The state of one replica by its fetches in this leader epoch; None before the first. Times are monotonic.
+    """The state of one replica by its fetches in this leader epoch; None before the first.
 
-    `leader_leo` is the leader's log end at the last fetch.
+    `leader_leo` is the leader's log end at the last fetch. Times are in ms of the monotonic clock.
     """
 
     leo: Offset | None = None

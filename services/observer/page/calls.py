@@ -65,7 +65,7 @@ class Refused(grpc.aio.AbortError):
 
 
 class PageCalls:
-    """The calls of the observer's own service, by the door of its gRPC server."""
+    """Calls the observer's own service in this process, as its gRPC server does: with its rights, limits and errors."""
 
     def __init__(self, server: Server) -> None:
         self._unary, self._streams = server.methods
@@ -119,7 +119,7 @@ def _json(message: Message) -> bytes:
 
 
 class CallContext:
-    """The part of gRPC's context of a call that the door and the handlers use, for one that has come by HTTP."""
+    """The part of gRPC's context of a call that the server and the handlers use, for one that has come by HTTP."""
 
     def __init__(self, connection: Connection, give: Give) -> None:
         self._connection = connection
@@ -150,7 +150,7 @@ class CallContext:
         return ()
 
     def time_remaining(self) -> None:
-        """Returns that no deadline was set, so that the door's own holds."""
+        """Returns that no deadline was set: the server's own holds."""
 
     def code(self) -> None:
         """Returns the status that a handler has set: none does, as they raise ApiError."""

@@ -30,7 +30,7 @@ OWN_SITES: Final = frozenset({"same-origin", "none"})
 
 
 class Site:
-    """Answers requests: `files` are the page's files; `host` is the listener's, empty for every address."""
+    """Answers browsers' requests: `files` are the page's files; `host` is the listener's, empty for every address."""
 
     def __init__(self, calls: PageCalls, files: Mapping[str, File], host: str) -> None:
         self._calls = calls
