@@ -87,10 +87,7 @@ class Caller:
         return decided
 
     def check(self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> None:
-        """Raises ApiError unless `may` returns True.
-
-        Its code is that of the resource's type, such as TOPIC_AUTHORIZATION_FAILED.
-        """
+        """Raises ApiError unless `may` returns True: TOPIC_AUTHORIZATION_FAILED, or that of the resource's type."""
         if not self.may(operation, kind, name):
             what = "the cluster" if kind is ResourceType.CLUSTER else f"{named(kind)} {shortened(name, NAME_SHOWN)!r}"
             why = f"{operation.name} on {what} is required; {self._who.principal} does not have it"
@@ -101,10 +98,7 @@ class Caller:
         return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, is_audited=is_audited)
 
     def may_on_any(self, operation: AclOperation, kind: ResourceType) -> bool:
-        """Returns whether the caller may do the operation on at least one resource of the type (KIP-679).
-
-        It is not audited.
-        """
+        """Returns whether the caller may do the operation on any resource of the type (KIP-679). It is not audited."""
         return self._authorizer is None or self._authorizer.allows_on_any(self._acls(), self._who, operation, kind)
 
     def sees(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
@@ -135,8 +129,5 @@ class Callers:
         )
 
     def of_call(self, api: str, principal: Principal, host: str) -> Caller:
-        """Returns the caller of the RPC `api`, from the IP address `host`.
-
-        It has come at no listener of Kafka's wire: "".
-        """
+        """Returns the caller of the RPC `api`, from the IP address `host`. It has come at no listener: ""."""
         return Caller("", Requester(principal=principal, host=host_address(host)), api, self._authorizer, self._acls)

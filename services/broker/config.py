@@ -101,10 +101,7 @@ class BrokerConfig(ControlPlane):
         return ReplicationSettings(replica_lag_time_max_ms=self.replica_lag_time_max_ms)
 
     def transport(self) -> Transport:
-        """Returns how services are called, and `grpc.listeners` served: by TLS, or in the clear.
-
-        Raises ConfigError for unfit files.
-        """
+        """Returns how services are called, and `grpc.listeners` served. Raises ConfigError for unfit files."""
         is_unused = not self.speaks_grpc and None in (self.grpc_keystore, self.grpc_truststore)
         if self.grpc_protocol == PLAINTEXT or is_unused:
             return PLAIN

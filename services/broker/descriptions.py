@@ -84,10 +84,7 @@ def describe_producers(
 
 
 def list_transactions(_request: ListTransactionsRequest) -> ListTransactionsResponse:
-    """Answers ListTransactions with none: this broker coordinates no transactions.
-
-    Admin clients ask every broker (KIP-664).
-    """
+    """Answers ListTransactions with none: this broker coordinates none. Admin clients ask every broker (KIP-664)."""
     return ListTransactionsResponse()
 
 

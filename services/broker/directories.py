@@ -71,10 +71,7 @@ class LogDirectories:
             remove_mark(each.path)
 
     def leave_marks(self, broker_epoch: int) -> None:
-        """Writes the mark of a clean stop, with this broker epoch, to each directory.
-
-        All logs are flushed and closed by then.
-        """
+        """Writes the mark of a clean stop, with this epoch, to each directory, once all logs are flushed and closed."""
         for each in self.all:
             leave_mark(each.path, broker_epoch=broker_epoch)
 

@@ -84,10 +84,7 @@ class LeaderFetchers:
         self._leaders: dict[Key, NodeId] = {}
 
     def start(self, hosted: Hosted, leader_id: NodeId) -> None:
-        """Fetches a replica from this leader from now on, and from no other one.
-
-        With a leader's first replica a task of its own begins.
-        """
+        """Fetches a replica from this leader alone from now on; the first one of a leader begins a task of its own."""
         self.stop(hosted)
         if leader_id not in self._fetchers:
             fetcher = _Fetcher(

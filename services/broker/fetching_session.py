@@ -34,10 +34,7 @@ _Data = FetchResponse.FetchableTopicResponse.PartitionData
 
 
 class Bounds(NamedTuple):
-    """A partition's high watermark and log start in its leader's last answer.
-
-    Later answers leave it out while that holds.
-    """
+    """A partition's high watermark and log start in the leader's last answer that has it: they still hold."""
 
     high_watermark: Offset
     log_start: Offset

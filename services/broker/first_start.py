@@ -34,10 +34,7 @@ class BrokerFirstStartConfig(BrokerConfig):
 
 
 def format_new(config: BrokerFirstStartConfig) -> int:
-    """Formats those log directories that have no meta.properties; returns how many.
-
-    Raises ConfigError, Corrupt, OSError.
-    """
+    """Formats the log directories without meta.properties; returns how many. Raises ConfigError, Corrupt, OSError."""
     node = NodeConfig(
         path=config.log_dirs[0],
         node_id=config.node_id,

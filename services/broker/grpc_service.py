@@ -39,10 +39,7 @@ Answer = Callable[[Message, int, Caller], Awaitable[Message | None]]
 
 
 class BrokerService(BrokerServicer):
-    """Serves `kraft.service.Broker`.
-
-    Requests count as of the newest version; topics may be named by name all the same.
-    """
+    """Serves `kraft.service.Broker`. Requests count as of the newest version; a topic's name may stand for its id."""
 
     def __init__(self, answer: Answer, callers: Callers, principal: Callable[[Any], Principal]) -> None:
         """`principal` returns who makes a call, by its context."""

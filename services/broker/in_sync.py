@@ -45,10 +45,7 @@ class InSync:
         self._told = False
 
     async def set_ready(self, is_ready: bool) -> None:
-        """Sets the broker's readiness at the health service, and `in-sync` by it.
-
-        Ready is who is unfenced and does not leave.
-        """
+        """Sets the broker's readiness (unfenced, and not leaving) at the health service, and `in-sync` by it."""
         self._is_ready = is_ready
         await self._health.set_ready(is_ready)
         await self.look()

@@ -59,9 +59,6 @@ class ScramExchange:
         return self._name
 
     async def ask(self, response: bytes) -> Answered:
-        """Answers one message of the client, once the broker has caught up; the last answer has the login.
-
-        Raises SaslError.
-        """
+        """Answers a message of the client, once the broker has caught up; the last has the login. Raises SaslError."""
         await self._begun.wait()
         return Answered(message=self._server.evaluate(response), login=self._server.login)

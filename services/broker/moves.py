@@ -109,10 +109,7 @@ class Moves:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} cannot be copied: {problem}") from None
 
     def resume(self) -> None:
-        """Begins anew the moves that the process before has not ended; their copies are discarded.
-
-        A failure is logged.
-        """
+        """Begins anew, with a new copy, the moves that the process before has not ended. A failure is logged."""
         for hosted in self._replicas.table:
             if (unfinished := self._store.unfinished(hosted.key)) is not None:
                 directory, files = unfinished

@@ -56,10 +56,7 @@ class Peers:
 
     @staticmethod
     def of_gateways(file: Path | None) -> Peers:
-        """Returns how gateways are reached, by the properties in `file`; in the clear without one.
-
-        Raises ConfigError.
-        """
+        """Returns how gateways are reached, by the properties in `file`, or in the clear. Raises ConfigError."""
         try:
             return Peers(None if file is None else read_client_properties(file), of="gateways")
         except (OSError, ValueError) as problem:

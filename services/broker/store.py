@@ -165,10 +165,7 @@ class PartitionStore:
         return _discarded(_Found(future.directory, future.log.directory))
 
     def begin_future(self, hosted: Hosted, directory: LogDirectory) -> FutureReplica:
-        """Makes an empty copy of a replica in another log directory.
-
-        Raises Corrupt, OSError, and leaves nothing then.
-        """
+        """Makes an empty copy of a replica in another log directory. Raises Corrupt, OSError, and leaves nothing."""
         assert directory is not hosted.directory, (hosted.name, directory.path)
         path = directory.path / _aside(str(hosted.name), FUTURE)
         files = OpenFiles(COPY_OPEN_MAX)  # not those of the others, which are the loop's: a thread flushes a copy
@@ -223,10 +220,7 @@ class PartitionStore:
         return found
 
     def delete(self, hosted: Hosted) -> Path:
-        """Closes a log, without a flush, and marks its directory as deleted; returns that for `remove`.
-
-        Raises OSError.
-        """
+        """Closes a log, unflushed, and marks its directory as deleted; returns that for `remove`. Raises OSError."""
         hosted.log.abandon()
         self._forget(hosted.name)
         return self._set_aside(_Found(hosted.directory, hosted.log.directory), DELETED)

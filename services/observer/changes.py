@@ -81,7 +81,7 @@ class Changes:
             self._reader.close()
 
     async def page(self, request: ListChangesRequest) -> ListChangesResponse:
-        """Returns a page of changes between two places of the log, in their order, and the token of the next page.
+        """Returns a page of changes between two places of the log, in order, and a token for the next.
 
         Raises ApiError.
         """

@@ -65,10 +65,7 @@ def refusal(name: str, url: str, reason: str) -> ConfigError:
 
 
 def database_url() -> SettingType[str]:
-    """Returns the setting type of a database URL: of SQLite or PostgreSQL, with an installed driver.
-
-    No connection is opened.
-    """
+    """Returns the setting type of a URL of SQLite or PostgreSQL, with an installed driver. It opens no connection."""
 
     def parse(value: str) -> str:
         try:

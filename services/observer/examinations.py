@@ -74,10 +74,7 @@ class Restartable:
 
 
 class Examinations:
-    """Has a replica's state examined by processes, one at a time.
-
-    The last answer also serves those who ask soon after it.
-    """
+    """Has a replica's state examined by processes, one at a time; the last answer serves those who ask soon, too."""
 
     def __init__(self, replica: Replica, images: Images, restartable: Restartable) -> None:
         """`restartable` hears the records of the replica."""

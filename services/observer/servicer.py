@@ -148,10 +148,7 @@ class ObserverService(ObserverServicer):
         return response
 
     async def ListTraces(self, request: ListTracesRequest, context: Any) -> ListTracesResponse:
-        """Lists the latest traces, newest first: `limit` of them, or 20, and 1,000 at most.
-
-        Raises ApiError for a negative limit.
-        """
+        """Lists the latest traces, newest first: `limit`, or 20; at most 1,000. Raises ApiError for a negative one."""
         await self._store.flush()
         return ListTracesResponse(
             traces=[
@@ -181,10 +178,7 @@ class ObserverService(ObserverServicer):
         return await self._changes.page(request)
 
     async def DiffImages(self, request: DiffImagesRequest, context: Any) -> AsyncIterator[DiffImagesResponse]:
-        """Says which rows differ between two states, in parts, from the database of the state.
-
-        Raises ApiError, as `Changes`.
-        """
+        """Says which rows differ between two states of the database, in parts. Raises ApiError, as `Changes`."""
         async with aclosing(self._changes.diff(request)) as parts:
             async for part in parts:
                 yield part
@@ -213,17 +207,11 @@ class ObserverService(ObserverServicer):
                 yield part
 
     async def Examine(self, request: ExamineRequest, context: Any) -> ExamineResponse:
-        """Returns the doctor's findings on a state, and which brokers can be restarted.
-
-        Raises ApiError (`Examinations.answer`).
-        """
+        """Returns findings on a state, and which brokers can be restarted. Raises ApiError (`Examinations.answer`)."""
         return await self._examinations.answer(request)
 
     async def ExamineQuorum(self, request: ExamineQuorumRequest, context: Any) -> ExamineQuorumResponse:
-        """Says how far the voters are, and which can be restarted.
-
-        Raises ApiError(NETWORK_EXCEPTION) if no leader answers.
-        """
+        """Says how far the voters are, and which can be restarted. Raises ApiError if no leader answers."""
         if self._progress is None:
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, "this observer knows no quorum that it could ask")
         return await self._progress.tell()

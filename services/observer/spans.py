@@ -141,10 +141,7 @@ class SpanStore:
         return taken
 
     async def flush(self) -> None:
-        """Waits until all spans offered before are written.
-
-        Spans that cannot be written are lost, with a line in the log.
-        """
+        """Waits until all spans offered before are written. A span that cannot be is lost, with a line in the log."""
         if self._draining:
             await self._run(self._writer, self._drain)
 

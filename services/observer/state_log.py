@@ -48,10 +48,7 @@ async def skip(following: Following, batch: CommittedBatch) -> None:
 
 
 async def loaded(snapshot: LoadedSnapshot, cluster_id: str) -> tuple[Following, Applied]:
-    """Returns a Following with the state of a snapshot, and how much of the log that has.
-
-    Raises Corrupt and ReplayFault.
-    """
+    """Returns a Following with a snapshot's state, and how much of the log that has. Raises Corrupt, ReplayFault."""
     state, voters, timestamp_ms = ClusterState(), None, 0
     for position, header in batches(snapshot.data):
         if header.is_control:

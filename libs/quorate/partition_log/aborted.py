@@ -30,10 +30,7 @@ class Aborted(NamedTuple):
 
 
 def append_aborted(path: Path, aborted: Aborted) -> None:
-    """Adds an entry at the end of a segment's index, which it makes if there is none. It is not synced.
-
-    Raises OSError.
-    """
+    """Adds an entry at the end of a segment's index, which it makes if need be. It is not synced. Raises OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, FILE_MODE)
     try:
         with naming(path):
@@ -43,10 +40,7 @@ def append_aborted(path: Path, aborted: Aborted) -> None:
 
 
 def read_aborted(path: Path, *, since: Offset = 0) -> Iterator[Aborted]:
-    """Yields the entries of a segment's index whose marker is at `since` or above, in their order; none without a file.
-
-    Raises Corrupt.
-    """
+    """Yields the entries of a segment's index, if there is one, from the marker at `since` on. Raises Corrupt."""
     data = path.read_bytes() if path.is_file() else b""
     if len(data) % _ENTRY.size:
         raise Corrupt(f"an index of aborted transactions of {len(data)} bytes", path=path)

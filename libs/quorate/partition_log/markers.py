@@ -36,10 +36,7 @@ class TransactionEnd(NamedTuple):
     transaction_version: int = 0
 
     def batch(self, *, base_offset: Offset, epoch: Epoch, now_ms: int) -> bytes:
-        """Returns the control batch of the marker, at its offset and in its leader epoch.
-
-        Its time is `now_ms` (since 1970).
-        """
+        """Returns the marker's control batch, at its offset and in its leader epoch. `now_ms` is since 1970."""
         kind = ControlType.ABORT if self.marker.aborts else ControlType.COMMIT
         return control_batch(
             base_offset=base_offset,

@@ -18,7 +18,7 @@ Isr: TypeAlias = frozenset[NodeId]
 class Committed:
     """The ISR of the metadata log, or of the controller's last answer, at a partition epoch.
 
-    `is_recovering`: KIP-704.
+    `is_recovering`: the leader was elected uncleanly, and its recovery is not reported yet (KIP-704).
     """
 
     isr: Isr

@@ -30,10 +30,7 @@ class Log(Protocol):
 
     @property
     def first_open_offset(self) -> Offset | None:
-        """The first offset of a transaction that is open, or whose marker is not committed; None if there is none.
-
-        KIP-98.
-        """
+        """The first offset of a transaction that is open, or whose marker is not committed; None for none. KIP-98."""
 
     def size_between(self, start: Offset, end: Offset) -> int:
         """Returns how many bytes the batches from `start` to `end` (exclusive) have."""

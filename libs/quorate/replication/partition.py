@@ -32,10 +32,7 @@ NO_EPOCH_YET = -1
 
 
 class Partition:
-    """One broker's replica of a partition, with its role: leader, follower or none.
-
-    Only `apply` and `stop` change the role.
-    """
+    """One broker's replica of a partition, as leader, follower or none. Only `apply` and `stop` change its role."""
 
     def __init__(
         self,

@@ -180,10 +180,7 @@ class Waits(Generic[P]):
             self._by_partition.setdefault(key, {})[number] = None
 
     def touch(self, key: P) -> list[Done[P]]:
-        """Returns the answers to the requests that a change of this partition completes, in their order of arrival.
-
-        They are held no longer.
-        """
+        """Returns the answers to the requests, no longer held, that a change of this partition completes, in order."""
         partition, done = self._find(key), []
         for number in tuple(self._by_partition.get(key, ())):
             answer = self._held[number].look(key, partition)
