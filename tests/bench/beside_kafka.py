@@ -4,7 +4,7 @@ Both have three voters, three fenced-off stand-ins of brokers that send no more 
 and answer on loopback in the clear. Ours are quorum, controller and gateway three times, placer, heartbeat service and
 observer, without traces. CPU is that of all processes of a side. The client is one process of Python: over Kafka's
 wire it has a connection for each request in flight, because a Kafka controller takes the next request of a connection
-only when it has answered the last; over gRPC one channel for all.
+only when it has answered the last; over gRPC as few channels as may have them all under way.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from kraft.service.controller_pb2_grpc import ControllerStub
 from quorate.errors import ApiError
 from quorate.network.client import Connection, connect
 from quorate.nouns import NodeId
+from quorate.runtime.calls.wrapped_server import ServerLimits
 from quorate.runtime.clients.client import open_channel
 from quorate.wire.protobuf import to_protobuf, to_struct
 from tests.bench.both_sides import Rounds, run_both
@@ -124,14 +125,16 @@ async def by_wire(name: str, quorum: MixedQuorum, nodes: list[NodeId], life: Asy
 
 async def by_grpc(quorum: MixedQuorum, life: AsyncExitStack) -> Side:
     address = quorum.controller(await active(quorum, quorum.ours)).address
-    channel = await life.enter_async_context(open_channel(address))
-    return Side(name="Quorate, gRPC", quorum=quorum, create=create_by(ControllerStub(channel)))
+    return Side(name="Quorate, gRPC", quorum=quorum, create=await create_by_grpc(address, life))
 
 
-def create_by(stub: ControllerStub) -> Create:
-    """Asks over gRPC, by unary calls."""
+async def create_by_grpc(address: str, life: AsyncExitStack) -> Create:
+    """Asks by unary calls. A server has no more of a connection under way than its limit: the client keeps the rest."""
+    channels = -(-IN_FLIGHT // ServerLimits().streams_per_connection_max)
+    stubs = [ControllerStub(await life.enter_async_context(open_channel(address))) for _ in range(channels)]
 
-    async def create(_: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    async def create(place: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        stub = stubs[place % channels]
         answer = to_struct(await stub.CreateTopics(to_protobuf(request), timeout=TIMEOUT_MS / 1000))
         assert isinstance(answer, CreateTopicsResponse), answer
         return answer

@@ -21,8 +21,6 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from kraft.service.controller_pb2_grpc import ControllerStub
-from quorate.runtime.clients.client import open_channel
 from tests.bench import beside_kafka
 from tests.bench.beside_kafka import AT_ONCE, IN_FLIGHT, SERIAL, WARM_UP, Create, at_once, by_wire, figures_of
 from tests.bench.both_sides import VOTERS, Rounds
@@ -145,8 +143,8 @@ async def _version(checkout: Path, directory: Path) -> AsyncIterator[Version]:
         if not (line := await program.stdout.readline()):
             raise Missing(f"{checkout}: its control plane did not start")
         found = json.loads(line)
-        async with open_channel(found["address"]) as channel:
-            create = beside_kafka.create_by(ControllerStub(channel))
+        async with AsyncExitStack() as channels:
+            create = await beside_kafka.create_by_grpc(found["address"], channels)
             yield Version(name=name, leader_id=found["leader_id"], pids=found["pids"], create=create)
     finally:
         program.stdin.close()
