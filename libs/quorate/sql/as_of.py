@@ -21,7 +21,9 @@ WITH: Final = re.compile(rf"{BLANK}*WITH{BLANK}+(?:RECURSIVE{BLANK}+)?", re.IGNO
 
 
 def query_as_of(query: str, offset: Offset) -> str:
-    """Returns the query, asked of the state with all records below the offset; in SQLite's SQL.
+    """Returns the query with a WITH clause before it, which makes it one about the state at an offset.
+
+    Each table and view has then the rows of the state of all records below the offset. For SQLite; nothing is checked.
 
     >>> query_as_of("SELECT name FROM topics", 7).endswith("SELECT name FROM topics")
     True

@@ -24,7 +24,10 @@ NAMES: Final = TABLES.keys() | {COLUMNS.name}
 
 
 class Database:
-    """One state as tables and views."""
+    """Answers SQL queries about one state: its tables and views are in an SQLite database in memory.
+
+    A table is filled when a query reads it first, and only with the columns that queries read.
+    """
 
     def __init__(self, image: Image, *, now_s: Callable[[], float], caps: Caps | None = None) -> None:
         """`now_s` is a clock that never goes back, for the cap of time."""
@@ -45,7 +48,11 @@ class Database:
         self._engine.dispose()
 
     def ask(self, query: str) -> Answer:
-        """Answers one SELECT. Raises QueryRefused, also while rows are taken."""
+        """Answers one SELECT; fills the columns that it is the first to read. Raises QueryRefused, also while rows are
+        taken.
+
+        Take the rows of an answer before you ask the next query, which may fill the same table anew.
+        """
         read = self._guarded.reads(query)
         for name in sorted(NAMES & read.keys()):
             self._fill(name, read[name])

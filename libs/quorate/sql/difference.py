@@ -25,7 +25,7 @@ _WITH_SECRETS: Final[Mapping[str, Callable[[Image], Iterable[Message]]]] = defau
 
 
 class Change(StrEnum):
-    """The change of a row."""
+    """The kinds of change of a row between two states."""
 
     CREATED = "created"
     CHANGED = "changed"
@@ -51,7 +51,10 @@ class Difference:
 
 
 def differences(before: Image, after: Image) -> Iterator[Difference]:
-    """Yields what differs, in the order of the tables, and of their keys."""
+    """Yields the rows that differ between two states, in the order of the tables, and of their keys.
+
+    A row of which only the secret is another one, which no table shows, is among them as changed.
+    """
     for noun in NOUNS.values():
         old, new = secrets(noun, _WITH_SECRETS[noun.name](before)), secrets(noun, _WITH_SECRETS[noun.name](after))
         rewritten = {row for row in old.keys() & new.keys() if old[row] != new[row]}
@@ -59,7 +62,7 @@ def differences(before: Image, after: Image) -> Iterator[Difference]:
 
 
 def secrets(noun: Noun, records: Iterable[Message]) -> dict[Row, Message]:
-    """Returns the records that have a secret, by the rows that they are shown as."""
+    """Returns those of the records that have a secret, by the row of the table in which each is shown redacted."""
     shown = ((record, redacted(record)) for record in records)
     return {row: record for record, public in shown if public != record for row in rows_of(noun, [((), public)])}
 
@@ -67,9 +70,9 @@ def secrets(noun: Noun, records: Iterable[Message]) -> dict[Row, Message]:
 def compared(
     noun: Noun, before: Iterable[Row], after: Iterable[Row], rewritten: Collection[Row] = ()
 ) -> Iterator[Difference]:
-    """Yields what differs between rows of one table, in the order of their keys.
+    """Yields the rows of one table that were created, changed or deleted after `before`, in the order of their keys.
 
-    `rewritten` are rows that are the same on both sides, with another secret.
+    `rewritten` are rows that are the same on both sides, but have another secret: they are changed rows, too.
     """
     names = column_names(noun.name)
     places = [names.index(name) for name in noun.identity]
@@ -87,7 +90,10 @@ def compared(
 
 
 def compared_row(noun: Noun, before: Row, after: Row) -> Iterator[Difference]:
-    """Yields what `compared` does of one row on each side with the same key, as most records change one row."""
+    """Yields how a row has changed; nothing if it has not. Both rows have the same key.
+
+    It is `compared` for one row without a secret, only faster: most records change one row.
+    """
     if before == after:
         return
     key, others = _places(noun.name)

@@ -45,7 +45,10 @@ class Changed(NamedTuple):
 
 
 class Following:
-    """A state that follows a log; `changes` are the rows that have changed since they were taken the last time."""
+    """Applies a metadata log to a state batch by batch, and notes which rows each record has changed.
+
+    `changes` are those that were noted since the last `take`.
+    """
 
     def __init__(
         self, state: ClusterState | None = None, *, end: Offset = 0, voters: VotersRecord | None = None
@@ -72,9 +75,11 @@ class Following:
         return self._image.state.transactions.open is None
 
     def apply(self, records: Sequence[Message], first: Place, *, end: Offset) -> Generator[None, None, None]:
-        """Applies a batch whose records are at `first` and after it, up to `end`, in steps. Raises ReplayFault.
+        """Applies a batch, of which the first record is at `first`; `end` is the offset after the batch.
 
-        Their trace is the one that the first of them carries.
+        It yields after each `RECORDS_PER_STEP` records, and has to be iterated to its end. The changes of a metadata
+        transaction are noted at the record that ends it. The trace id is that of the batch's first record, not that of
+        `first`. Raises ReplayFault.
         """
         state = self._image.state
         first = first._replace(trace_id=trace_id_of(records[0]) if records else None)
@@ -90,13 +95,17 @@ class Following:
         self._end = end
 
     def skip(self, records: Sequence[Message], base_offset: Offset, *, end: Offset) -> None:
-        """Applies a batch of which the database has what it changes."""
+        """Applies a batch without noting changes: the database has them. `end` is the offset after it."""
         self._image.state.apply_all(records, base_offset)
         self._image.state.settle()
         self._end = end
 
     def vote(self, voters: VotersRecord | None, place: Place, *, end: Offset) -> None:
-        """Takes a batch of control records up to `end`; `voters` is the last set of voters in it, None without one."""
+        """Goes past a batch of control records; `end` is the offset after it.
+
+        `voters` is the last set of voters in the batch, None if it has none. How the voters have changed by it is noted
+        at `place`.
+        """
         if voters is not None:
             before, self._image = self._image, Image(state=self._image.state, voters=voters)
             noun = NOUNS["voters"]
@@ -105,13 +114,16 @@ class Following:
         self._end = end
 
     def take(self) -> list[Changed]:
-        """Returns the changes since the last time, in the order of the log. No transaction may be open."""
+        """Returns the changes since the last call, in the order of the log. No metadata transaction may be open."""
         assert self.is_between_transactions, self._image.state.transactions.open
         taken, self.changes = self.changes, []
         return taken
 
 
 def trace_id_of(record: Message) -> str | None:
-    """Returns the trace id that the first record of a batch carries; None for none, or for bytes that are none."""
+    """Returns the trace id, in 32 hexadecimal digits, of the W3C trace context that a batch's first record carries.
+
+    None if it carries none, or bytes that are no trace context.
+    """
     found = TRACEPARENT.fullmatch(trace_of(record) or b"")
     return None if found is None else found[1].decode()

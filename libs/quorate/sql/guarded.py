@@ -47,7 +47,7 @@ class QueryRefused(Exception):
 
 
 def is_damaged(problem: BaseException | None) -> bool:
-    """Returns whether SQLite says that a file is damaged, or no database at all."""
+    """Returns whether an error is SQLite's for a file that is damaged, or no database; False for None."""
     return getattr(problem, "sqlite_errorcode", 0) & PRIMARY in DAMAGED_CODES
 
 
@@ -67,14 +67,20 @@ class Caps:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The names of the answer's columns, and its rows, which are read while they are taken."""
+    """The names of the answer's columns, and its rows: they can be taken once, and are read while they are taken.
+
+    To take a row may raise QueryRefused: a cap may be passed only then.
+    """
 
     columns: tuple[str, ...]
     rows: Iterator[Row]
 
 
 class GuardedConnection:
-    """A connection of SQLite by which queries are answered."""
+    """Answers queries by a connection of SQLite: they may read its database and nothing else, up to caps.
+
+    It sets limits of the connection, and leaves it with PRAGMA query_only on.
+    """
 
     def __init__(self, connection: sqlite3.Connection, *, now_s: Callable[[], float], caps: Caps) -> None:
         """`now_s` is a clock that never goes back, for the cap of time."""
@@ -91,8 +97,9 @@ class GuardedConnection:
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
 
     def reads(self, query: str) -> Reads:
-        """Returns the tables and views that a query reads, each with its columns. Raises QueryRefused for a wrong one.
+        """Returns the tables and views that a query would read, each with its columns; the query is not carried out.
 
+        Raises QueryRefused for one that is wrong, or would do more than read.
         Where rows are only counted, the columns are none, or the empty name.
         """
         try:
@@ -108,14 +115,18 @@ class GuardedConnection:
         return read
 
     def ask(self, query: str) -> Answer:
-        """Answers one SELECT. Raises QueryRefused, also while rows are taken."""
+        """Answers one SELECT. Raises QueryRefused, and sqlite3.DatabaseError for a damaged file.
+
+        Both may also be raised while rows are taken. The cap of time counts from the call on, and with it the time that
+        the caller takes between two rows.
+        """
         ends_s = self._now_s() + self._caps.seconds
         with self._guarded(ends_s):
             cursor = self._connection.execute(query)
         return Answer(tuple(each[0] for each in cursor.description or ()), self._rows(cursor, ends_s))
 
     def needs_memory(self) -> QueryRefused:
-        """Returns the refusal of what is beyond the cap of memory."""
+        """Returns the error to raise where SQLite needs more memory than the cap; it names the cap in MiB."""
         most = (self._caps.memory_bytes or 0) >> 20
         return QueryRefused(f"tables and query need more than {most:,} MiB of memory, the cap")
 

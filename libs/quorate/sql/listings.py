@@ -13,7 +13,10 @@ ANY: Final = "*"
 
 
 class Listing(NamedTuple):
-    """The rows of a listing, in words and in SQL; a name that is given is looked for in the column `key`."""
+    """The rows that one command lists, in words and in SQL; a name that is given is looked for in the column `key`.
+
+    `order` is what follows ORDER BY: numbers of columns.
+    """
 
     about: str
     key: str
@@ -112,9 +115,10 @@ PARTITIONS_IN: Final = ("under_replicated", "offline", "under_min_isr", "at_min_
 
 
 def listing_query(noun: str, *, name: str | None = None, only: str | None = None) -> str:
-    """Returns the query of a listing: of all, of what has this name, or of what begins as a name with * at its end.
+    """Returns the SQL of the listing `noun`, for SQLite and PostgreSQL.
 
-    `only` is one of PARTITIONS_IN, for partitions.
+    With `name` of those rows whose key is this text, or begins with it if it ends with `*`. `only` is for partitions: a
+    view, one of PARTITIONS_IN, that they have to be in.
     """
     listing = LISTINGS[noun]
     assert only is None or (noun == PARTITIONS and only in PARTITIONS_IN), (noun, only)

@@ -50,7 +50,7 @@ Value: TypeAlias = int | float | str | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """A state, with what the log says outside its records."""
+    """A cluster's state, and the voters that the control records of the log say; None if they say none."""
 
     state: ClusterState
     voters: VotersRecord | None = None
@@ -67,7 +67,10 @@ class Named:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noun:
-    """One table. `first` are columns before those of the record, whose values come with each record of the image."""
+    """Describes one table: its columns are fields of the metadata record `record`, its rows the records of `of`.
+
+    `first` are columns before those of the record; `of` yields their values before each record.
+    """
 
     name: str
     about: str
@@ -87,7 +90,7 @@ class Noun:
 
     @property
     def layout(self) -> Layout:
-        """The layout of the record."""
+        """The layout (fields and types) of the record, or of an item of the list that the record `within` has."""
         if self.within is None:
             return layout_of(self.record)
         structs = (each.struct for each in layout_of(self.within).fields)
@@ -102,7 +105,7 @@ class Noun:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The record's fields that are columns."""
+        """The record's fields that are columns: all but those of bytes and those of `without`."""
         fields = self.layout.fields
         return tuple(each for each in fields if each.kind is not FieldType.BYTES and each.name not in self.without)
 
@@ -134,7 +137,10 @@ def rows(noun: Noun, image: Image, only: frozenset[str] | None = None) -> Iterat
 def rows_of(
     noun: Noun, found: Iterable[tuple[Sequence[Value], Message]], only: frozenset[str] | None = None
 ) -> Iterator[Row]:
-    """Yields the rows of some records, each with the values of the columns before its own."""
+    """Yields the row of each record of `found`, where it comes after the values of the columns `first` of the table.
+
+    With `only`, a row has the values of those columns alone.
+    """
     names, converters = _reading(noun.name)
     before = [only is None or each.name in only for each in noun.first]
     if only is not None:

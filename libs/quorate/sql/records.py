@@ -26,7 +26,7 @@ IN_IMAGE: Final = (FIRST, *(name for name, noun in NOUNS.items() if name != FIRS
 
 
 def records_of(noun: Noun, rows: Iterable[Row]) -> Iterator[Message]:
-    """Yields the record of each row."""
+    """Yields the metadata record that each row was made of. Fields that are no columns have their default."""
     skipped, fields = len(noun.first), _fields(noun.name)
     for row in rows:
         values = zip(fields, row[skipped:], strict=True)

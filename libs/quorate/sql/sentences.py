@@ -39,7 +39,7 @@ __all__ = [
 
 
 class Sentence(NamedTuple):
-    """`text` is what is said of the subject, and does not begin with its name."""
+    """A change in words: `subject` names what has changed, `text` says how, and does not begin with that name."""
 
     subject: str
     text: str
@@ -79,7 +79,10 @@ def sentence(found: Difference) -> Sentence:
 
 
 def sentence_of_gap(found: Difference) -> Sentence:
-    """Returns the same for a row that may have changed several times: nothing is inferred from what was and what is."""
+    """Returns the sentence for a row that may have changed several times, as in a gap of the history.
+
+    It is that of `sentence`, but a new leader from outside the old ISR and ELR is not called an unclean election.
+    """
     before, after = _sides(found)
     if found.noun.name == "partitions" and before is not None and after is not None:
         return Sentence(_WORDINGS["partitions"].subject(after), _partition_changed(before, after, _is_recovering))
@@ -108,12 +111,15 @@ def sentence_of(table: str, before: Values | None, after: Values | None) -> Sent
 
 
 def elected(leader_id: NodeId, epoch: Epoch) -> Sentence:
-    """Returns what is said of the beginning of a leader's epoch."""
+    """Returns the sentence for the beginning of a leader's epoch in the quorum of controllers."""
     return Sentence(f"controller {leader_id}", f"becomes the active controller in epoch {epoch}")
 
 
 def voters(before: Sequence[NodeId] | None, after: Sequence[NodeId]) -> Sentence:
-    """Returns what is said of a set of voters as a whole; one record has all of it (KIP-853)."""
+    """Returns the sentence for a VotersRecord, which has all voters (KIP-853).
+
+    `before` are the voters of the last one, None if there is none, or it is not known.
+    """
     now = _ids(after)
     if before is None or list(before) == list(after):
         return Sentence("quorum", f"voters are written again: {now}")

@@ -69,7 +69,10 @@ MOVED: Final = sa.update(APPLIED).where(
 
 
 class StateDatabase:
-    """One database. One method runs at a time, in whichever thread."""
+    """Writes a state and its history to a database. `lock` comes first: all else but `close` needs the lock.
+
+    Callers call one method at a time, from whichever thread.
+    """
 
     def __init__(self, engine: sa.Engine) -> None:
         """`engine` is for this alone: on SQLite its transactions are made to begin with the right to write."""
@@ -92,10 +95,11 @@ class StateDatabase:
             sa.event.listen(engine, "begin", _begin_immediate)
 
     def lock(self) -> bool:
-        """Returns whether this process may write from now on until `close`; else another one holds the lock.
+        """Takes the writer's lock, until `close`. Returns False at once if another process holds it.
 
-        The tables are made, or grown. Raises Missing if no schema of PostgreSQL is there to make them in,
-        sqlalchemy.exc.DBAPIError, and OSError for the lock's file.
+        Tables, columns and views that are missing are made, and `is_grown`, `is_replaced` and `left_views` are set.
+        Raises Missing if no schema of PostgreSQL is there for the tables, sqlalchemy.exc.DBAPIError, and OSError for
+        the lock's file.
         """
         if self._connection is not None:
             return True
@@ -131,16 +135,17 @@ class StateDatabase:
             self._lock = None
 
     def applied(self) -> Applied | None:
-        """Returns how far the database is; None if nothing was ever written."""
+        """Returns up to where the database has the log; None if nothing was ever written. Raises DBAPIError."""
         columns = [APPLIED.c[name] for name in Applied._fields]
         with self._transaction() as connection:
             found = connection.execute(sa.select(*columns)).one_or_none()
         return None if found is None else Applied(*found)
 
     def write(self, changes: Sequence[Changed], *, before: Applied | None, after: Applied) -> None:
-        """Writes changes in the order of the log.
+        """Writes changes in the order of the log, and `after` in place of `before` (see `applied`), and commits.
 
-        Raises Superseded if it is not at `before`, Missing if a row is not there that has changed, and DBAPIError.
+        Raises Superseded if the database is not at `before`, Missing if a row that has changed is not there, and
+        DBAPIError; nothing is written then.
         """
         with self._transaction() as connection:
             _move(connection, before, after, is_whole=not self.is_grown)
@@ -148,9 +153,11 @@ class StateDatabase:
         self.is_replaced = False
 
     def replace(self, image: Image, *, before: Applied | None, after: Applied) -> None:
-        """Makes the rows those of a whole state, by one change at the record before `after`. Raises as `write`.
+        """Makes the present rows those of a whole state, as of a checkpoint, and commits.
 
-        After tables have grown the history begins there, as no row of before has all values.
+        Rows that differ change at the last record of `after`; a gap of the history says so of the offsets from `before`
+        to there. If tables have grown, the history begins there, as no earlier row has all values. Raises Superseded if
+        the database is not at `before`, and DBAPIError; nothing is written then.
         """
         with self._transaction() as connection:
             _move(connection, before, after, is_whole=True)
@@ -169,7 +176,10 @@ class StateDatabase:
         self.is_grown, self.is_replaced = False, True
 
     def drop_past(self, before_ms: int) -> bool:
-        """Drops rows of the past that ended before a time. Returns whether there may be more. Raises DBAPIError."""
+        """Drops rows of the past that ended before `before_ms` (ms since 1970): the oldest, some 10,000 of each table.
+
+        Returns whether there may be more, for another call. A gap says where the history begins now. Raises DBAPIError.
+        """
         with self._transaction() as connection:
             return drop_past(connection, before_ms)
 

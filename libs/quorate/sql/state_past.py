@@ -51,7 +51,7 @@ class Cursor(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A part of the log that a checkpoint has replaced: what changed in it is one change, at `until_offset`.
+    """A part of the log that a checkpoint has replaced: all changes in it are written as one, at `until_offset`.
 
     `after_offset` is the last one before it; -1 if the history begins there: with a checkpoint, as its retention has
     dropped what was before, or as tables have grown there.
@@ -64,7 +64,7 @@ class Gap(NamedTuple):
 
     @property
     def what(self) -> str:
-        """The fate of the log, with the offsets."""
+        """Says for an error what has replaced the log, and from which offset to which."""
         by = "a checkpoint" if self.after_offset >= 0 else "a checkpoint, an upgrade or the retention"
         return f"{by} has replaced the log from offset {self.after_offset + 1} to {self.until_offset}"
 
@@ -78,7 +78,7 @@ class Page(NamedTuple):
     """Where it begins."""
 
     def cut(self, count: int) -> Page:
-        """Returns the first `count` changes as a page of their own."""
+        """Returns a page of the first `count` changes, followed by the others; itself if it has no more than these."""
         if count >= len(self.changes):
             return self
         offset = self.changes[count].place.offset
@@ -100,7 +100,10 @@ class StateReader:
 
     @contextmanager
     def reading(self) -> Iterator[StatePast]:
-        """Yields the database as it is at one moment. Raises sqlalchemy.exc.DBAPIError."""
+        """Reads in one transaction: what it yields answers as of one moment, and only within the `with`.
+
+        Raises sqlalchemy.exc.DBAPIError.
+        """
         with self._engine.connect() as connection:
             if self._engine.dialect.name != "sqlite":
                 connection = connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
@@ -113,13 +116,13 @@ class StateReader:
 
 
 class StatePast:
-    """The content of a state database at one moment."""
+    """Answers what a state database has of the present and the past, as of one moment (see `StateReader.reading`)."""
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
 
     def applied(self) -> Applied | None:
-        """Returns how far it is; None if nothing was ever written."""
+        """Returns up to where the database has the log; None if nothing was ever written."""
         found = self._connection.execute(sa.select(*(APPLIED.c[name] for name in Applied._fields))).one_or_none()
         return None if found is None else Applied(*found)
 
@@ -129,10 +132,10 @@ class StatePast:
         return [Gap(*row) for row in self._connection.execute(sa.select(*columns).order_by(*columns))]
 
     def gaps_within(self, begin: Offset, end: Offset, *, since_ms: int | None = None) -> Sequence[Gap]:
-        """Returns the gaps that have a part between two offsets, the second one exclusive.
+        """Returns the gaps that have an offset from `begin` to `end`, which is exclusive.
 
-        With `since_ms` also those that end later than that time: where nothing is known of a gap, `begin` as the first
-        change that is later is beyond it.
+        With `since_ms` (ms since 1970) also the gaps below `begin` that end later than that time. If `begin` is the
+        first change known after it, such a gap may hide an earlier one that is after it, too.
         """
         found = (gap for gap in self.gaps() if gap.after_offset + 1 < end)
         return [
@@ -149,7 +152,7 @@ class StatePast:
         return max((gap.until_offset + 1 for gap in self.gaps() if gap.after_offset < 0), default=0)
 
     def offset_at(self, timestamp_ms: int, *, end: Offset) -> Offset:
-        """Returns the offset of the first change that is later than a time; `end` if none is."""
+        """Returns the lowest offset of a change that is later than `timestamp_ms` (ms since 1970), at most `end`."""
         found = [end]
         for tables in NOUN_TABLES.values():
             for table, names in ((tables.present, FROM), (tables.past, FROM), (tables.past, TO)):
@@ -159,9 +162,9 @@ class StatePast:
         return min(found)
 
     def offset_of_state_at(self, timestamp_ms: int, *, end: Offset) -> Offset:
-        """Returns the offset as of which the state is that of a time. Raises UnknownState for one before a gap ends.
+        """Returns the offset below which all records make the state at `timestamp_ms` (ms since 1970), at most `end`.
 
-        The changes that are left there do not suffice: the first one that is later may have been in the gap.
+        Raises UnknownState if a gap that begins below this offset ends later: the first later change may be in the gap.
         """
         offset = self.offset_at(timestamp_ms, end=end)
         for gap in self.gaps():
@@ -185,7 +188,7 @@ class StatePast:
         return min(found)[1]
 
     def changes(self, subject: Subject, *, begin: Cursor, end: Offset, limit: int) -> Page:
-        """Returns at most `limit` changes from a cursor on, below `end`.
+        """Returns at most `limit` changes of the subject's rows, from a cursor on, below `end`.
 
         A page may have fewer, also none, where it is not the last: a limited part of the tables is looked at for each.
         Raises TooMany if one record has changed more rows than are looked at together.
@@ -204,7 +207,7 @@ class StatePast:
         return Page(found[skip:], following, begin).cut(limit)
 
     def diff(self, subject: Subject, before: Offset, after: Offset) -> Iterator[Difference]:
-        """Yields what differs between the states with all records below two offsets, in the order of tables and keys.
+        """Yields the subject's rows that differ between the states of all records below two offsets; by table and key.
 
         A row whose secret was written anew between them was changed, also if it is the same secret again: what it was
         is in no table. Raises TooMany, and UnknownState for an offset within a gap, while rows are taken.

@@ -17,7 +17,9 @@ ROWS_AT_ONCE: Final = 10_000
 
 
 def drop_past(connection: sa.Connection, before_ms: int) -> bool:
-    """Drops rows that ended before a time, the oldest first. Returns whether there may be more of them.
+    """Drops rows of the past that ended before `before_ms` (ms since 1970), the oldest first. The caller commits.
+
+    Returns whether there may be more of them: a call drops about `ROWS_AT_ONCE` rows of a table.
 
     It ends at the first row, by offset, that is younger: so rows of a leader whose clock is behind may stay longer.
     A gap from the log's start takes the place of gaps that it covers: the states at offsets above it are all there, and
@@ -39,9 +41,11 @@ def drop_past(connection: sa.Connection, before_ms: int) -> bool:
 
 
 def note_beginning(connection: sa.Connection, until: Offset, until_ms: int, *, before_ms: int) -> None:
-    """Makes one gap, from the log's start to an offset and its time, of what is not known and of the gaps in that.
+    """Notes that the history begins after offset `until`: writes a gap from the log's start to there. Times are ms
+    since 1970.
 
-    The time of one that has none is `before_ms`.
+    It takes the place of the gaps that end by then, and of an earlier one from the log's start; it ends at the highest
+    offset, and at the latest time, of all of these. The time of a gap that has none is `before_ms`.
     """
     covered = (GAPS.c.until_offset <= until) | (GAPS.c.after_offset < 0)
     for offset, ms in connection.execute(sa.select(GAPS.c.until_offset, GAPS.c.until_ms).where(covered)):

@@ -15,7 +15,10 @@ __all__ = ["make"]
 
 
 def make(connection: sa.Connection) -> Sequence[str]:
-    """Makes what is missing. Returns the views that PostgreSQL does not replace: they are as another release made them.
+    """Makes the tables, columns, indexes and views that are missing; the caller commits.
+
+    Returns the names of the views that PostgreSQL does not replace: they are as another release made them. If tables
+    that were there lack a table or a column, the mark `whole` of `applied` becomes null (see `whole_at`).
 
     A column that this release does not know is left as it is, and is null in rows of this release.
     """

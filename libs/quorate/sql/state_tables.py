@@ -83,11 +83,11 @@ class NounTables:
 
     @property
     def history(self) -> str:
-        """The name of the view."""
+        """The name of the view of both tables."""
         return f"{self.noun.name}_history"
 
     def history_query(self, had: Sequence[str] = ()) -> str:
-        """Returns the view's SQL: rows of the present end nowhere.
+        """Returns the SELECT of the view of both tables; the columns of the end are null in rows of the present.
 
         It begins with the columns that the view `had`: PostgreSQL replaces none whose columns move. Those of a later
         release are in the tables, too.
@@ -147,9 +147,10 @@ APPLIED: Final = Table(
 
 
 def whole_at(next_offset: Offset) -> str:
-    """Returns the mark of `applied` for rows that have a value in each column of this release.
+    """Returns the text for `whole` in `applied` if all rows have a value in each column of this release.
 
-    A release with other columns makes another one. One that knows of no mark moves the offset alone.
+    It is another one for a release with other columns, and for another `next_offset`: so the mark is no longer right
+    after a release that knows of none has written.
     """
     return f"{_COLUMNS} {next_offset}"
 

@@ -52,7 +52,10 @@ class _Statement(NamedTuple):
 
 
 def write_changes(connection: sa.Connection, changes: Iterable[Changed]) -> None:
-    """Writes changes in their order, as many as possible by one call. Raises Missing."""
+    """Writes changes in their order to the present and the past. The caller commits. Raises Missing, DBAPIError.
+
+    Changes of one kind that follow each other are one call of the driver.
+    """
     storable = _storable(connection)
     for kind, run in _runs(changes):
         rows = [storable(_flat(each)) for each in run]
@@ -87,7 +90,7 @@ def _require_all(connection: sa.Connection, kind: _Kind, run: Iterable[Changed])
 
 
 def insert_rows(connection: sa.Connection, table: sa.Table, rows: Iterable[Row], place: Place | None) -> None:
-    """Inserts rows; with a `place` they hold from there on."""
+    """Inserts rows into a table; with a `place`, its columns of the record that made a row are that."""
     names = [column.name for column in table.columns]
     since = () if place is None else tuple(place)
     if connection.dialect.driver == COPYING:
@@ -120,7 +123,10 @@ def _copy(connection: sa.Connection, table: sa.Table, rows: Iterable[Row]) -> No
 
 
 def merge_rows(connection: sa.Connection, tables: NounTables, rows: Iterable[Row], place: Place) -> None:
-    """Makes a table's present these rows: what is not among them any more ends at `place`, what is new begins there."""
+    """Makes `rows` the present rows of a table. The caller commits.
+
+    A row that is there and not among them moves to the past, ended at `place`; one that is not there begins at `place`.
+    """
     tables.incoming.create(connection)
     insert_rows(connection, tables.incoming, rows, None)
     gone = ~sa.exists().where(_is_same(tables))
@@ -219,5 +225,5 @@ def _storable(connection: sa.Connection) -> Callable[[Row], Row]:
 
 
 def storable_text(connection: sa.Connection) -> Callable[[str], str]:
-    """Returns what makes a text such as the database takes."""
+    """Returns the function that makes a text one that the database takes: PostgreSQL refuses NUL, which is replaced."""
     return str if connection.dialect.name == "sqlite" else lambda text: text.replace("\0", NO_TEXT)

@@ -19,7 +19,7 @@ ID_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whose rows are asked for.
+    """Whose rows a history is to show: those of a topic, a broker, a controller, a user, or of one table or all.
 
     `tables` says which tables have such rows, and which values the columns of their keys have then; `is_own` looks at
     what is no part of a key.
@@ -29,7 +29,7 @@ class Subject:
     is_own: Callable[[Difference], bool]
 
     def has(self, found: Difference) -> bool:
-        """Returns whether a row is of what was asked for."""
+        """Returns whether a changed row is one of this subject's, before or after its change."""
         wanted = self.tables.get(found.noun.name)
         if wanted is None or any(found.key[name] != value for name, value in wanted.items()):
             return False
@@ -39,7 +39,7 @@ class Subject:
 def subject_of(text: str | None) -> Subject:
     """Reads `topic/NAME`, `broker/ID`, `controller/ID`, `user/NAME`, or the name of a table; None is all.
 
-    Raises ValueError, naming what there is.
+    Raises ValueError for another text. A name that nothing has, or an id that is no number, is a subject without rows.
     """
     if text is None or text in NOUNS:
         return Subject({name: {} for name in (NOUNS if text is None else (text,))}, _is_any)

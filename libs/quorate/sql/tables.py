@@ -34,7 +34,7 @@ def _table(noun: Noun) -> Table:
 
 
 def column_of(named: Named) -> Column[Any]:
-    """Returns a column of SQLAlchemy."""
+    """Returns SQLAlchemy's column for a column, with its type and its comment."""
     return Column(named.name, _TYPES.get(named.kind, BigInteger), comment=named.comment or None)
 
 
@@ -52,7 +52,7 @@ COLUMNS: Final = Table(
 
 
 def described() -> list[tuple[str, str, str, str]]:
-    """Returns the rows of COLUMNS, in the order of the tables and columns."""
+    """Returns the rows of COLUMNS (table, column, type, comment), in the order of the tables and columns."""
     return [
         (noun.name, each.name, "JSON" if each.kind is FieldType.STRUCT else each.kind.value, each.comment)
         for noun in NOUNS.values()

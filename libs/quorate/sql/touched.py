@@ -55,14 +55,14 @@ ONE_KEY: Final = frozenset({"partitions", "brokers"})
 
 
 class Scope(NamedTuple):
-    """The row of one table that an id has, if there is one."""
+    """A table and the id `of` of one of its rows, which need not be there."""
 
     table: str
     of: Any  # Any: the values by which its table looks rows up
 
 
 class Touched:
-    """The rows that the records of a batch, or of a transaction, may have changed, as they were before it."""
+    """Finds which rows records have changed: `note` comes before a record is applied, `take` after one or several."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
@@ -70,7 +70,7 @@ class Touched:
         self._secrets: dict[Scope, dict[Row, Message]] = {}
 
     def note(self, record: Message) -> None:
-        """Notes the rows that a record may change; called before it is applied."""
+        """Keeps the rows that a record may change as they are now, before it is applied; the first time counts."""
         scopes_of = SCOPES.get(type(record))
         for scope in () if scopes_of is None else scopes_of(record, self._image):
             if scope not in self._before:
@@ -78,7 +78,10 @@ class Touched:
                 self._secrets[scope] = self._secrets_of(scope)
 
     def take(self) -> Iterator[Difference]:
-        """Yields what has changed since the last time, in the order of the tables and of their keys."""
+        """Yields how the noted rows have changed, in the order of the tables and of their keys, and forgets them.
+
+        Iterate it before the next record is applied.
+        """
         before, self._before = self._before, {}
         hidden, self._secrets = self._secrets, {}
         if len(before) == 1:

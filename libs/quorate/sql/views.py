@@ -22,8 +22,8 @@ class View(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sql:
-    """The words of one database for functions that the other one names otherwise. `{0}` is the operand: a list is JSON
-    as text."""
+    """The expressions that SQLite and PostgreSQL spell differently, as formats for one of them. `{0}` is the operand: a
+    list is JSON as text."""
 
     each: str
     """A list's items as rows, called `{1}`."""

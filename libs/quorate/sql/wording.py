@@ -16,7 +16,11 @@ AGAIN: Final = "is written again, unchanged"
 
 
 class Wording(NamedTuple):
-    """The words of a table: of a row, of what it is at first, of what becomes of it, and of its end."""
+    """The functions that word the changes of a table's rows.
+
+    `subject` names a row; the others say what is said of it: `first` once it is created, `changed` of what it was and
+    is, `gone` once it is deleted, of what it was.
+    """
 
     subject: Callable[[Values], str]
     first: Callable[[Values], str]
@@ -25,5 +29,5 @@ class Wording(NamedTuple):
 
 
 def is_removed(_: Values) -> str:
-    """Says so of any row."""
+    """Returns "is removed", of any row."""
     return "is removed"
