@@ -24,7 +24,7 @@ NOBODY: Final = "no broker with all committed records is known: an unclean elect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """The brokers and directories that could take another replica of each of some partitions."""
+    """Whether each of some partitions can get another replica: now, or if brokers or directories came back."""
 
     is_led: bool
     """Each has a leader to copy from."""
@@ -53,11 +53,11 @@ class Takers:
         self._every = [broker.id for broker in state.brokers]
 
     def can_take(self, partition: Partition) -> bool:
-        """Returns whether a broker can take a replica of this partition now."""
+        """Returns whether a broker that has no replica of this partition can take one now."""
         return _has_other(self._now, partition)
 
     def room(self, partitions: Iterable[Partition]) -> Room:
-        """Returns what there is for another replica of each of these partitions."""
+        """Returns whether each of these partitions can get another replica, now or later."""
         is_led = has_room = has_spare = has_full = True
         for each in partitions:
             is_led &= each.has_leader
@@ -67,7 +67,7 @@ class Takers:
         return Room(is_led=is_led, has_room=has_room, has_spare=has_spare, has_full=has_full)
 
     def possible(self, room: Room, act: str) -> str:
-        """Advises an act that needs a broker for another replica, behind what there must be first if there is none.
+        """Returns the advice `act`, which needs brokers for other replicas; with what to do first if `room` has none.
 
         Brokers are to be started if there is no leader to copy from, or if one of them can take the replica. If none of
         all brokers can, a directory is to be uncordoned, or a broker added.
@@ -84,7 +84,7 @@ class Takers:
 
 @dataclass(frozen=True)
 class Missing:
-    """The replicas of a partition that are not there, and which brokers to start for it."""
+    """Which replicas of a partition are not there, by their brokers, and what an operator should do about it."""
 
     facts: Facts
     partition: Partition

@@ -282,7 +282,10 @@ RANGE_RULES: Sequence[Rule[_Range]] = (
 
 
 def feature_findings(facts: Facts) -> Iterator[Finding]:
-    """Yields the findings about features that could be higher, and the nodes that prevent it. KIP-584."""
+    """Yields the findings about features that could be higher, and about the nodes that prevent it. KIP-584.
+
+    Also about nodes that do not support the finalized level.
+    """
     nodes: dict[str, dict[str, tuple[int, int]]] = {}
     for broker in facts.state.brokers:
         nodes[f"broker {broker.id}"] = {

@@ -31,7 +31,10 @@ TOPICS_MAX: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Partitions with one harm and one cause; `since` is when the last of the missing brokers went away."""
+    """Partitions with one harm and one cause, in words.
+
+    `since` is when the last of the missing brokers went away; None if that is not known of each of them.
+    """
 
     severity: Severity
     code: str
@@ -49,7 +52,10 @@ class _Group(NamedTuple):
 
 
 def causes(facts: Facts) -> list[Cause]:
-    """Returns the causes of all problems of partitions, in no order. Of a broker that went, `facts.past` says when."""
+    """Returns the causes of what is wrong with partitions, in no order; each stands for all partitions that it harms.
+
+    `facts.past` says when and how the missing brokers went away.
+    """
     hit: defaultdict[_Group, Counter[str]] = defaultdict(Counter)
     sizes: dict[str, int] = {}
     for topic in facts.state.topics:

@@ -47,7 +47,7 @@ class Census:
 
 
 def count_partitions(state: ClusterState) -> Census:
-    """Returns the counts of all partitions."""
+    """Returns the counts of all partitions; a topic without partitions is left out."""
     racks = {broker.id: broker.rack for broker in state.brokers}
     rack_count = len({rack for rack in racks.values() if rack is not None})
     topics: list[TopicCount] = []

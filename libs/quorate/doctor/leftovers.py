@@ -143,7 +143,10 @@ def voter_findings(facts: Facts) -> Iterator[Finding]:
 
 
 def leftover_findings(facts: Facts) -> Iterator[Finding]:
-    """Yields the findings about configs, ACLs and tokens."""
+    """Yields the findings about configs of topics and nodes that there are not, ACLs of such topics, expired tokens.
+
+    Nothing is found about tokens if the time of the last record is not known.
+    """
     state, voters = facts.state, () if facts.voters is None else facts.voters.voters
     nodes = {str(broker.id) for broker in state.brokers} | {str(each.controller_id) for each in state.controllers}
     nodes |= {str(each.voter_id) for each in voters} | set(map(str, facts.elected))

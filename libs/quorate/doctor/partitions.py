@@ -22,7 +22,7 @@ CANCEL: Final = "cancel: kafka-reassign-partitions --cancel; if that is refused,
 
 @dataclass(frozen=True)
 class Standing:
-    """A partition, with what the rules ask of it."""
+    """A partition in its state, with the answers to what the rules ask of it, and words for their sentences."""
 
     facts: Facts
     topic: Topic
@@ -40,7 +40,7 @@ class Standing:
 
     @cached_property
     def past(self) -> PartitionPast:
-        """The state before."""
+        """The facts of its history."""
         return self.facts.past.partition(self.topic.id, self.partition_id)
 
     @cached_property
@@ -84,19 +84,19 @@ class Standing:
 
     @property
     def here(self) -> str:
-        """The replicas and the ISR, and what that was before."""
+        """Words for its replicas and its ISR, and for the ISR before that if it is known."""
         past = self.past
         was = "" if past.isr_was is None else f", until {shown(past.isr_changed_ms)} it was {listed(past.isr_was)}"
         return f"replicas {listed(self.partition.replicas)}; ISR {listed(self.partition.isr)}{was}"
 
     @property
     def move(self) -> str:
-        """The reassignment."""
+        """Words for its reassignment: which replicas it adds and removes."""
         return f"adding {listed(self.partition.adding_replicas)}, removing {listed(self.partition.removing_replicas)}"
 
     @property
     def least_isr(self) -> str:
-        """min.insync.replicas, and whether it is assumed."""
+        """Words for its min.insync.replicas, and whether that is assumed."""
         assumed = " (assumed: no record says it)" if self._said is None else ""
         return f"min.insync.replicas {self._min_isr}{assumed}"
 

@@ -67,7 +67,7 @@ class Unclean:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPast:
-    """The state of a partition before the present one."""
+    """The known past of a partition; None for what its history does not say."""
 
     last_leader: NodeId | None = None
     isr_changed_ms: int | None = None
@@ -105,16 +105,16 @@ class Past:
         return self.moments.get((condition.value, subject))
 
     def partition(self, topic_id: Uuid, partition_id: int) -> PartitionPast:
-        """Returns what was before of a partition."""
+        """Returns the known past of a partition; one without facts if nothing is known."""
         return self.partitions.get((topic_id, partition_id), _PARTITION)
 
     def broker(self, broker_id: NodeId) -> BrokerPast:
-        """Returns what has happened to a broker."""
+        """Returns the known past of a broker; one without facts if nothing is known."""
         return self.brokers.get(broker_id, _BROKER)
 
 
 def shown(time_ms: int | None) -> str:
-    """Formats a time with milliseconds, so that two records of one second differ.
+    """Formats a time, in ms since 1970, in UTC and with milliseconds; `none` for None.
 
     >>> shown(1_795_000_000_123)
     '2026-11-18 11:06:40.123'

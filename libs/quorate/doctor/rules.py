@@ -106,7 +106,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """One state, and what the quorum's own records say. `now_ms` is the time of the last record; None if unknown."""
+    """One state, and what the quorum's own records say.
+
+    `now_ms` is the time of the last record, in ms since 1970; None if unknown.
+    """
 
     state: ClusterState
     voters: VotersRecord | None
@@ -165,7 +168,7 @@ def findings(about: T, subject: str, rules: Sequence[Rule[T]]) -> Iterator[Findi
 
 
 def days(begin_ms: int, end_ms: int) -> float:
-    """Returns the days between two times."""
+    """Returns the days from one time to another, both in ms since 1970; negative if the second one is earlier."""
     return (end_ms - begin_ms) / DAY_MS
 
 

@@ -77,7 +77,7 @@ class Becomes(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fate:
-    """The outcome for one partition, and so for all of its kind."""
+    """The outcome for one partition, and for all of its kind, which have other brokers in the same roles (`Kinds`)."""
 
     of: Partition
     became: Partition
@@ -88,7 +88,7 @@ class Fate:
 
     @property
     def becomes(self) -> Becomes | None:
-        """Which change it is; None for no change."""
+        """Which change it is, the worst that applies; None for no change."""
         if self.became == self.of:
             return None
         if self.became.leader != self.of.leader and not self.became.has_leader:
@@ -99,13 +99,13 @@ class Fate:
 
     @property
     def counted(self) -> Counts:
-        """By how much a partition of the kind changes the counts."""
+        """By how much one partition of the kind changes the counts: each -1, 0 or 1."""
         before, after = _counted(self.of, self.least), _counted(self.became, self.least_after)
         return Counts(*(now - was for was, now in zip(before, after, strict=True)))
 
 
 class Changed(msgspec.Struct, frozen=True, gc=False):
-    """A partition that changes, as it is before."""
+    """A partition that changes, as it is before; `fate` is that of a partition of its kind."""
 
     topic: Topic
     partition_id: int
@@ -114,7 +114,7 @@ class Changed(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def difference(self) -> Difference:
-        """The changes, as the row of a table."""
+        """The change, as that of its row in the table `partitions`."""
         topic, partition_id, partition, fate = self.topic, self.partition_id, self.partition, self.fate
         rows = [
             [*rows_of(NOUNS["partitions"], [((topic.name,), as_record(each, topic.id, partition_id)[0])])]
@@ -126,7 +126,10 @@ class Changed(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The differences once they are away: the partitions that change, by topic and id, and the counts of all."""
+    """The effect of brokers or directories that are away: the partitions that change, in the order of topics and ids.
+
+    `before` and `after` count all partitions of the state.
+    """
 
     before: Counts
     after: Counts
@@ -154,9 +157,9 @@ def take_away(
     """Returns what the controller does if these directories fail, and then these brokers fall silent.
 
     The brokers are fenced one after the other, in this order, which decides who of the last ones leads at the end.
-    Directories that fail change the state, whose next record has the offset `next_offset`; brokers do not. Raises
-    ApiError, and changes nothing: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST for a directory that no broker has;
-    UNSUPPORTED_VERSION for one below metadata.version 3.7-IV2, where the log has no directories of replicas (KIP-858).
+    With directories all this changes `state`, whose next record has the offset `next_offset`; with brokers alone it
+    does not. Raises ApiError, and changes nothing: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST for a directory that no
+    broker has; UNSUPPORTED_VERSION for one below metadata.version 3.7-IV2, where the log has none (KIP-858).
     """
     order = [registered_broker(state, broker_id).id for broker_id in brokers]
     failed = _by_broker(state, directories)
@@ -224,7 +227,9 @@ def lose(
     next_offset: Offset,
     with_preferred_leaders: bool = False,
 ) -> None:
-    """Changes the state as the controller would if these brokers fell silent, in this order, as `take_away` does.
+    """Changes `state` as the controller would if these brokers fell silent: they are fenced, in this order.
+
+    The records of that have the offsets from `next_offset` on.
 
     `with_preferred_leaders` elects these afterwards, like `kafka-leader-election --election-type preferred` (KIP-460).
     Raises ApiError(BROKER_ID_NOT_REGISTERED), and changes nothing.

@@ -38,7 +38,7 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelPlan:
-    """One feature's change. `command` does it once nothing stands against it."""
+    """One feature's change. `command` is the line for a shell that does it, once nothing stands against it."""
 
     feature: str
     present: int
@@ -48,10 +48,11 @@ class LevelPlan:
 
 
 def levels_of(metadata_version: int, *, present: Mapping[str, int]) -> dict[str, int]:
-    """Returns the levels that this metadata.version comes with, without kraft.version; of a downgrade also those at 0.
+    """Returns metadata.version and the level of each other feature that is Kafka's default with it.
 
-    They are those that `kafka-features.sh downgrade --release-version` asks for if metadata.version falls from what is
-    `present`. Else it is `upgrade`, which turns none off; one that is higher already stays, as it refuses to lower it.
+    kraft.version is left out. If metadata.version falls from what is `present`, the levels are those that
+    `kafka-features.sh downgrade --release-version` asks for, 0 among them. Else they are those of `upgrade`, which
+    lowers none: a feature that is higher already is left out.
     """
     on = default_levels(metadata_version)
     levels = {METADATA_VERSION: metadata_version}
@@ -69,9 +70,10 @@ def plan_levels(
     voters: Collection[NodeId],
     settings: ControllerSettings,
 ) -> tuple[Sequence[LevelPlan], Sequence[Message]]:
-    """Returns the features that change, asked for in one request, and the records that it writes if nothing blocks it.
+    """Returns a plan for each feature that changes, and the records that one request for all of them writes.
 
-    kraft.version's records are the quorum's and not among them.
+    There are no records if anything stands against one of the changes; those of kraft.version are the quorum's, and
+    never among them. The state stays as it is.
     """
     present = {**state.features.finalized(), KRAFT_VERSION: kraft_version}
     proposed = {**present, **wanted}

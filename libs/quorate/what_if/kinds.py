@@ -51,9 +51,10 @@ class _Marks(dict[tuple[NodeId, Uuid], int]):
 
 
 class Kinds(Generic[T]):
-    """The known outcomes by kind of a state's partitions, while that state does not change.
+    """Finds what becomes of each partition of a state: `ask` is called for the first of each kind, and says it.
 
-    `order` has brokers that go one after the other; `ask` returns what becomes of a partition, for one of each kind.
+    Partitions are of one kind if they differ in nothing that the rules look at, as where only the broker ids are
+    others. `order` has the brokers that go one after the other. The state may not change meanwhile.
     """
 
     def __init__(
@@ -104,7 +105,10 @@ class Kinds(Generic[T]):
 def going(
     state: ClusterState, found: TopicPartition, order: Sequence[NodeId], settings: ControllerSettings
 ) -> Partition:
-    """Returns what the controller makes of a partition when these brokers are fenced, one after the other."""
+    """Returns what the controller makes of a partition when these brokers are fenced, one after the other.
+
+    The state stays as it is. A broker that is fenced or not registered changes nothing.
+    """
     topic, partition_id, partition = found
     away: list[NodeId] = []
     for broker_id in order:

@@ -14,7 +14,7 @@ __all__ = ["MinIsrs"]
 
 
 class MinIsrs:
-    """The `min.insync.replicas` of each partition's leader, in a state whose configs do not change meanwhile.
+    """Looks up `min.insync.replicas` as each partition's leader has it. The state's configs may not change meanwhile.
 
     The controller goes by the topic's and that of all brokers, which it has for the ELR (KIP-966).
     """
@@ -30,11 +30,11 @@ class MinIsrs:
 
     @property
     def any_own(self) -> bool:
-        """Whether a broker has one of its own."""
+        """Whether any broker has a dynamic value for itself alone."""
         return bool(self._own)
 
     def own(self, broker_id: NodeId) -> int | None:
-        """Returns a broker's own, set for it alone; None if it has none."""
+        """Returns the dynamic value that is set for this broker alone; None if there is none, or it is no valid one."""
         return self._own.get(broker_id)
 
     def is_of_topic(self, topic: str) -> bool:
@@ -46,6 +46,6 @@ class MinIsrs:
         return self._book.min_isr(topic)
 
     def least(self, topic: str, partition: Partition) -> int:
-        """Returns the limit under the partition's leader, at most the number of replicas."""
+        """Returns `min.insync.replicas` under the partition's leader, at most the number of its replicas."""
         own = None if not self._own or self.is_of_topic(topic) else self._own.get(partition.leader)
         return min(self._book.min_isr(topic) if own is None else own, len(partition.replicas))

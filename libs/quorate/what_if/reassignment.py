@@ -72,7 +72,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The partitions that change, by topic and id, and what that costs each broker; bytes are not in the metadata."""
+    """The partitions that change, in the order of topics and ids, and the load of each broker before and after.
+
+    The load counts replicas: the metadata says nothing of their bytes.
+    """
 
     moves: Sequence[Move]
     loads: Mapping[NodeId, Load]

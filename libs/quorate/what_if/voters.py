@@ -37,18 +37,21 @@ class VoterState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quorum:
-    """The leader's view."""
+    """The quorum of controllers as its leader sees it."""
 
     leader_id: NodeId
     voters: Sequence[VoterState]
 
     @property
     def majority(self) -> int:
-        """How many voters commit."""
+        """How many voters must have a record so that it is committed: more than half of them."""
         return len(self.voters) // 2 + 1
 
     def trouble(self, voter: VoterState) -> str | None:
-        """Says why a voter does not keep up; None if it does."""
+        """Says why a voter does not keep up; None if it does.
+
+        It does if it has fetched within KEEPS_UP_MS, and has all of the leader's log, or had within this time.
+        """
         if voter.id == self.leader_id:
             return None
         if voter.fetched_ms is None:
@@ -122,14 +125,14 @@ def plan_voter_restarts(quorum: Quorum, voters: Collection[NodeId] = ()) -> list
 
 
 def leader_clock_ms(view: View) -> int:
-    """Returns the time at which the leader has answered, in ms since 1970, by its own clock."""
+    """Returns when the leader has answered, in ms since 1970 by its own clock; else when a voter fetched last."""
     own = next((each for each in view.current_voters if each.replica_id == view.leader_id), None)
     latest = [each.last_fetch_timestamp for each in view.current_voters]
     return own.last_fetch_timestamp if own is not None and own.last_fetch_timestamp != UNKNOWN else max(latest)
 
 
 def quorum_of(view: View) -> Quorum:
-    """Returns what the leader says; times are measured from the leader's own, as its clock is the only one there is."""
+    """Returns the quorum by DescribeQuorum's answer. Its times are counted back from `leader_clock_ms`."""
     now_ms = leader_clock_ms(view)
 
     def ago(timestamp_ms: int) -> int | None:
