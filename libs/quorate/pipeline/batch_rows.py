@@ -44,7 +44,7 @@ class Run:
     rows: int = 0
 
     def add(self, position: int, header: BatchHeader) -> None:
-        """Adds the batch that follows, of data."""
+        """Adds a data batch, whose header is at byte `position` of `data`, behind the batches that were added."""
         assert not header.is_control, header
         if self.batches:
             at, last = self.batches[-1]
@@ -80,7 +80,10 @@ class Value(NamedTuple):
 
 
 def decode_batch(run: Run, position: int, header: BatchHeader, columns: Columns) -> None:
-    """Adds the wanted rows of a batch of the run; one that cannot be read is one row. With failfast raises Corrupt."""
+    """Decodes a batch of the run, at byte `position`, and appends its wanted rows to `columns`.
+
+    A batch that cannot be read becomes one row, which says why. With failfast Corrupt is raised for any damage.
+    """
     try:
         values = data_values(run.data, position, header)
     except Corrupt as damage:
@@ -99,7 +102,10 @@ def decode_batch(run: Run, position: int, header: BatchHeader, columns: Columns)
 
 
 def decode_value(run: Run, offset: Offset, value: bytes, position: int) -> Value:
-    """Decodes a value, known, unknown or damaged; `position` is that of its batch. With failfast raises Corrupt."""
+    """Decodes the value of the record at `offset`, in the batch at byte `position`. With failfast raises Corrupt.
+
+    `raw` has the value's bytes if its type or one of its tags is not known, or if it is damaged, as `corrupt` says.
+    """
     key, name, version, _, write = shape_of(value)
     trace = raw = corrupt = payload = None
     if write is None:
@@ -113,7 +119,7 @@ def decode_value(run: Run, offset: Offset, value: bytes, position: int) -> Value
 
 
 def told(part: FilePart, wanted: RowFilter, reason: str, position: int, size: int) -> str:
-    """Returns what a row says of damage; with failfast raises Corrupt."""
+    """Returns what a row says of damage of `size` bytes at byte `position`; with failfast raises Corrupt."""
     if wanted.failfast:
         raise Corrupt(reason, path=Path(part.place.path), position=position)
     return f"{reason}, {size} bytes at byte {position}"

@@ -74,7 +74,7 @@ def _is_columnar(each: Field) -> bool:
 
 
 class Writer:
-    """Writes records of one class and version; `plain` are the fields before the tags."""
+    """Writes many records of one class and version as JSON texts at once; `plain` are the fields before the tags."""
 
     def __init__(self, record: type[Message], version: int, plain: list[Field]) -> None:
         self._version = version
@@ -85,8 +85,9 @@ class Writer:
         self._tags = frozenset(each.tag for each in fields if each.tag is not None and each.in_version(version))
 
     def payloads(self, content: bytes, starts: Array, ends: Array) -> Payloads:
-        """Writes the values content[starts[k]:ends[k]], in ascending order; `content` is longer than the last one.
+        """Returns the JSON texts of the record values content[starts[k]:ends[k]], null for a value that does not fit.
 
+        The values ascend, and `content` has more bytes behind the last one.
         Each value has a head of HEAD_BYTES, which is not looked at.
         """
         columns = _Columns(content, starts + HEAD_BYTES, ends)

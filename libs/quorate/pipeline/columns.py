@@ -30,7 +30,7 @@ COLUMNS: Final = (
 
 
 def is_dated(header: BatchHeader) -> bool:
-    """Returns whether a batch's timestamp can be shown: a log may have any, with a checksum that is right."""
+    """Returns whether a batch's base timestamp is of the years 1 to 9999; a log may have any, with a right checksum."""
     return header.base_timestamp in _DATED_MS
 
 

@@ -109,7 +109,10 @@ class Commitment(NamedTuple):
 
 
 def commitment(replicas: Sequence[LogReplica], checkpoints: Iterable[tuple[Offset, Epoch]] = ()) -> Commitment:
-    """Finds what is committed from the logs of one cluster and its checkpoints' ends (exclusive) and epochs."""
+    """Returns what is committed, by the logs of one cluster and by its checkpoints' end offsets (exclusive) and epochs.
+
+    If these contradict each other, the result has a `problem` and no epochs.
+    """
     logs = [each for each in replicas if each.epochs]
     points = {(end - 1, epoch) for end, epoch in checkpoints if end > 0}
     points.update(_counted(logs))

@@ -30,7 +30,10 @@ Stub = Any
 
 
 class GrpcNodes:
-    """Clients of quorum nodes or observers, by their gRPC addresses. Any of them will do: the leader is spared."""
+    """Asks quorum nodes or observers over gRPC, one address at a time until `leave`; it blocks.
+
+    Any of them will do, so that the leader is spared. Calls raise NodeUnavailable, or Unanswered for what is no node.
+    """
 
     def __init__(self, endpoints: Sequence[str], files: StoreFiles | None = None) -> None:
         """Reads the files for TLS; without them it speaks in the clear. Raises ValueError with property and file."""
@@ -45,11 +48,11 @@ class GrpcNodes:
         return self._endpoints[0]
 
     def cluster_id(self) -> str:
-        """Returns the cluster id that FindQuorum has."""
+        """Returns the cluster id of the node, which it asks by FindQuorum."""
         return self._ask(lambda stub: cast(str, stub.FindQuorum(FindQuorumRequest(), timeout=DEADLINE_S).cluster_id))
 
     def fetch(self, request: FetchRequest) -> FetchAnswer:
-        """Sends one fetch on a RelayFetchStream."""
+        """Returns the answer to one Fetch, on a RelayFetchStream; errors of Kafka are in the response."""
         asked = to_protobuf(request)
         answer = self._ask(lambda stub: next(stub.RelayFetchStream(iter([asked]), timeout=DEADLINE_S), None))
         if answer is None:
@@ -58,7 +61,7 @@ class GrpcNodes:
         return FetchAnswer(cast(FetchResponse, self._read(answer.response)), silent_ms)
 
     def fetch_snapshot(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-        """Calls RelayFetchSnapshot."""
+        """Returns the answer to a FetchSnapshot, by RelayFetchSnapshot; errors of Kafka are in the response."""
         asked = to_protobuf(request)
         answer = self._ask(lambda stub: stub.RelayFetchSnapshot(asked, timeout=DEADLINE_S))
         return cast(FetchSnapshotResponse, self._read(answer.response))
@@ -102,7 +105,10 @@ class GrpcNodes:
 
 
 def credentials(files: StoreFiles) -> grpc.ChannelCredentials:
-    """Returns what a channel by TLS needs. Raises ValueError with property and file."""
+    """Reads the PEM files and returns gRPC's credentials for TLS with a client's certificate.
+
+    Raises ValueError with property and file.
+    """
     stores = read_stores(files.keystore, files.truststore)
     # gRPC finds the key and the certificates in the same text.
     return grpc.ssl_channel_credentials(stores.truststore, stores.keystore, stores.keystore)

@@ -41,7 +41,7 @@ def base64_text(data: bytes) -> str:
 
 @lru_cache(TEXTS_CACHED)
 def uuid_json(uuid: bytes) -> str:
-    """Returns a uuid as a JSON string, quotes included."""
+    """Returns a uuid of 16 bytes as a JSON string in Kafka's base64, quotes included."""
     return f'"{uuid_text(uuid)}"'
 
 

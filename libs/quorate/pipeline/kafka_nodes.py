@@ -39,7 +39,10 @@ _HOPELESS: Final = frozenset(
 
 
 class KafkaNodes:
-    """Clients of controllers, by the addresses of their controller listeners. It blocks: it has a loop of its own."""
+    """Asks Kafka's controllers at their controller listeners: one, to which it stays connected, until `leave`.
+
+    It blocks: it has an event loop of its own. Calls raise NodeUnavailable, or Unanswered for what no retry changes.
+    """
 
     def __init__(self, bootstrap: Sequence[Endpoint], config: ClientConfig) -> None:
         assert bootstrap
@@ -57,7 +60,7 @@ class KafkaNodes:
         return f"{host}:{port}"
 
     def cluster_id(self) -> str:
-        """Returns the cluster id from a DescribeCluster answer. KIP-919. Raises NodeUnavailable, Unanswered."""
+        """Returns the cluster id of the controller, by DescribeCluster. KIP-919."""
         described = self._ask(DescribeClusterResponse, DescribeClusterRequest(endpoint_type=EndpointType.CONTROLLERS))
         if described.error_code:
             reason = described.error_message or "DescribeCluster"
@@ -67,14 +70,14 @@ class KafkaNodes:
         return described.cluster_id
 
     def fetch(self, request: FetchRequest) -> FetchAnswer:
-        """Sends a Fetch; if the answer names a leader elsewhere, `leave` turns to that one."""
+        """Returns the answer to a Fetch; if it names a leader elsewhere, the next `leave` turns to that one."""
         response = self._ask(FetchResponse, request)
         leaders = {each.current_leader.leader_id for topic in response.responses for each in topic.partitions}
         self._leader = self._named(leaders, response.node_endpoints)
         return FetchAnswer(response)
 
     def fetch_snapshot(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-        """Sends a FetchSnapshot (KIP-630); if the answer names a leader elsewhere, `leave` turns to that one."""
+        """Returns the answer to a FetchSnapshot (KIP-630); if it names another leader, the next `leave` turns to it."""
         response = self._ask(FetchSnapshotResponse, request)
         leaders = {each.current_leader.leader_id for topic in response.topics for each in topic.partitions}
         self._leader = self._named(leaders, response.node_endpoints)

@@ -54,9 +54,10 @@ class _NodeBehind(NodeUnavailable):
 
 
 class QuorumReader:
-    """A client of one cluster's nodes that retries a call at each endpoint in turn.
+    """Reads from the nodes of one cluster, and tries each call at one endpoint after the other.
 
-    All calls raise Unanswered after `retry_s` seconds, and AnotherCluster. Call `close` at the end.
+    All calls, also its making without a cluster id, raise Unanswered after `retry_s` seconds, or at once if a node
+    refuses for good; and AnotherCluster. Call `close` at the end.
     """
 
     def __init__(self, nodes: Nodes, *, cluster_id: str | None = None, retry_s: float) -> None:
@@ -70,7 +71,10 @@ class QuorumReader:
         self._nodes.close()
 
     def fetch(self, offset: Offset, epoch: Epoch) -> FetchedBatches:
-        """Fetches the batches that follow a log whose end offset is `offset` and whose last record is of `epoch`."""
+        """Fetches the batches that follow a log whose end offset is `offset` and whose last record is of `epoch`.
+
+        There may be none, as when all that is committed was fetched. Raises EpochBehind if no node is in that epoch.
+        """
         return self._call(lambda: self._fetch(offset, epoch, FETCH_BYTES_MAX))
 
     def high_watermark(self) -> Offset:
@@ -78,7 +82,10 @@ class QuorumReader:
         return self._call(self._high_watermark)
 
     def records(self, offset: Offset, *, bytes_max: int = FETCH_BYTES_MAX) -> FetchedBatches:
-        """Returns at least one batch, from the one that holds `offset` on; or the snapshot that has replaced it."""
+        """Returns at least one batch, from the one that holds `offset` on; or the snapshot that has replaced it.
+
+        `offset` must be committed: a node that does not have it yet is one that fails, and others are tried.
+        """
         return self._call(lambda: self._records(offset, bytes_max))
 
     def batch_end(self, offset: Offset) -> OffsetAndEpoch | None:

@@ -26,9 +26,10 @@ _Class = type[Message]
 
 
 class Shape(NamedTuple):
-    """The decoder of one record type and version.
+    """How records of one type and version are decoded.
 
-    `write` makes JSON of a decoded record. It and `record` are None for a record that this schema does not know.
+    `write` makes JSON of a decoded record. It and `record` are None for a record that this schema does not know, whose
+    `type` is UNKNOWN.
     """
 
     key: int
@@ -43,7 +44,10 @@ _SHAPES: Final[dict[bytes, Shape]] = {}
 
 
 def shape_of(value: bytes) -> Shape:
-    """Returns the shape of a value; it is cached by the head if that has HEAD_BYTES, as nearly always."""
+    """Returns how a record's value is decoded, by its first bytes: frame version, record key, record version.
+
+    It raises nothing: of a value without such a head, key and version are -1.
+    """
     return _SHAPES.get(value[:HEAD_BYTES]) or _made(value)
 
 

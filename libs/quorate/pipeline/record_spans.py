@@ -40,7 +40,7 @@ class Spans:
 
 
 def spans(run: Run) -> Spans:
-    """Finds the values of all batches of a run."""
+    """Finds where the values of a run's records are, in a copy of the bytes of its batches."""
     with memoryview(run.data) as view:
         content = b"".join(
             [*(view[at + HEADER_BYTES : at + header.size] for at, header in run.batches), bytes(PADDING)]

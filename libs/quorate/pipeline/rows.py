@@ -67,7 +67,7 @@ def read(part: FilePart, wanted: RowFilter) -> Iterator[Columns]:
 
 
 def read_bytes(part: FilePart, wanted: RowFilter, data: bytes) -> Iterator[Columns]:
-    """Yields the rows of a part whose bytes are in memory, like `read` for a file."""
+    """Yields the rows of a part whose bytes are data[part.start:part.end], like `read` for a file."""
     yield from _decoded(pieces_of(part, wanted, data))
 
 
@@ -90,7 +90,7 @@ def pieces(part: FilePart, wanted: RowFilter) -> Iterator[Piece]:
 
 
 def pieces_of(part: FilePart, wanted: RowFilter, data: bytes) -> Iterator[Piece]:
-    """Yields the pieces of a part whose bytes are in memory, like `pieces` for a file."""
+    """Yields the pieces of a part whose bytes are data[part.start:part.end], like `pieces` for a file."""
     yield from _Walk(part, wanted).through(data)
 
 

@@ -76,7 +76,7 @@ class TailSettings(NamedTuple):
 
 
 def directories(places: Iterable[LogFile]) -> list[Directory]:
-    """Groups the listed files by directory and cluster."""
+    """Groups files by directory and cluster; they are in the order in which `find` lists them."""
     found = []
     for (path, cluster_id), group in groupby(
         places, key=lambda place: (str(Path(place.path).parent), place.cluster_id)
