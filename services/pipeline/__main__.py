@@ -51,7 +51,11 @@ _TAKES: Final = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs one job in its own Spark session; returns one of the exit codes of `services.pipeline.exits`."""
+    """Runs one job in a Spark session of its own; returns its exit code.
+
+    That is 0; 1 if it found damage, a gap or a difference; 2 if it could not run, and an error is one line on stderr.
+    Raises SystemExit for --help, and for arguments that argparse refuses.
+    """
     asked = parser().parse_args(arguments)
     try:
         _check(asked)

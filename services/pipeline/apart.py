@@ -35,8 +35,9 @@ def apart(
 ) -> tuple[T, Sequence[Failing]]:
     """Runs `job` over the tables; if rows make it fail, over those of the clusters that it does not fail for.
 
-    The clusters are those of the table `clusters_of`. `again` is called before the second run. Raises the job's own
-    error if no cluster fails alone, if each does, or if FAILING_MAX do.
+    Returns its result and the clusters that are left out. The clusters are those of the table `clusters_of`. While the
+    failing ones are looked for, nothing is written. `again` is called before the last run, which writes. Raises the
+    job's own error if no cluster fails alone, if each does, or if FAILING_MAX do.
     """
     try:
         return job(tables), ()
@@ -73,7 +74,10 @@ def _halved(clusters: Sequence[str]) -> list[Sequence[str]]:
 
 
 class Only:
-    """Tables of which some clusters' rows are read; what is written is theirs."""
+    """Tables of which only the rows of some clusters are read, so that a job computes only theirs.
+
+    Writes are those of the whole table: `keep` leaves no row of the other clusters.
+    """
 
     def __init__(self, tables: Tables, clusters: Sequence[str]) -> None:
         self._tables = tables

@@ -110,7 +110,7 @@ def stream(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> in
 
 
 def silver(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
-    """The job `silver`: builds the histories from bronze."""
+    """The job `silver`: builds the histories from bronze. Raises LookupError without records."""
     if tables.read(bronze.RECORDS) is None:
         raise LookupError(f"{asked.to} holds no {bronze.RECORDS}: run ingest before")
     counting = Reporting(tables, _written(Steps()))
@@ -155,6 +155,7 @@ def make_report(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> i
 def run_all(spark: SparkSession, tables: Lake, asked: argparse.Namespace) -> int:
     """The job `run`: reads what there is, and runs silver, gold, verify and report in order; returns the highest code.
 
+    It sets `once` and `every` of `asked`, so that a stream ends when all is read that is there now.
     A log without a checkpoint is not an error. Damage that was found ends no job: what is sound is shown.
     """
     reads = [*(["ingest"] if asked.source or asked.spans else []), *([] if asked.source else ["stream"])]

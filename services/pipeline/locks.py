@@ -47,7 +47,11 @@ class Occupied(OSError):
 
 @contextmanager
 def locked(root: str, job: str) -> Iterator[None]:
-    """Holds the locks of a job on the tables below `root`. Raises Occupied if another job has one of them."""
+    """Holds the locks of a job on the tables below `root` during the block.
+
+    Raises Occupied at once if another job has one of them. Where there are no locks (object stores, HDFS, Spark
+    Connect), it does nothing.
+    """
     wanted = LOCKED.get(job, Locked(()))
     place = None if is_remote() or is_url(root) else Path(local_path(root))
     with ExitStack() as held:

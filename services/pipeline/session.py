@@ -107,6 +107,7 @@ def start(
 ) -> SparkSession:
     """Starts a session; `master` is local[*], a cluster, or sc://… (Spark Connect), None for spark-submit's choice.
 
+    It sets environment variables of this process, unless there is no `master` or it is sc://…. Raises NoJava.
     A local session can be tuned `for_few` records: it is faster for these and slow for many.
     """
     _hush()

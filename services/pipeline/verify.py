@@ -34,7 +34,10 @@ class Replays(NamedTuple):
 
 
 def verify_replay(tables: Tables) -> Replays:
-    """Compares silver with every complete checkpoint in bronze. Raises LookupError if either is missing."""
+    """Compares silver with every complete checkpoint in bronze, and writes the results to the tables of VERIFY.
+
+    Raises LookupError if either is missing.
+    """
     records, snapshots = tables.read(RECORDS), tables.read(SNAPSHOTS)
     silver = {name: tables.read(f"{SILVER}/{name}") for name in HISTORIES}
     there = {name: history for name, history in silver.items() if history is not None}

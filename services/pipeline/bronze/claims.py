@@ -40,7 +40,7 @@ def claimed(tables: Growing) -> set[str]:
 def withdraw_read(
     spark: SparkSession, tables: Growing, read: Sequence[str], lines: Sequence[LineFile], made: DataFrame
 ) -> int:
-    """Withdraws the quarantine claims that no longer hold after these files were read; returns how many.
+    """Withdraws the quarantine claims about spans that no longer hold after these files were read; returns how many.
 
     `lines` are those of the files that are not stores; `made` are all claims that this run has made.
     """

@@ -59,13 +59,16 @@ class EpochLimits(NamedTuple):
 
 
 def committed_offsets(rows: DataFrame) -> DataFrame:
-    """Returns the columns of the table for each committed record of a log, from rows of the source `kraft`."""
+    """Returns a row of the table KNOWN for each committed record of a log, from rows of the source `kraft`."""
     committed = rows.where((fn.col("kind") == LOG_KIND) & (fn.col(COMMIT) == COMMITTED))
     return committed.select(*_KEY, fn.col("offset").alias("start_offset"), (fn.col("offset") + 1).alias("end_offset"))
 
 
 def note(tables: Growing, rows: DataFrame) -> int:
-    """Appends what the rows (from the source `kraft`) show to be committed; returns as `note_ranges` does."""
+    """Appends to KNOWN the offsets that the rows (from the source `kraft`) show to be committed, by `note_ranges`.
+
+    Returns how many rows quarantine gets, as these offsets contradict what is known.
+    """
     return note_ranges(rows.sparkSession, tables, _ranges(committed_offsets(rows)))
 
 
@@ -111,7 +114,7 @@ def known(tables: Growing) -> Known:
 
 
 def known_in(committed: DataFrame) -> Known:
-    """Returns the same from the rows of the table, which may have several ranges of an epoch."""
+    """Returns what is known to be committed, by cluster, from rows of the table KNOWN; an epoch may have several."""
     by_cluster: dict[str, list[EpochRange]] = defaultdict(list)
     for cluster_id, epoch, start, end in _ranges(committed):
         by_cluster[cluster_id].append(EpochRange(epoch, start, end))
@@ -124,7 +127,7 @@ def _ranges(committed: DataFrame) -> list[tuple[str, Epoch, Offset, Offset]]:
 
 
 def with_commit(log: DataFrame, committed: Known) -> DataFrame:
-    """Adds the column COMMIT to records that are not uncommitted: `committed` or `unknown`."""
+    """Adds the column COMMIT, `committed` or `unknown`, to records of which none is uncommitted (`records.settled`)."""
     ends = [(cluster_id, each.epoch, each.end) for cluster_id, one in committed.items() for each in one.epochs]
     if not ends:
         return log.withColumn(COMMIT, fn.lit(UNKNOWN))

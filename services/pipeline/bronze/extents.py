@@ -70,7 +70,7 @@ def combined(pieces: Iterable[OffsetExtent]) -> list[OffsetExtent]:
 
 
 def bounds() -> tuple[Column, ...]:
-    """Returns the aggregates of an extent: `first`, `last`, `rows`, `parity`."""
+    """Returns the aggregates over `offset` that make an extent: `first`, `last`, `rows`, `parity`."""
     return (
         fn.min("offset").alias("first"),
         fn.max("offset").alias("last"),
@@ -88,7 +88,7 @@ def extents(rows: DataFrame) -> list[OffsetExtent]:
 
 
 def gathered(pieces: DataFrame) -> list[OffsetExtent]:
-    """Combines `bounds` of pieces of log files into an extent for each file."""
+    """Combines `bounds` of pieces of log files into an extent for each file, and collects these on the driver."""
     found = pieces.groupBy("cluster_id", fn.lit(None).cast("string").alias("fingerprint"), "source").agg(
         fn.min("first"), fn.max("last"), fn.sum("rows"), fn.bit_xor("parity")
     )

@@ -52,9 +52,10 @@ _SNAPSHOTS = _Target(SNAPSHOTS, CHECKPOINT_KIND, (*SNAPSHOT, "cluster_id", *SHAR
 
 
 def ingest_files(spark: SparkSession, options: Mapping[str, str], tables: Adopting) -> RowCounts:
-    """Appends what is new in the files that `options` of the source `kraft` select; a second run adds nothing.
+    """Appends to bronze the rows that are new in the files that `options` of the source `kraft` select.
 
-    Raises the source's own errors.
+    A second run adds nothing. Claims in quarantine about files that were read whole are withdrawn, if they were not
+    made again. Raises the source's own errors.
     """
     inbox = tables.inbox()
     if inbox is not None:

@@ -61,7 +61,7 @@ class RowCounts(NamedTuple):
 
 
 class Sifted(NamedTuple):
-    """The rows of a read, split by target table: log records, checkpoint records, and damage for quarantine."""
+    """Rows of the source `kraft`, split by target table: log records, checkpoint records, damage for quarantine."""
 
     records: DataFrame
     snapshots: DataFrame
@@ -197,8 +197,9 @@ def conflicts(records: DataFrame) -> DataFrame:
 
 
 def doubles(records: DataFrame) -> DataFrame:
-    """Returns for each cluster with records that the table has again how many, and the `first` offset of one.
+    """Returns a row for each cluster of which the table has records more than once.
 
+    `doubled` is how many rows are too many, `first` the lowest offset of one.
     No job makes them alone: two wrote at once where nothing locks (`locks`).
     """
     suspects = fn.col("cluster_id").isin(_looked_over(records, NOTHING_KNOWN).suspects)

@@ -63,7 +63,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """The output of tasks.
+    """The files that tasks have written, and their knowledge of the rows in them, by kind.
 
     `committed` has the first and the last offset (exclusive) that are known to be committed, by cluster and epoch.
     `read` has the files of which all records were read.
@@ -142,7 +142,7 @@ class _Task:
         self._ranges: dict[tuple[str, Epoch], tuple[Offset, Offset]] = {}
 
     def run(self, reader: KraftReader, bundle: Bundle) -> Staged:
-        """Reads the bundle to its end."""
+        """Reads the bundle to its end, and writes its rows to files."""
         try:
             for batch in reader.read(bundle):
                 self._take(pa.Table.from_batches([batch]))

@@ -65,8 +65,9 @@ _PARTITIONS: Final = "partition_history"
 
 
 def build(tables: Tables, *, min_isr: int = MIN_ISR_DEFAULT) -> dict[str, DataFrame]:
-    """Builds every table; `min_isr` is assumed if no record sets min.insync.replicas.
+    """Builds and writes every table of gold from silver; returns them by name, without `gold/`.
 
+    `min_isr` is assumed if no record sets min.insync.replicas. `of_silver` then says which silver they were made of.
     Raises LookupError without silver.
     """
     found = {name: tables.read(f"{SILVER}/{name}") for name in (*HISTORIES, "events")}

@@ -23,6 +23,8 @@ __all__ = ["audit_timeline"]
 def audit_timeline(silver: Mapping[str, DataFrame], *, files: Sequence[TableFile] | None = None) -> list[Computed]:
     """Returns a row (SCHEMA) for each thing that a record sets or removes, also if its value stays the same.
 
+    They are in two parts, for one table: rows about partitions, and rows about all else.
+
     Records of the base checkpoint have no row. Nor do unknown records and those of ZooKeeper's migration; and what is
     removed with its topic has no row of its own. `files` are those of the partition histories, if workers may read
     them.

@@ -11,7 +11,10 @@ __all__ = ["not_followed", "with_before"]
 
 
 def with_before(history: DataFrame, key: tuple[str, ...], columns: tuple[str, ...]) -> DataFrame:
-    """Adds the previous values as `was_…`, and `is_first`: the subject did not exist immediately before the row."""
+    """Adds the previous values as `was_…`, and `is_first`: the subject did not exist immediately before the row.
+
+    A subject is identified by its cluster and `key`. `was_…` are null in a first row.
+    """
     order = by_key(key, "valid_from_offset")
     follows = fn.coalesce(fn.lag("valid_to_offset").over(order) == fn.col("valid_from_offset"), fn.lit(False))
     before = {f"was_{name}": fn.when(follows, fn.lag(name).over(order)) for name in columns}

@@ -84,7 +84,7 @@ def rows_of_clusters(now: Present, told: Sequence[DataFrame] = ()) -> DataFrame:
 
 
 def clusters(batches: Iterator[pa.RecordBatch]) -> Iterator[Cluster]:
-    """Yields the clusters of one partition of `rows_of_clusters`, one after the other."""
+    """Yields each cluster of one Spark partition of `rows_of_clusters`, when all its rows are taken."""
     cluster: Cluster | None = None
     begun: set[str] = set()
     for batch in batches:
@@ -156,7 +156,7 @@ _DECODER: Final = msgspec.json.Decoder(_Partition)
 
 
 class Cluster:
-    """A cluster's state, and what its history tells."""
+    """Builds a cluster's state, and the past that its history tells, of the rows of `rows_of_clusters`."""
 
     def __init__(self, cluster_id: str) -> None:
         self.id = cluster_id

@@ -44,7 +44,7 @@ CONDITIONS: Final = ("offline", "under_min_isr", "short")
 
 
 def is_offline(leader: _Of) -> _Of:
-    """Returns whether a partition with this leader has none."""
+    """Returns whether a partition is without a leader, of its `leader` in the log."""
     return leader == NO_LEADER
 
 

@@ -61,7 +61,7 @@ def examination(
     now: Present,
     files: Sequence[TableFile] | None = None,
 ) -> DataFrame:
-    """Returns what the core finds in all clusters, with all that the past tells of them: findings and causes.
+    """Returns the findings and the causes of `quorate.doctor` about all clusters, with the past of each (`examined`).
 
     `limits` are the thresholds; `files` are those of the partition histories, if workers may read them.
     """

@@ -23,7 +23,10 @@ class OfSilver(NamedTuple):
 
 @contextmanager
 def noted(tables: Tables) -> Iterator[None]:
-    """Notes silver's marks of now as those of the gold that is written meanwhile; if that fails, none."""
+    """Notes, for the gold that the block writes, of which silver it is made: silver's progress marks at the beginning.
+
+    They are written at the end of the block. During it, and after an error in it, there are none.
+    """
     marks = tables.read(PROGRESS)
     assert marks is not None, "silver is there"
     now = marks.localCheckpoint()

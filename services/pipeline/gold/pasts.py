@@ -24,14 +24,14 @@ Document = Mapping[str, Any]
 
 
 class Held:
-    """Since when a condition has held."""
+    """Follows a condition: `since` is the moment from which on it has held to the present; None if it does not hold."""
 
     def __init__(self) -> None:
         self.since: Moment | None = None
         self._was = False
 
     def note(self, holds: bool, at: Moment) -> None:
-        """Notes whether it holds from this moment on."""
+        """Notes whether it holds from this moment on; moments come in their order."""
         if holds and not self._was:
             self.since = at
         elif not holds:
@@ -81,7 +81,7 @@ class _Broker:
         self._last = state
 
     def moments(self, end: Moment) -> Iterator[tuple[Condition, Moment]]:
-        """Yields since when what is said of the broker has been so."""
+        """Yields since when each condition of the broker has held, as of `end`."""
         yield from self._moments.items()
         assert self._last is not None
         found = {
@@ -93,7 +93,7 @@ class _Broker:
         yield from ((condition, at) for condition, at in found.items() if at is not None)
 
     def past(self, broker_id: NodeId, end: Moment) -> BrokerPast:
-        """Returns what has happened to the broker, and how it went away if it did."""
+        """Returns the broker's past as of `end`: how it went away if it did, and its fencings of the last day."""
         last = self._last
         assert last is not None
         fencings = len(self._failures(end))
@@ -118,28 +118,28 @@ class _Broker:
 
 
 class Brokers:
-    """All brokers of a cluster."""
+    """Follows the states of all brokers of a cluster."""
 
     def __init__(self) -> None:
         self._brokers: dict[NodeId, _Broker] = defaultdict(_Broker)
 
     def take(self, state: Document, at: Moment) -> None:
-        """Takes the next state of a broker."""
+        """Takes the next state of a broker, in the order of offsets."""
         self._brokers[state["broker_id"]].take(state, at)
 
     def moments(self, end: Moment) -> Iterator[tuple[Condition, str, Moment]]:
-        """Yields since when what is said of brokers has been so: condition, subject, moment."""
+        """Yields since when each condition of a broker has held, as of `end`: condition, subject, moment."""
         for broker_id, broker in self._brokers.items():
             for condition, at in broker.moments(end):
                 yield condition, f"broker {broker_id}", at
 
     def pasts(self, end: Moment) -> dict[NodeId, BrokerPast]:
-        """Returns what has happened to each broker."""
+        """Returns the past of each broker as of `end`, by id: how it went away, and its fencings of the last day."""
         return {broker_id: broker.past(broker_id, end) for broker_id, broker in self._brokers.items()}
 
 
 class Configs:
-    """Whether topics may elect uncleanly: by their own config, or the default, which counts while they have none."""
+    """Follows whether topics may elect uncleanly: by their own config, or by the default while they have none."""
 
     def __init__(self) -> None:
         self._changes: dict[str | None, dict[Moment, str | None]] = defaultdict(dict)
@@ -155,7 +155,7 @@ class Configs:
             of.setdefault(_end(config), None)  # if one value ends and another begins, the new one counts
 
     def elects_uncleanly(self, births: Mapping[str, Moment], end: Moment) -> Iterator[tuple[str, Moment]]:
-        """Yields the topics that may, and since when."""
+        """Yields the topics that may elect uncleanly at `end`, and since when; `births` says when each was created."""
         if not self._changes:
             return
         for topic, born in births.items():
@@ -177,8 +177,9 @@ class Configs:
 
 
 class Racks:
-    """Since when partitions have been on too few racks: it depends on their replicas, and on the racks of all brokers,
-    so it is looked at whenever one of them changed.
+    """Follows since when partitions have been on too few racks.
+
+    That depends on their replicas, and on the racks of all brokers, so it is looked at whenever one of them changed.
     """
 
     def __init__(self) -> None:
@@ -201,7 +202,7 @@ class Racks:
         self._replicas[key].append((at, partition["replicas"]))
 
     def crowded(self, end: Moment) -> Iterator[tuple[str, Moment]]:
-        """Yields the topic of each partition that is on fewer racks than there could be, and since when it is."""
+        """Yields the topic of each partition that is on fewer racks than there could be at `end`, and since when."""
         if not self._replicas:
             return
         lives = [(broker_id, *life) for broker_id, some in self._lives.items() for life in some]

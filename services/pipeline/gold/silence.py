@@ -105,6 +105,6 @@ def _is_out_of_turn(interval_ms: Column, least_ms: float) -> Column:
 
 
 def by_two_clocks(before: str, after: str) -> Column:
-    """Says of a gap between these two records that it was measured by two clocks; empty if by one."""
+    """Returns the words that say of a gap between these two records that two clocks measured it; empty if one did."""
     differ = fn.col(f"{before}.epoch") != fn.col(f"{after}.epoch")
     return fn.when(differ, ", by the clocks of two controllers, which may differ").otherwise("")

@@ -156,13 +156,17 @@ def spans_of(states: pa.Table, groups: Groups, given: SpanSettings) -> tuple[pa.
 
 
 def led_anew(states: pa.Table) -> Array:
-    """Returns, for states of partitions, whether a leader was elected."""
+    """Returns for each state of a partition whether it begins with a new leader, after another one or after none."""
     moved, leader = has_value(_column(states, "was_leader")), _numbers(states, "leader")
     return moved & ~is_offline(leader) & ~_flags(states, "is_first")
 
 
 def led_uncleanly(states: pa.Table) -> Array:
-    """Returns for columns of states what `quorate.metadata.partitions.led_uncleanly` says of a partition, and why."""
+    """Returns for each state of a partition whether it begins with an unclean election.
+
+    The rule is that of `quorate.metadata.partitions.led_uncleanly`, which says why: the leader recovery state becomes
+    RECOVERING, or a new leader was neither in the ISR nor in the ELR, and the replicas are the same as before.
+    """
     recovers = _numbers(states, "leader_recovery_state") == RECOVERING
     recovers &= _numbers(states, "was_leader_recovery_state", otherwise=RECOVERING) == RECOVERED
     at = np.flatnonzero(led_anew(states))

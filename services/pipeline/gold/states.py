@@ -39,7 +39,10 @@ class States(NamedTuple):
     files: Sequence[TableFile] | None = None
 
     def computed(self, columns: Sequence[str], of: OfStates, schema: pa.Schema) -> Computed:
-        """Returns the rows that `of` computes from these columns of the history, and from the columns of the key."""
+        """Returns the rows that `of` computes from these columns of the history, and from the columns of the key.
+
+        Without files, the states are counted now, by a Spark job; all else is computed when the rows are needed.
+        """
         wanted = list(dict.fromkeys((*_KEY, FROM, *columns)))
         if self.files is None:
             tasks = max(1, -(-self.history.count() // TASK_ROWS))

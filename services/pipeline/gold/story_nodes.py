@@ -30,7 +30,7 @@ _RESTARTS: Final = "restarts, with a new incarnation"
 
 
 def broker_events(history: DataFrame, partitions: DataFrame) -> DataFrame:
-    """Tells registrations, restarts, shutdowns and fencings of brokers, these with their reason.
+    """Returns the events of brokers: registrations and their ends, restarts, shutdowns, and fencings with their reason.
 
     `partitions` is the history of partitions: by it is known who led one until it was fenced.
     """
@@ -73,7 +73,7 @@ def broker_events(history: DataFrame, partitions: DataFrame) -> DataFrame:
 
 
 def controller_events(kept: DataFrame) -> DataFrame:
-    """Tells registrations and restarts of controllers. KIP-919."""
+    """Returns the events of controllers: registrations, restarts, unregistrations. KIP-919."""
     record = fn.from_json("payload", struct_type(RegisterControllerRecord))
     rows = kept.where("kind = 'controller'").withColumn("r", record)
     rows = rows.withColumns({"controller_id": fn.col("r.controllerId"), "incarnation_id": fn.col("r.incarnationId")})
@@ -87,7 +87,9 @@ def controller_events(kept: DataFrame) -> DataFrame:
 
 
 def voter_events(kept: DataFrame) -> DataFrame:
-    """Tells the voters that were added, removed, replaced or updated; the same set written again is no event. KIP-853.
+    """Returns the events of voters that were added, removed, replaced or updated; KIP-853.
+
+    The first set is an event, too; the same set written again is none.
 
     A voter is replaced if its id comes with another directory, and updated if only its endpoints or versions change.
     """
@@ -133,7 +135,7 @@ def active_controllers(events: DataFrame) -> DataFrame:
 
 
 def silence_events(events: DataFrame) -> DataFrame:
-    """Tells the periods in which no controller wrote."""
+    """Returns an event for each period in which no controller wrote, at its begin."""
     seconds, clocks = fn.round(fn.col("silent_ms") / 1000, 1), by_two_clocks("before", "after")
     sentence = text("no controller writes for ", seconds, " s from here on", clocks)
     at = (fn.col("before.offset"), fn.col("before.timestamp").alias("time"))
@@ -141,7 +143,7 @@ def silence_events(events: DataFrame) -> DataFrame:
 
 
 def directory_events(history: DataFrame) -> DataFrame:
-    """Tells log directories that went offline or came back (KIP-858), and that were cordoned or uncordoned (KIP-1066).
+    """Returns the events of log directories: offline or back (KIP-858), cordoned or uncordoned (KIP-1066).
 
     A registration does not say which directories are cordoned until the broker does, so a value is compared with the
     last one that is known.

@@ -92,8 +92,9 @@ def turned(spans: DataFrame) -> DataFrame:
 
 
 def partition_events(turns: DataFrame) -> DataFrame:
-    """Groups what happened to partitions by moment and kind; what a config change did is in `min_isr_events`.
+    """Returns an event for each moment and each kind of turn (`turned`), with the number of its partitions.
 
+    Turns that a config change has brought about are in `min_isr_events` instead.
     `place` is the kind's, in the order in which the events of one offset are shown.
     """
     moments = (
@@ -124,7 +125,7 @@ def partition_events(turns: DataFrame) -> DataFrame:
 
 
 def min_isr_events(configs: DataFrame, topics: DataFrame, turns: DataFrame) -> DataFrame:
-    """Tells each change of min.insync.replicas of a topic, or of all brokers' default, and what it does.
+    """Returns an event for each change of min.insync.replicas, of a topic or of all brokers' default, and its effect.
 
     A value with which a topic is created is no change, and neither is one that is written again.
     """

@@ -75,7 +75,10 @@ def answers(
     left_out: Sequence[str] = (),
     on_section: Callable[[str], None] = lambda _: None,
 ) -> Answers:
-    """Reads the data that the report page shows; Spark aggregates and limits it, so that little is collected here."""
+    """Reads the data that the report page shows; Spark aggregates and limits it, so that little is collected here.
+
+    Raises LookupError if a table or record is missing.
+    """
 
     def reported(part: str, answer: T) -> T:
         on_section(f"report: {part}")

@@ -33,7 +33,10 @@ class LogBin(NamedTuple):
 def levels(
     rows: Sequence[Level], looks: Sequence[tuple[str, str]], period: tuple[int, int], title: str, *, group: str
 ) -> Plot:
-    """Makes a step chart of counts; the first of the `looks` is the area at the back."""
+    """Makes a step chart over a period in ms since 1970.
+
+    `looks` has a CSS class and its meaning for each count of a row, in their order; the first is the area at the back.
+    """
     assert all(len(row.counts) == len(looks) for row in rows), looks
     data = [
         {
@@ -51,7 +54,7 @@ def levels(
 
 
 def histogram(bins: Sequence[LogBin], title: str, *, group: str) -> Plot:
-    """Makes a histogram over a logarithmic axis of seconds."""
+    """Makes a histogram of at least one bin, in ascending order, over a logarithmic axis of seconds."""
     data = [
         {
             "begin": begin,

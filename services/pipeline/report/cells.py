@@ -42,7 +42,7 @@ def table(
 
 
 def count(number: int) -> Words:
-    """Returns how often or how many; a card of a phone leaves out what there is none of."""
+    """Returns a count as the text of a cell; 0 has the CSS class `zero`, which is not shown on a phone."""
     return Words(f"{number:,}", "" if number else "zero")
 
 

@@ -37,7 +37,10 @@ class Incident:
 
 
 def read_incident(causes: DataFrame, story: DataFrame, clusters: Sequence[str], limits: ReportLimits) -> Incident:
-    """Collects causes and events."""
+    """Collects the most severe causes of all clusters, and the latest events of `clusters`, cluster by cluster.
+
+    The events of a cluster are in the order of their offsets.
+    """
     short = [fn.substring(name, 1, TEXT_MAX).alias(name) for name in ("sentence", "advice")]
     order = (fn.col("severity") != "error", fn.desc("partitions"), "cluster_id", "sentence")
     selected = causes.select(

@@ -37,7 +37,7 @@ def stretches(rows: DataFrame, key: Sequence[str], states: Sequence[str]) -> Dat
 
 
 def latest(rows: DataFrame, key: Sequence[str], most: int, *, by: str = "begin") -> DataFrame:
-    """Selects the latest rows of each key; `total` is the key's number of rows."""
+    """Selects the `most` latest rows of each key, by the column `by`; `total` is the key's number of rows."""
     whole = Window.partitionBy(*key)
     counted = rows.withColumn("total", fn.count("*").over(whole))
     nth = fn.row_number().over(whole.orderBy(fn.desc(by)))
@@ -45,7 +45,7 @@ def latest(rows: DataFrame, key: Sequence[str], most: int, *, by: str = "begin")
 
 
 def worst(rows: DataFrame, key: Sequence[str], order: Sequence[Column], most: int) -> DataFrame:
-    """Selects the first rows of each key in this order, ranked by `place`; `total` is the key's number of rows."""
+    """Selects the first `most` rows of each key in this order; `place` is a row's rank, `total` the key's row count."""
     whole = Window.partitionBy(*key)
     counted = rows.withColumn("total", fn.count("*").over(whole))
     return counted.withColumn("place", fn.row_number().over(whole.orderBy(*order))).where(fn.col("place") <= most)

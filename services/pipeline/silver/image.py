@@ -158,7 +158,7 @@ def other_rows(tables: Mapping[str, DataFrame], more: Sequence[str] = ()) -> Dat
 
 
 def record_of(kind: str, type_: str, value: str, raw: bytes | None) -> Message:
-    """Returns the record of a row of an image."""
+    """Returns the record of a row of an image: of its JSON, or of its bytes if it is an unknown one."""
     if kind == UNKNOWN_KIND:
         assert raw is not None, (kind, type_)
         return decode_record(bytes(raw))

@@ -30,7 +30,8 @@ def partition_history(events: DataFrame, rest: DataFrame, *, task_rows: int = TA
     """Returns a row for each state of each partition, with its topic's name, in the columns of SCHEMA.
 
     `rest` has at least those of the events that are not about single partitions. `was_…` columns hold previous values
-    of changed fields; `is_first` marks a state without a previous one. A task gets about `task_rows` records.
+    of changed fields; `is_first` marks a state without a previous one. A task gets about `task_rows` records, which are
+    counted now, by a Spark job; the rows are computed when they are needed.
     """
     own = events.where(fn.col("type").isin(*OF_PARTITIONS))
     tasks = max(1, -(-own.count() // task_rows))

@@ -92,7 +92,7 @@ def has_only_grown(counted: DataFrame, before: Mapping[str, SilverProgress]) -> 
 
 
 def marks(tables: Tables) -> dict[str, SilverProgress]:
-    """Reads the marks by cluster; empty if silver was never built, or its last build did not finish."""
+    """Reads the marks by cluster; none if silver was never built, has another LAYOUT, or was not built to its end."""
     noted = tables.read(PROGRESS)
     if noted is None:
         return {}

@@ -74,7 +74,8 @@ class LiveLog:
     def latest(self, start: Mapping[str, Entry], limit: Offset, *, below: Offset = FOREVER) -> dict[str, Entry]:
         """Returns the stream offset about `limit` offsets after `start`, at a batch's end, and at most about `below`.
 
-        Raises EpochWentBack; ValueError and AnotherCluster if the endpoints now belong to another cluster than before.
+        Raises EpochWentBack; ValueError and AnotherCluster if the endpoints now belong to another cluster than before;
+        Unanswered, naming the endpoint.
         """
         with closing(self._quorum(self.options.cluster_id)) as quorum:
             cluster_id = quorum.cluster_id

@@ -36,7 +36,7 @@ _OF_FILES: Final = ("path", "modificationTime", "length", "content")
 
 
 class Compaction:
-    """The compaction of one table of plain Parquet at `place`."""
+    """Merges the small files of one table of plain Parquet, in the directory `place`."""
 
     def __init__(self, spark: SparkSession, place: str, files: Files) -> None:
         self._spark = spark
@@ -44,8 +44,9 @@ class Compaction:
         self._files = files
 
     def run(self, *, before: date, files_max: int = ROUND_FILES_MAX) -> Compacted:
-        """Rewrites all closed partitions that have several files.
+        """Rewrites all closed partitions that have several files, each as one; closed are days before `before`.
 
+        Rounds that a killed run has left are finished or undone first. Returns how many files were rewritten.
         Raises ArithmeticError if a round's new files do not have the rows of its old ones; that round is undone.
         """
         for left in rounds_of(self._spark, self._place):

@@ -19,7 +19,7 @@ PREFIX: Final = ".inbox-"
 
 
 class Inbox:
-    """A new directory beside the tables, on their file system; readers ignore it, and it is deleted at the end.
+    """A new directory beside the tables, on their file system; readers ignore it, and the end of `with` deletes it.
 
     A job that is killed leaves its own. The operating system's lock on it ends with the job, so the next job that makes
     one deletes it.

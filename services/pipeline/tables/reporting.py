@@ -35,7 +35,7 @@ class Reporting:
         return self._reported(name, self._tables.keep(name, rows))
 
     def replace(self, name: str, rows: Rows) -> DataFrame:
-        """Replaces all rows of the clusters that occur in `rows`, and returns the whole table."""
+        """Replaces all rows of the clusters that occur in `rows`, reports the whole table, and returns it."""
         return self._reported(name, self._tables.replace(name, rows))
 
     def files(self, name: str) -> Sequence[TableFile] | None:

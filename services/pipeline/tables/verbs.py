@@ -83,7 +83,7 @@ class Replacing:
         self._clusters = list(clusters)
 
     def keep(self, name: str, rows: Rows) -> DataFrame:
-        """Replaces these clusters' rows, and returns them."""
+        """Replaces the rows of those of these clusters that occur in `rows`; returns all rows of these clusters."""
         return self._tables.replace(name, rows).where(fn.col("cluster_id").isin(self._clusters))
 
 
