@@ -49,6 +49,7 @@ def apart(
             raise
     again()
     bad = {each.cluster_id for each in failing}
+    assert len(bad) == len(failing), failing  # halves have no cluster in common
     return job(Only(tables, [each for each in clusters if each not in bad])), failing
 
 

@@ -109,6 +109,7 @@ def _file(batches: Iterator[pa.RecordBatch], path: Path) -> tuple[int, int]:
     finally:
         if writer is not None:
             writer.close()
+    assert (writer is None) == (rows == 0), (path, rows)  # the job keeps a file only if it has rows
     return rows, damaged
 
 

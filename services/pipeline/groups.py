@@ -38,6 +38,8 @@ class Groups:
     def __init__(self, *keys: Array) -> None:
         """Finds the groups by the columns of the key, arrays of equal length in the rows' order."""
         self.count = len(keys[0])
+        # An array of one item would be compared with all rows, and not be noticed.
+        assert {self.count} == set(map(len, keys)), [*map(len, keys)]
         self.first = np.ones(self.count, bool)
         if self.count > 1:
             self.first[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
@@ -60,6 +62,7 @@ class Groups:
 
     def latest(self, holds: Array) -> Array:
         """Returns for each row the index of the last row, up to this one, where `holds`."""
+        assert len(holds) == self.count, (len(holds), self.count)
         found = np.maximum.accumulate(np.where(holds, self._rows, NONE))
         return np.where(found >= self._starts, found, NONE)
 

@@ -39,6 +39,9 @@ LOCKED: Final[Mapping[str, Locked]] = {
     "compact": Locked(("compact",)),
 }
 """The locks of each job; `run` locks what each of its jobs does, in turn."""
+_WRITTEN: Final = {layer for each in LOCKED.values() for layer in each.writes}
+# A layer that no job writes has no lock: a job that named it here would read it unlocked.
+assert _WRITTEN.issuperset(layer for each in LOCKED.values() for layer in each.reads), LOCKED
 
 
 class Occupied(OSError):

@@ -42,6 +42,7 @@ def xxhash64(columns: Iterable[pa.Array]) -> Array:
     for column in columns:
         if hashes is None:
             hashes = np.full(len(column), SEED, np.uint64)
+        assert len(column) == len(hashes), (len(column), len(hashes))
         if column.null_count == len(column):
             continue
         if column.null_count:

@@ -38,6 +38,7 @@ _ARROW: Final = pa.schema(
         ("_corrupt", pa.string()),
     ]
 )
+assert [each.split()[0] for each in SCHEMA.split(",")] == _ARROW.names, (SCHEMA, _ARROW)
 
 
 class LineFile(NamedTuple):

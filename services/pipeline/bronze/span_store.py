@@ -48,6 +48,7 @@ _TYPES: Final = {"error": pa.bool_()}
 _ARROW: Final = pa.schema(
     [(name, _TYPES.get(name, pa.string())) for name in ("cluster_id", "source", *_STORED, "_corrupt")]
 )
+assert [each.split()[0] for each in SCHEMA.split(",")] == _ARROW.names, (SCHEMA, _ARROW)
 _ERROR: Final = _ARROW.get_field_index("error")
 # Columns are read as text, since a damaged store may hold anything; the caller checks them.
 _SELECT: Final = ", ".join(f"cast({name} as text)" if name != "error" else "error != 0" for name in _STORED)

@@ -22,6 +22,7 @@ from quorate.sql.sentences import Sentence, elected, sentence_of, voters
 from services.pipeline.gold.audit_rows import not_followed, with_before
 from services.pipeline.gold.partition_sentences import SCHEMA
 from services.pipeline.silver.image import UNKNOWN_KIND, other_rows, record_of
+from services.pipeline.silver.kept import KINDS
 from services.pipeline.silver.validity import SPAN, at_begin, at_end
 from services.pipeline.tables import Computed
 
@@ -42,6 +43,8 @@ TABLES: Final = {
     "producer_ids": "producer_ids",
 }
 """The table of `quorate.sql` that has a kind's rows; leaders, voters and kraft.version are apart."""
+assert TABLES.keys() >= {each.name for each in KINDS}.difference(QUIET), (TABLES, KINDS)
+assert NOUNS.keys() >= set(TABLES.values()), (NOUNS.keys(), TABLES)
 _KEY: Final = ("kind", "key")
 _LEADER: Final = "leader"
 _TASKS: Final = 8

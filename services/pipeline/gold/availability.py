@@ -68,6 +68,7 @@ def days_of(spans: pa.Table, groups: Groups, assumed: int) -> pa.Table:
 
     Of a span of more than DAYS_MAX days only the first and the last day are counted.
     """
+    assert groups.count == len(spans), (groups.count, len(spans))
     begin, end = (spans[name].cast(pa.int64()).to_numpy() for name in ("begin", "end"))
     first = begin // _DAY_US
     last = end // _DAY_US

@@ -152,7 +152,9 @@ def settings(configs: DataFrame, ends: DataFrame, *, min_isr: int = MIN_ISR_DEFA
 def spans_of(states: pa.Table, groups: Groups, given: SpanSettings) -> tuple[pa.Table, Groups]:
     """Returns the spans of states, with the columns of SCHEMA; the groups are the partitions."""
     merged = _Merged(states, groups, given)
-    return merged.table(), merged.groups
+    found = merged.table()
+    assert merged.groups.count == len(found), (merged.groups.count, len(found))
+    return found, merged.groups
 
 
 def led_anew(states: pa.Table) -> Array:
@@ -235,6 +237,8 @@ class _Merged:
         time = np.concatenate([_micros(states, "valid_from_time"), *(_micros(each, "time") for each in changes)])
         value = np.concatenate([np.zeros(len(states), np.int64), *(_of(each, "min_isr") for each in changes)])
         broker = np.concatenate([_numbers(states, "leader"), *(_numbers(each, "broker_id") for each in changes)])
+        sizes = [*map(len, (kind, number, offset, time, value, broker))]
+        assert len(set(sizes)) == 1, sizes  # a longer one would be cut by the order, and not be noticed
         # A base checkpoint has configs and partitions at one offset: there the configs are first.
         order = np.lexsort((kind == _STATE, offset, number))
         all_rows = Groups(number[order])

@@ -12,6 +12,8 @@ __all__ = ["LaneSegment", "TimelineLane", "TimelineMark", "lanes", "leader_look"
 
 _Datum: TypeAlias = dict[str, object]
 FOOT_SHARE: Final = 0.17
+_OMITTED: Final = "omitted"
+"""The look of the part of a lane whose changes are not drawn; the segment itself says so."""
 
 
 class LaneSegment(NamedTuple):
@@ -61,6 +63,7 @@ def lanes(
     """Makes a timeline over a period in ms since 1970; `looks` are those in it with their meanings, for the legend."""
     segments = [datum for number, row in enumerate(rows) for datum in _lane(row, number, period[0])]
     used = sorted({str(datum["look"]) for datum in segments} | {mark.look for mark in marks})
+    assert set(used) <= {_OMITTED, *(look for look, _ in looks)}, (used, looks)  # else the legend lacks a colour
     datasets: dict[str, list[_Datum]] = {
         "lanes": [{"lane": number, "label": clean(row.label)} for number, row in enumerate(rows)],
         "segments": segments,
@@ -94,7 +97,7 @@ def _lane(row: TimelineLane, number: int, begin_ms: int) -> list[_Datum]:
     made: list[_Datum] = []
     if row.first_shown_ms is not None:
         title = clean(f"{row.label}: earlier changes are not drawn")
-        made.append(_datum(number, begin_ms, row.first_shown_ms, "omitted", title=title))
+        made.append(_datum(number, begin_ms, row.first_shown_ms, _OMITTED, title=title))
     for each in sorted(row.segments, key=lambda each: each.grave):
         lasted = duration((each.end_ms - each.begin_ms) / 1_000)
         title = clean(f"{each.title} · {moment(each.begin_ms)}, for {lasted}")

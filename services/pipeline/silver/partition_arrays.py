@@ -84,6 +84,7 @@ class _History:
     """The states after each of these rows, but for removals, which only end the states before them."""
 
     def __init__(self, rows: pa.Table, groups: Groups) -> None:
+        assert groups.count == len(rows), (groups.count, len(rows))
         self._rows = rows
         self._groups = groups
         self._before = groups.before()

@@ -64,6 +64,7 @@ def staged(rows: Sequence[Computed], to: Path) -> Mapping[str, list[str]]:
     """
     found: dict[str, list[str]] = {}
     for each in rows:
+        assert each.schema.equals(rows[0].schema), (each.schema, rows[0].schema)  # they become one table
         for cluster_id, name in each.rows.mapInArrow(_writing(each.compute, each.schema, to), _RESULT).collect():
             found.setdefault(cluster_id, []).append(name)
     return found
