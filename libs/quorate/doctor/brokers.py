@@ -45,7 +45,7 @@ class _Node:
         return f"broker {self.id}"
 
     def since(self, condition: Condition) -> Moment | None:
-        """Since when this has held."""
+        """Returns since when this condition of the broker has held; None if that is not known."""
         return self.facts.past.since(condition, self.subject)
 
     @property

@@ -17,7 +17,7 @@ _ORDER = list(Severity)
 
 
 def examine(facts: Facts) -> list[Finding]:
-    """Returns all findings, the worst first, then by code and subject."""
+    """Returns all findings about one state, the worst severity first, then by code and subject."""
     return sorted(_all(facts), key=lambda each: (_ORDER.index(each.severity), each.code, each.subject))
 
 

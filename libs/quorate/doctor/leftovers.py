@@ -28,7 +28,7 @@ class _Voters:
     kraft_version: int
 
     def since(self, condition: Condition) -> Moment | None:
-        """Since when this has held."""
+        """Returns since when this condition of the voters has held; None if that is not known."""
         return self.facts.past.since(condition, QUORUM)
 
     @property

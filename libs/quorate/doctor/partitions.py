@@ -35,7 +35,7 @@ class Standing:
         return f"partition {self.topic.name}-{self.partition_id}"
 
     def since(self, condition: Condition) -> Moment | None:
-        """Since when this has held."""
+        """Returns since when this condition of the partition has held; None if that is not known."""
         return self.facts.past.since(condition, self.subject)
 
     @cached_property
@@ -229,7 +229,7 @@ class _Topic:
         return self.counted.topic
 
     def since(self, condition: Condition) -> Moment | None:
-        """Since when this has held of a partition, or of the topic."""
+        """Returns since when this condition has held of the topic, or of one of its partitions; None if not known."""
         return self.facts.past.since(condition, f"topic {self.topic.name}")
 
     @cached_property

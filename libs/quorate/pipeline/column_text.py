@@ -47,7 +47,7 @@ _Text = Callable[[bytes], str | None]
 
 @dataclass(slots=True)
 class Payloads:
-    """The payloads of some records, null for those that do not fit.
+    """The payloads (JSON) of some records, null for those that cannot be read by column.
 
     `marks` has, for some rows, the trace id and whether the record has tags that nobody knows; for all others these
     are None and False.
@@ -85,7 +85,7 @@ class Writer:
         self._tags = frozenset(each.tag for each in fields if each.tag is not None and each.in_version(version))
 
     def payloads(self, content: bytes, starts: Array, ends: Array) -> Payloads:
-        """Returns the JSON texts of the record values content[starts[k]:ends[k]], null for a value that does not fit.
+        """Returns the JSON texts of the record values content[starts[k]:ends[k]], null if it has to be decoded alone.
 
         The values ascend, and `content` has more bytes behind the last one.
         Each value has a head of HEAD_BYTES, which is not looked at.

@@ -107,8 +107,9 @@ def find(patterns: Iterable[str], *, cluster_id: str | None = None, access: S3Ac
 
     The cluster id comes from the meta.properties beside the files or one directory above; else it is `cluster_id`,
     else the name of the folder. bootstrap.checkpoint is not part of a log: it is listed only if a pattern names the
-    file itself. An unfinished checkpoint (`.part`) is listed with a `problem`. Raises FileNotFoundError, naming the
-    pattern, if a pattern matches no segment and no checkpoint.
+    file itself. A file is listed with a `problem` if it is an unfinished checkpoint (`.part`), or its meta.properties
+    are damaged, disagree, or name another cluster than `cluster_id`. Raises FileNotFoundError, naming the pattern, if a
+    pattern matches no segment and no checkpoint.
     """
     found = {pattern: _matching(pattern, access) for pattern in patterns}
     for pattern, paths in found.items():

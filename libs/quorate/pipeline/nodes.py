@@ -38,11 +38,11 @@ class Nodes(Protocol):
         ...
 
     def fetch(self, request: FetchRequest) -> FetchAnswer:
-        """Sends a Fetch."""
+        """Sends a Fetch to the node, and returns its answer; errors of Kafka are in the response."""
         ...
 
     def fetch_snapshot(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-        """Sends a FetchSnapshot."""
+        """Sends a FetchSnapshot to the node, and returns its answer; errors of Kafka are in it."""
         ...
 
     def leave(self) -> None:

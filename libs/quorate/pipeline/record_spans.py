@@ -28,8 +28,9 @@ _COUNT_MAX: Final = 1 << 13
 class Spans:
     """Where the values of a run's records are in `content`: value k is content[starts[k]:ends[k]].
 
-    `firsts` has the number of each batch's first record, and at its end the number of all; a batch that does not fit
-    has records only if `fits` says so. The positions are int64.
+    `firsts` has the number of each batch's first record, and at its end the number of all. `fits` says of each batch
+    whether it is as KRaft writes it: uncompressed, records of a value alone. The positions (int64) of another batch
+    mean nothing.
     """
 
     content: bytes

@@ -95,7 +95,10 @@ class Following:
         self._end = end
 
     def skip(self, records: Sequence[Message], base_offset: Offset, *, end: Offset) -> None:
-        """Applies a batch without noting changes: the database has them. `end` is the offset after it."""
+        """Applies a batch without noting changes, as the database has them; `end` is the offset after it.
+
+        Raises ReplayFault.
+        """
         self._image.state.apply_all(records, base_offset)
         self._image.state.settle()
         self._end = end

@@ -44,7 +44,7 @@ class TooMany(Exception):
 
 
 class Cursor(NamedTuple):
-    """How far a list of changes is read: all below the offset, and so many of those at it."""
+    """How far a list of changes is read: all below `offset`, and the first `skip` of those at it."""
 
     offset: Offset
     skip: int = 0
@@ -307,7 +307,7 @@ class _Bound(NamedTuple):
         return min(self) < 0
 
     def less(self, rows: Collection[Sequence[Any]]) -> _Bound:
-        """Returns what is left after some rows."""
+        """Returns the bound that is left after these rows were read."""
         size = sum(len(value) for row in rows for value in row if isinstance(value, str))
         return _Bound(self.rows - len(rows), self.characters - size)
 
@@ -321,14 +321,14 @@ class _Events:
         self._rows: dict[tuple[Offset, str], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
 
     def note(self, table: str, began: bool, rows: Iterable[sa.Row[Any]]) -> None:
-        """Notes rows of a table, each after its place."""
+        """Notes rows of a table, each behind the place at which it began, or at which it ended if not `began`."""
         for row in rows:
             place = Place(*row[: len(Place._fields)])
             self._places[place.offset] = place
             self._rows[place.offset, table][began].append(tuple(row[len(Place._fields) :]))
 
     def changes(self) -> Iterator[Changed]:
-        """Yields what these rows say has changed, in the order of the log, of the tables and of their keys."""
+        """Yields the changes that these rows show, in the order of the log, of the tables and of their keys."""
         order = {name: count for count, name in enumerate(NOUNS)}
         for offset, table in sorted(self._rows, key=lambda each: (each[0], order[each[1]])):
             if offset >= self.complete_to:

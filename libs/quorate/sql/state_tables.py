@@ -73,7 +73,7 @@ def _places(names: tuple[str, ...], did: str) -> list[Column[Any]]:  # Any: as S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NounTables:
-    """The two tables of a noun, and the SQL of the view of both."""
+    """The two tables of a `Noun`, one of present rows and one of past rows, and the SQL of the view of both."""
 
     noun: Noun
     present: Table

@@ -90,7 +90,10 @@ def _require_all(connection: sa.Connection, kind: _Kind, run: Iterable[Changed])
 
 
 def insert_rows(connection: sa.Connection, table: sa.Table, rows: Iterable[Row], place: Place | None) -> None:
-    """Inserts rows into a table; with a `place`, its columns of the record that made a row are that."""
+    """Inserts rows into a table. The caller commits. Raises DBAPIError.
+
+    `place` is the record that made the rows, for the columns FROM; None for a table without these columns.
+    """
     names = [column.name for column in table.columns]
     since = () if place is None else tuple(place)
     if connection.dialect.driver == COPYING:

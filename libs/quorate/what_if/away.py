@@ -159,7 +159,7 @@ def take_away(
     The brokers are fenced one after the other, in this order, which decides who of the last ones leads at the end.
     With directories all this changes `state`, whose next record has the offset `next_offset`; with brokers alone it
     does not. Raises ApiError, and changes nothing: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST for a directory that no
-    broker has; UNSUPPORTED_VERSION for one below metadata.version 3.7-IV2, where the log has none (KIP-858).
+    broker has; UNSUPPORTED_VERSION for any directory below metadata.version 3.7-IV2, as the log has none (KIP-858).
     """
     order = [registered_broker(state, broker_id).id for broker_id in brokers]
     failed = _by_broker(state, directories)
@@ -210,7 +210,7 @@ class _Noted:
             self._before[topic.id, record.partition_id] = TopicPartition(topic, record.partition_id, partition)
 
     def changed(self, settings: ControllerSettings) -> list[Changed]:
-        """Returns what has become of them, by topic and id."""
+        """Returns the noted partitions with what has become of them, in the order of topics and ids."""
         min_isrs = MinIsrs(self._state, settings)
         found = [
             Changed(*each, _fate(min_isrs, each, each.topic.partitions[each.partition_id]))

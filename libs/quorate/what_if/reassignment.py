@@ -200,7 +200,7 @@ class _Board:
                 owners.remove(owner)
 
     def plan(self) -> Plan:
-        """Returns what has changed."""
+        """Returns the partitions whose replicas are others now, and the load of each broker before and after."""
         moves = [
             Move(topic=name, partition_id=partition_id, before=before, after=self._now[name, partition_id])
             for (name, partition_id), before in self._before.items()
