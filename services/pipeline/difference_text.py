@@ -14,7 +14,7 @@ SECRET_KINDS: Final = frozenset({"scram", "config", "delegation_token", "unknown
 
 
 def difference_text(row: Mapping[str, Any]) -> str:
-    """Returns the line about a row of `verify.differences`.
+    """Returns the line about a row of `verify.differences`; values of kinds that may be secrets are redacted.
 
     >>> of_alice = {"kind": "scram", "key": "alice,1", "replayed": "salt and keys", "checkpoint": None}
     >>> difference_text({"cluster_id": "c", "snapshot_offset": 7, **of_alice})

@@ -53,7 +53,7 @@ def struct_type(*records: type[Message]) -> StructType:
 
 
 def parsed(events: DataFrame, *records: type[Message]) -> DataFrame:
-    """Selects the rows of these record types and adds the parsed payload as column `r`."""
+    """Selects the rows of these record types alone, and adds the parsed payload as column `r`."""
     named = [type_name(record) for record in records]
     return events.where(fn.col("type").isin(named)).withColumn("r", fn.from_json("payload", struct_type(*records)))
 

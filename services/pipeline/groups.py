@@ -53,15 +53,15 @@ class Groups:
         return Groups((np.cumsum(self.first) - 1)[rows])
 
     def before(self) -> Array:
-        """Returns for each row the index of the row before it."""
+        """Returns for each row the index of the row before it; -1 for the first row of a key."""
         return np.where(self.first, NONE, self._rows - 1)
 
     def after(self) -> Array:
-        """Returns for each row the index of the row behind it."""
+        """Returns for each row the index of the row behind it; -1 for the last row of a key."""
         return np.where(self.last, NONE, self._rows + 1)
 
     def latest(self, holds: Array) -> Array:
-        """Returns for each row the index of the last row, up to this one, where `holds`."""
+        """Returns for each row the index of the last row of its key, up to this one, where `holds`; -1 for none."""
         assert len(holds) == self.count, (len(holds), self.count)
         found = np.maximum.accumulate(np.where(holds, self._rows, NONE))
         return np.where(found >= self._starts, found, NONE)
@@ -75,7 +75,7 @@ class Groups:
         return np.cumsum(self.first) - 1
 
     def highest(self, numbers: Array) -> Array:
-        """Returns for each row the highest of the numbers up to it."""
+        """Returns for each row the highest of the numbers of its key up to it."""
         if not np.any((numbers[1:] < numbers[:-1]) & ~self.first[1:]):
             return numbers
         # Ranks are small, so those of a later key can be made higher than all of an earlier one.
@@ -86,13 +86,16 @@ class Groups:
         return found
 
     def since(self, holds: Array) -> Array:
-        """Returns for each key, in their order, the index of the row from which on it `holds` to the key's end."""
+        """Returns for each key, in their order, the index of the row from which on it `holds` to the key's end.
+
+        It is -1 if it does not hold in the key's last row.
+        """
         last = np.flatnonzero(self.last)
         failed = self.latest(~holds)[last]
         return np.where(holds[last], np.where(failed == NONE, self._starts[last], failed + 1), NONE)
 
     def cumulated(self, numbers: Array) -> Array:
-        """Returns for each row the sum of the numbers up to it."""
+        """Returns for each row the sum of the numbers of its key up to it."""
         sums = np.cumsum(numbers, dtype=np.int64)
         return sums - (sums - numbers)[self._starts]
 

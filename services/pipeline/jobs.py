@@ -59,7 +59,7 @@ _EVENTS: Final = f"{image.SILVER}/events"
 
 
 def run(spark: SparkSession, asked: argparse.Namespace) -> int:
-    """Runs the job that the parsed arguments name, and returns its exit code; an error is printed as one line."""
+    """Runs the job that the parsed arguments name; returns its exit code, FAILED for an error, which it prints."""
     try:
         lake = opened(spark, asked.to)
         return _timed(asked.name, spark, Remembered(lake) if is_small(spark) else lake, asked)
@@ -69,7 +69,7 @@ def run(spark: SparkSession, asked: argparse.Namespace) -> int:
 
 
 def ingest(spark: SparkSession, tables: Lake, asked: argparse.Namespace) -> int:
-    """The job `ingest`: reads files of logs and spans into bronze."""
+    """The job `ingest`: reads files of logs and spans into bronze; FOUND if bronze has damage."""
     steps = Steps()
     if asked.source is not None:
         _show_files(asked)
@@ -85,7 +85,10 @@ def ingest(spark: SparkSession, tables: Lake, asked: argparse.Namespace) -> int:
 
 
 def stream(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
-    """The job `stream`: streams records into bronze until interrupted, or with `once` until everything is read."""
+    """The job `stream`: streams records into bronze until interrupted, or with `once` until everything is read.
+
+    Returns FOUND if bronze has damage.
+    """
 
     def report_batch(number: int, counts: bronze.RowCounts) -> None:
         words = f"{counts.records} records, {counts.snapshots} checkpoint records, {counts.quarantined} in quarantine"
@@ -110,7 +113,10 @@ def stream(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> in
 
 
 def silver(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
-    """The job `silver`: builds the histories from bronze. Raises LookupError without records."""
+    """The job `silver`: builds the histories from bronze. Raises LookupError without records.
+
+    Returns FOUND if a log has a gap or no base, or if a cluster is left out because the job fails for it.
+    """
     if tables.read(bronze.RECORDS) is None:
         raise LookupError(f"{asked.to} holds no {bronze.RECORDS}: run ingest before")
     counting = Reporting(tables, _written(Steps()))
@@ -122,7 +128,7 @@ def silver(spark: SparkSession, tables: Tables, asked: argparse.Namespace) -> in
 
 
 def make_gold(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
-    """The job `gold`: builds gold's tables from the histories."""
+    """The job `gold`: builds gold's tables from the histories; FOUND if a cluster is left out, as it fails for that."""
     counting = Reporting(tables, _written(Steps()))
     failing = apart(counting, _EVENTS, lambda some: gold.build(some, min_isr=asked.min_isr))[1]
     return FOUND if _show_failing("gold", failing) else DONE
@@ -135,7 +141,10 @@ def verify_replay(_: SparkSession, tables: Tables, __: argparse.Namespace) -> in
 
 
 def make_report(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
-    """The job `report`: writes the report page about the clusters whose gold is of the present silver."""
+    """The job `report`: writes the report page about the clusters whose gold is of the present silver.
+
+    Returns FOUND if other clusters are left out.
+    """
     of_silver = gold.of_silver(tables)
     for cluster_id in of_silver.others:
         say(f"report: cluster {cluster_id} is left out: its gold is not of the present silver; run gold")
@@ -186,7 +195,7 @@ def show_loss(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int
 
 
 def export_rows(spark: SparkSession, _: Tables, asked: argparse.Namespace) -> int:
-    """The job `export`: writes the rows of the source to a directory of Parquet files."""
+    """The job `export`: writes the rows of the source to a directory of Parquet files; FOUND if some report damage."""
     steps = Steps()
     _show_files(asked)
     given = {"path": asked.source, "clusterId": asked.cluster_id, "mode": asked.mode}

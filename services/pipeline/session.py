@@ -132,7 +132,7 @@ def start(
 
 
 def prepared(spark: SparkSession) -> SparkSession:
-    """Prepares a session that somebody else started: sets `FORMAT` and registers the format `kraft`."""
+    """Prepares a session that somebody else started, and returns it: sets `FORMAT` and registers the format `kraft`."""
     for name, value in FORMAT.items():
         spark.conf.set(name, value)
     register(spark)

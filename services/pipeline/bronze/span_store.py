@@ -112,7 +112,10 @@ class SpanStoreReader(DataSourceReader):
         self._stores = stores
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Splits the stores into ranges; a store that cannot be opened gets one range with the problem."""
+        """Splits the stores into ranges; a file that cannot be opened gets one range with the problem.
+
+        Raises OSError, naming the database, for one that cannot be read.
+        """
         return [part for store in self._stores for part in _ranges(store)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -57,7 +57,11 @@ _BATCHES_A_FILE: Final = 26
 
 
 def changes(silver: Mapping[str, DataFrame]) -> DataFrame:
-    """Returns a row for each record that sets or removes something: its kind, and what `was` and is `now`, as JSON."""
+    """Returns a row for each record that sets or removes something: its kind, and what `was` and is `now`, as JSON.
+
+    Partitions, unknown records and those of ZooKeeper's migration are not among them; the elections of active
+    controllers are.
+    """
     rows = other_rows(silver, SPAN).where(~fn.col("kind").isin(*QUIET))
     changed = ("kind", "type", fn.col("was_value").alias("was"), fn.col("value").alias("now"))
     began = at_begin(with_before(rows, _KEY, ("value",)), "trace_id", *changed)
@@ -82,7 +86,7 @@ def changes(silver: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def sentences(found: DataFrame) -> Computed:
-    """Returns the rows of the audit timeline (SCHEMA) about `changes`."""
+    """Returns the rows of the audit timeline (SCHEMA) about `changes`; workers compute them when they are needed."""
 
     def compute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         said = (_said(pa.Table.from_batches([each])) for each in batches)

@@ -64,8 +64,9 @@ def availability(
 
 
 def days_of(spans: pa.Table, groups: Groups, assumed: int) -> pa.Table:
-    """Returns the days (SCHEMA) of spans, which are sorted by partition and time.
+    """Returns a row (SCHEMA) for each partition and day (UTC) of its `spans`, which are sorted by partition and time.
 
+    A span is an interval in which leader, ISR size and min.insync.replicas do not change; `groups` are the partitions.
     Of a span of more than DAYS_MAX days only the first and the last day are counted.
     """
     assert groups.count == len(spans), (groups.count, len(spans))
@@ -104,7 +105,7 @@ def days_of(spans: pa.Table, groups: Groups, assumed: int) -> pa.Table:
 def partition_spans(
     partitions: DataFrame, configs: DataFrame, ends: DataFrame, *, min_isr: int = MIN_ISR_DEFAULT
 ) -> DataFrame:
-    """Computes the spans of all partitions, with the columns of `spans.SCHEMA`.
+    """Computes the spans of all partitions, with the columns of `spans.SCHEMA`: one leader, ISR size and min ISR each.
 
     `ends` has each cluster's `log_end_time`; `min_isr` is assumed while no record sets the config.
     """

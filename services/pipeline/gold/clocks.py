@@ -13,10 +13,11 @@ __all__ = ["back_count", "epochs", "with_set_backs"]
 
 
 def epochs(events: DataFrame) -> DataFrame:
-    """Returns one row an epoch: `begin_offset`, `begin` (the time of its first record), `end` (its latest time),
-    `leader_id` (null without a LeaderChange), `from_epoch` and `ended` of the epoch before it, and `back_ms`.
+    """Returns one row an epoch, by the clock of its own controller.
 
-    `back_ms` is how far its begin is before the end of the epoch before, in ms; 0 if it is not.
+    `begin_offset`, `begin` and `leader_id` are those of its first record (the id is null if that is no LeaderChange),
+    `end` is its latest time. `from_epoch` and `ended` are epoch and `end` of the epoch before it. `back_ms` is how far
+    its begin is before that end, in ms; 0 if it is not.
     """
     leader = fn.when(fn.col("type") == "LEADER_CHANGE", fn.get_json_object("payload", "$.leaderId"))
     found = (

@@ -59,7 +59,10 @@ _OF_VOTERS: Final = layout_of(VotersRecord).last_version
 
 
 def rows_of_clusters(now: Present, told: Sequence[DataFrame] = ()) -> DataFrame:
-    """Returns the rows from which `clusters` builds the state and the past of each cluster, those of each together."""
+    """Returns the rows from which `clusters` builds the state and the past of each cluster, those of each together.
+
+    `told` are rows of the past, with columns of `told.SCHEMA`.
+    """
     tables = {
         "topic_history": now.topics,
         "partition_history": now.partitions,
@@ -129,7 +132,7 @@ class _Row(NamedTuple):
 
     @property
     def at(self) -> Moment:
-        """The record by which it is so."""
+        """The record that made the row what it is."""
         assert self.at_offset is not None, self
         return Moment(self.at_offset, self.at_ms)
 
@@ -203,7 +206,7 @@ class Cluster:
 
     @property
     def past(self) -> Past:
-        """The past that its history shows."""
+        """The past that its history shows, once all its rows are taken."""
         for condition, subject, at in self._brokers.moments(self.end):
             self._note(condition, subject, at)
         for topic, at in self._configs.elects_uncleanly(self._births, self.end):

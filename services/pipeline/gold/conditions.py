@@ -44,7 +44,7 @@ CONDITIONS: Final = ("offline", "under_min_isr", "short")
 
 
 def is_offline(leader: _Of) -> _Of:
-    """Returns whether a partition is without a leader, of its `leader` in the log."""
+    """Returns whether a partition has no leader, by the `leader` of its record; of columns and arrays alike."""
     return leader == NO_LEADER
 
 

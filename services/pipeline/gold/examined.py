@@ -49,7 +49,7 @@ def examined(now: Present, told: Sequence[DataFrame], limits: Limits) -> DataFra
 
 
 def said(cluster: Cluster, limits: Limits) -> pa.Table:
-    """Returns the findings and the causes of a cluster."""
+    """Returns the findings and the causes of a cluster, with the columns of `_SCHEMA`."""
     facts = Facts(
         state=cluster.state,
         voters=cluster.voters,

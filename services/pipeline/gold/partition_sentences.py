@@ -55,7 +55,10 @@ _Shown = Callable[[pa.Array], pa.Array]
 
 
 def sentences(states: pa.Table, bases: pa.Table) -> pa.Table:
-    """Returns a row (SCHEMA) for each state of a partition, but for those of the `bases`: cluster ids and offsets."""
+    """Returns the audit timeline's row (SCHEMA) for each state of a partition: how it differs from the one before.
+
+    `bases` has cluster ids and offsets of the base checkpoints: states that began there have no row.
+    """
     states = _changes(states, bases).combine_chunks()
     is_first = states["is_first"].to_numpy()
     changed = _joined(*_parts(states), separator="; ")

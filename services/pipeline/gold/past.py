@@ -38,7 +38,11 @@ _EVENTS: Final = ("is_removed", "unclean", "moves", "moved", "cancelled", "withd
 
 
 def turning_spans(states: States, given: SpanSettings) -> DataFrame:
-    """Returns the spans that the story needs: a condition begins or ends, the partition does, or there is an event."""
+    """Returns those spans of partitions (intervals, see `spans.SCHEMA`) that the story needs.
+
+    At the begin of such a span a condition (CONDITIONS) begins or ends, or there is an event: an unclean election, a
+    step of a reassignment, a member of the ELR withdrawn. Or the removal of the topic ends it.
+    """
     return states.computed(COLUMNS, lambda rows, groups: _turning(*spans_of(rows, groups, given)), SPANS).frame()
 
 

@@ -150,7 +150,10 @@ def settings(configs: DataFrame, ends: DataFrame, *, min_isr: int = MIN_ISR_DEFA
 
 
 def spans_of(states: pa.Table, groups: Groups, given: SpanSettings) -> tuple[pa.Table, Groups]:
-    """Returns the spans of states, with the columns of SCHEMA; the groups are the partitions."""
+    """Returns the spans of states (SCHEMA), and their groups, as `groups` are those of the states: the partitions.
+
+    A span is an interval in which leader, ISR size and min.insync.replicas do not change.
+    """
     merged = _Merged(states, groups, given)
     found = merged.table()
     assert merged.groups.count == len(found), (merged.groups.count, len(found))

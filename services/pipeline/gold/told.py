@@ -50,7 +50,10 @@ SCHEMA: Final = pa.schema(
 
 
 def histories_told(now: Present, history: Mapping[str, DataFrame]) -> Iterator[DataFrame]:
-    """Yields the past of brokers, voters, configs and racks, and who voted in the last election."""
+    """Yields rows of the past for `rows_of_clusters`: of brokers, voter sets, configs and racks.
+
+    One row of each cluster has the last LeaderChange, with the voters of that election.
+    """
     ends = ("valid_to_offset", "valid_to_ms", "end_type")
     of_broker = ("broker_id", "fenced", "in_controlled_shutdown", "rack", "log_dirs", "cordoned_log_dirs", *ends)
     yield _documents(history["broker_history"], BROKER_STATE, *of_broker)

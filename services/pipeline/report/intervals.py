@@ -11,7 +11,10 @@ __all__ = ["latest", "log_ends", "ms", "stretches", "worst"]
 
 
 def log_ends(events: DataFrame) -> DataFrame:
-    """Computes the first and last record time of each cluster: `log_begin_time`, `log_end_time`, one row a cluster."""
+    """Computes the earliest and the latest record time of each cluster, one row a cluster.
+
+    They are `log_begin_time` and `log_end_time`. If there are others, no record of the base checkpoint is the earliest.
+    """
     own = fn.when(~fn.col("is_base"), fn.col("timestamp"))
     return events.groupBy("cluster_id").agg(
         fn.coalesce(fn.min(own), fn.min("timestamp")).alias("log_begin_time"),

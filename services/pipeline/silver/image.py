@@ -149,7 +149,7 @@ def image_rows(tables: Mapping[str, DataFrame], more: Sequence[str] = ()) -> Dat
 
 
 def other_rows(tables: Mapping[str, DataFrame], more: Sequence[str] = ()) -> DataFrame:
-    """Combines all these tables but that of partitions, of which there are most."""
+    """Combines all these tables but that of partitions, of which there are most, into one (see `image_rows`)."""
     topics = _rows(tables["topic_history"], "topic", TopicRecord, ("topic_id",), more)
     configs = _rows(tables["config_history"], "config", ConfigRecord, ("resource_type", "resource_name", "name"), more)
     brokers = _rows(tables["broker_history"], "broker", RegisterBrokerRecord, ("broker_id",), more)

@@ -58,7 +58,7 @@ _UNKNOWN: Final = uuid_text(MIGRATING_DIRECTORY)
 def histories(events: pa.Table) -> pa.Table:
     """Returns the states of partitions, those of each together and in order, from the events about them.
 
-    `events` are those of `stated`. A change to a partition that does not exist is ignored.
+    `events` have the columns ROWS (see `stated`). A change to a partition that does not exist is ignored.
     """
     rows, groups = _counting(*stated(events))
     history = _History(rows, groups)

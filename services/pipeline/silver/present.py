@@ -59,7 +59,7 @@ def present(silver: Mapping[str, DataFrame], at_offset: Offset | None = None) ->
 
 
 def replicas_of(now: Present) -> DataFrame:
-    """Returns one row for each replica of each partition, with the columns of its broker if that is registered.
+    """Returns one row for each replica of each partition, with the rack of its broker if that is registered.
 
     `place` counts from 0.
     """

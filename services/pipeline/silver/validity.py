@@ -33,7 +33,7 @@ def by_key(key: Sequence[str], *order: str) -> WindowSpec:
 
 
 def ended(rows: DataFrame, order: WindowSpec, removed: Column) -> DataFrame:
-    """Adds to each row its end: the next row by `order`.
+    """Adds to each row from when to when it held (SPAN): from its own record to that of the next row by `order`.
 
     Rows where `removed` is true only end others and are dropped.
     """
@@ -62,7 +62,10 @@ def at_begin(history: DataFrame, *columns: Column | str) -> DataFrame:
 
 
 def at_end(history: DataFrame, *columns: Column | str) -> DataFrame:
-    """Selects the same of the record behind which a row no longer held; null while it holds."""
+    """Selects `cluster_id`, `offset` and `time` of the record behind which each row no longer held, and these columns.
+
+    The offset and the time are null while a row holds.
+    """
     return _at(history, "valid_to", columns)
 
 

@@ -51,7 +51,7 @@ _VOTERS: Final = "struct<leaderId: int, voters: array<struct<voterId: int>>>"
 
 
 def build(counted: DataFrame, tables: Tables) -> dict[str, DataFrame]:
-    """Builds and writes the table; returns it by its name, or nothing if there are no spans.
+    """Builds and writes the table `write_path`; returns it by its name, or nothing if there are no trace spans.
 
     `counted` are silver's events.
     """

@@ -142,11 +142,11 @@ class KraftReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Plans the tasks: a large segment is split into several, a hundred small files go into one.
 
-        Of two clusters under one id nothing is read but a row that says so: nobody can tell their records apart. Raises
-        DataLoss if startingOffsets asks for offsets that were removed, unless failOnDataLoss is false.
+        Of two clusters under one id nothing is read but a row that says so: nobody can tell their records apart. A
+        `.part` file is left out while it may still be written: an unfinished checkpoint is damage only once it is old.
 
-        A `.part` file is left out while it may still be written: an unfinished checkpoint is damage only once it is
-        old.
+        Raises FileNotFoundError; ValueError if startingOffsets or endingOffsets name a cluster that is not there;
+        DataLoss if startingOffsets asks for offsets that were removed, unless failOnDataLoss is false.
         """
         by_ms = self._clock.wall_ms() - self.options.settle_ms
         found = find(self.options.paths, cluster_id=self.options.cluster_id, access=self.options.access)

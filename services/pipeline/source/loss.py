@@ -80,7 +80,7 @@ class Stretch(NamedTuple):
     log_start: Offset | None
 
     def covers(self, low: Offset, high: Offset) -> bool:
-        """Returns whether the offsets were read from this directory, or are or will be."""
+        """Returns whether the offsets from `low` to `high` (exclusive) were read from this directory, or can be."""
         if self.read_to >= high:
             return True
         return self.log_start is not None and self.log_start <= max(low, self.read_to)
@@ -116,7 +116,10 @@ def parts_of(ranges: Sequence[LostRange], *, fails: bool) -> list[FilePart]:
 
 
 def read_or_lost(part: FilePart, wanted: RowFilter, *, fails: bool) -> Iterator[Columns | Arrays]:
-    """Yields the rows of a part; of a file that was removed since planning one row that says so, or raises DataLoss."""
+    """Yields the rows of a part; of a file that was removed since planning one row that says so.
+
+    If `fails`, it raises DataLoss instead of that row.
+    """
     try:
         yield from read_arrays(part, wanted)
     except FileNotFoundError:

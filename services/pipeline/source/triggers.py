@@ -44,7 +44,10 @@ class Waiting:
         self._started_at_ms: int | None = None
 
     def is_over(self, available: int) -> bool:
-        """Returns whether a micro-batch of so many new offsets starts; if so, the delay begins anew."""
+        """Returns whether a micro-batch of so many new offsets starts; if so, the delay begins anew.
+
+        It starts if there are enough, if the delay since the last start is over, or if it is the first one.
+        """
         now = self._clock.monotonic_ms()
         began = self._started_at_ms
         if self.least > available and began is not None and now - began < self._delay_ms:

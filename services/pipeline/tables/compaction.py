@@ -44,7 +44,9 @@ class Compaction:
         self._files = files
 
     def run(self, *, before: date, files_max: int = ROUND_FILES_MAX) -> Compacted:
-        """Rewrites all closed partitions that have several files, each as one; closed are days before `before`.
+        """Rewrites all closed partitions that have several files, each as one.
+
+        A partition is closed if its day is before `before`, or if the table has no days.
 
         Rounds that a killed run has left are finished or undone first. Returns how many files were rewritten.
         Raises ArithmeticError if a round's new files do not have the rows of its old ones; that round is undone.

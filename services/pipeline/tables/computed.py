@@ -28,7 +28,10 @@ _RESULT: Final = "cluster_id string, file string"
 
 
 class Computed(NamedTuple):
-    """The rows that `compute` makes of `rows`, with the columns of `schema`; `cluster_id` is among them."""
+    """The rows that `compute` will make of `rows`, with the columns of `schema`; `cluster_id` is among them.
+
+    Nothing is computed before `frame` is used, or the rows are written.
+    """
 
     rows: DataFrame
     compute: Compute

@@ -23,7 +23,7 @@ class Remembered:
         self._known: dict[str, DataFrame | None] = {}
 
     def read(self, name: str) -> DataFrame | None:
-        """Returns a table's present rows; None if it was never written."""
+        """Returns a table's present rows, from memory after the first time; None if it was never written."""
         if name not in self._known:
             found = self._lake.read(name)
             try:
@@ -43,7 +43,7 @@ class Remembered:
         return None if found is None else found.telling(lambda name: self._known.pop(name, None))
 
     def keep(self, name: str, rows: Rows) -> DataFrame:
-        """Overwrites the table with these rows, partitioned by cluster, and returns them."""
+        """Computes the rows, overwrites the table with them, partitioned by cluster, and returns them from memory."""
         self._known.pop(name, None)
         made = frame_of(rows).localCheckpoint()
         self._lake.keep(name, made)
