@@ -143,6 +143,7 @@ def verify_replay(_: SparkSession, tables: Tables, __: argparse.Namespace) -> in
 def make_report(_: SparkSession, tables: Tables, asked: argparse.Namespace) -> int:
     """The job `report`: writes the report page about the clusters whose gold is of the present silver.
 
+    The page takes the place of the file `asked.report` when it is whole. Raises LookupError if there is no such gold.
     Returns FOUND if other clusters are left out.
     """
     of_silver = gold.of_silver(tables)

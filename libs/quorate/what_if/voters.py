@@ -50,7 +50,8 @@ class Quorum:
     def trouble(self, voter: VoterState) -> str | None:
         """Says why a voter does not keep up; None if it does.
 
-        It does if it has fetched within KEEPS_UP_MS, and has all of the leader's log, or had within this time.
+        It does if it has fetched within KEEPS_UP_MS, and has all of the leader's log, or had within this time; or if it
+        is the leader.
         """
         if voter.id == self.leader_id:
             return None

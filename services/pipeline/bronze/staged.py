@@ -63,7 +63,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """The files that tasks have written, and their knowledge of the rows in them, by kind.
+    """The files that tasks have written, and by kind the extents of the files whose rows these are.
 
     `committed` has the first and the last offset (exclusive) that are known to be committed, by cluster and epoch.
     `read` has the files of which all records were read.

@@ -24,11 +24,13 @@ INTERVALS: Final = 4
 
 
 def silences(events: DataFrame) -> DataFrame:
-    """Finds gaps of at least SILENCE_S seconds; the structs `before` and `after` are the records on both sides.
+    """Finds the periods in which no controller wrote; the structs `before` and `after` are the records on both sides.
 
-    Each has `timestamp`, `offset`, `epoch`, and `leader_id` if it is a LeaderChange; `silent_ms` is the time between
-    them. An epoch's events are first grouped into time cells of SILENCE_S: a longer gap always lies between two
-    cells, so only the first and last record of each cell are compared, in the order of their offsets.
+    They are gaps of at least SILENCE_S seconds, and of INTERVALS intervals of the NoOpRecords around them (KIP-835); in
+    a log without NoOpRecords there are none. Each struct has `timestamp`, `offset`, `epoch`, and `leader_id` if it is a
+    LeaderChange; `silent_ms` is the time between them. An epoch's events are first grouped into time cells of
+    SILENCE_S: a longer gap always lies between two cells, so only the first and last record of each cell are compared,
+    in the order of their offsets.
     """
     least_ms = SILENCE_S * 1000
     order = Window.partitionBy("cluster_id").orderBy("after.offset")

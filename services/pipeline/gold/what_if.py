@@ -49,7 +49,10 @@ class UnknownLoss(LookupError):
 
 
 class Fate(NamedTuple):
-    """A partition before and after the loss, with its min.insync.replicas then, as its leader has it (KIP-226)."""
+    """A partition before and after the loss.
+
+    `min_isrs` are its min.insync.replicas before and after, as its leader has it then (KIP-226).
+    """
 
     topic: str
     partition_id: int

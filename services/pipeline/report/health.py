@@ -37,7 +37,10 @@ class Bucket(NamedTuple):
 
 
 def read_buckets(spans: DataFrame, ends: DataFrame) -> list[Bucket]:
-    """Computes and collects each cluster's time buckets in order, at most BUCKETS each."""
+    """Collects each cluster's time buckets in which a count of FLAGS changes, in order.
+
+    A cluster's log is cut into at most BUCKETS buckets of equal length. `ends` is the result of `log_ends`.
+    """
     rows = _deltas(spans)
     placed = _placed(rows, ends)
     at = Window.partitionBy("cluster_id", "bucket").orderBy("at")

@@ -68,7 +68,7 @@ def story_parts(incident: Incident, limits: ReportLimits, clusters: int) -> list
 
 
 def cause_parts(incident: Incident, limits: ReportLimits, clusters: int) -> list[Part]:
-    """Builds the table of causes."""
+    """Builds the table of causes, or a note if there are none."""
     if not incident.causes.total:
         return [Note("As the log ends, every partition has a leader and all its replicas in sync.", "good")]
     shown = incident.causes.first(limits.rows)

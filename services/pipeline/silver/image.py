@@ -136,7 +136,10 @@ def image_history(tables: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def image_rows(tables: Mapping[str, DataFrame], more: Sequence[str] = ()) -> DataFrame:
-    """Combines these tables, of histories or of one state, into one; `more` are columns of all that are kept."""
+    """Combines these tables, of histories or of one state, into one, with a record as JSON (`value`) in each row.
+
+    Its columns are `cluster_id`, `kind`, `key`, `type`, `value` and `raw`, and those of `more`, which all tables have.
+    """
     partitions = _rows(
         tables["partition_history"],
         "partition",

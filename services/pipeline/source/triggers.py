@@ -20,7 +20,7 @@ _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_
 
 
 def parse_delay(given: str) -> int:
-    """Parses a span as Spark writes it, in ms. Raises ValueError.
+    """Returns the ms of a span of time as Spark writes it. Raises ValueError.
 
     >>> [parse_delay(each) for each in ("15m", "20 s", "1500", "2h")]
     [900000, 20000, 1500, 7200000]
