@@ -41,7 +41,7 @@ class Raft:
     `log` and `election` are the contents of the disk at start; `election` is None on an empty disk. `endpoints` are
     this node's listeners, the one for peers first: the core keeps them up to date in the voter set; without any it does
     not. `bootstrap` nodes may know the leader besides the voters. `recover_to` is how far the log reached, at least,
-    before the disk lost flushed records.
+    before the disk lost flushed records: until it reaches there again, this node neither votes nor stands.
     """
 
     __slots__ = (
@@ -123,7 +123,7 @@ class Raft:
 
     @property
     def persisted(self) -> ElectionState:
-        """The election state that was handed out last; the driver persists it before it sends anything (I-03, I-04)."""
+        """The election state that `ready` returned last, at first the disk's; durable before a message (I-03, I-04)."""
         return self._persisted
 
     def ready(self) -> Ready:
@@ -138,13 +138,13 @@ class Raft:
         return effects.as_ready(election, self._log)
 
     def describe(self, now_ms: int) -> QuorumDescription:
-        """Returns the leader, and on the leader all replicas' log ends and fetch times, for DescribeQuorum."""
+        """Returns leader, epoch and high watermark; on the leader also each replica's log end and fetch times."""
         return progress.describe(self._context(now_ms), self._role)
 
     # Inputs from the driver.
 
     def step(self, message: Message, now_ms: int) -> None:
-        """Handles a request or a response of a peer."""
+        """Handles a peer's request, to be answered in a `Ready`, or a response, ignored if it is no longer awaited."""
         context = self._context(now_ms)
         if isinstance(message, Request):
             self._take_request(context, message)
@@ -157,7 +157,10 @@ class Raft:
         self._pursue(self._context(now_ms))
 
     def append(self, batches: Sequence[BatchInfo], now_ms: int) -> Refusal | None:
-        """Appends all of `batches` if this node leads their epoch and they begin at its log end, else says why not."""
+        """Appends `batches`, which follow each other, and returns None; or appends none of them and returns why.
+
+        This node must lead their epoch, they must begin at its log end, and no leadership transfer may be under way.
+        """
         context = self._context(now_ms)
         refusal = quorum_epoch.append(context, self._role, batches)
         if refusal is None:
@@ -171,7 +174,7 @@ class Raft:
         self._pursue(context)
 
     def peer_lost(self, node_id: NodeId, now_ms: int) -> None:
-        """Handles a stream to `node_id` that was reset or refused: its requests fail; its leadership may be lost."""
+        """Handles a broken stream to or from `node_id`: gives up its requests and held fetches, soon it as a leader."""
         context = self._context(now_ms)
         context.lose(node_id, known_leader(self._role))
         role = self._role
@@ -191,7 +194,7 @@ class Raft:
 
     @property
     def is_recovering(self) -> bool:
-        """Whether flushed records are still missing that the disk has lost. Until then `recover_to` must be kept."""
+        """Whether flushed records that the disk lost are still missing. Until they are back, keep `recover_to`."""
         return self._recover_to is not None
 
     @property
@@ -206,7 +209,7 @@ class Raft:
         return not isinstance(role, Leader) or voters.is_sole(self._node)
 
     def note_readers(self, readers: Mapping[ReplicaKey, Offset], now_ms: int) -> bool:
-        """Notes the fetch offsets of replicas that a gateway has answered. Returns False if one was not taken."""
+        """Records, on the leader, fetch offsets of observers that a gateway answered. False: one was left out."""
         assert isinstance(self._role, Leader), self._role
         return progress.note_readers(self._context(now_ms), self._role, readers)
 
@@ -225,10 +228,11 @@ class Raft:
         return True
 
     def upgrade_kraft_version(self, version: int, now_ms: int, *, epoch: Epoch, validate_only: bool = False) -> Upgrade:
-        """Raises kraft.version to `version` if this node leads `epoch` and each voter supports it. KIP-853.
+        """Appends the upgrade of kraft.version to `version`, or only checks it; an error is in the result. KIP-853.
 
-        The present version is accepted, and nothing is written. INVALID_UPDATE_VERSION: the version is lower or not
-        supported, or a voter's directory id, listeners or version range are not known yet.
+        The present version is accepted, and nothing is written. NOT_LEADER_OR_FOLLOWER: this node does not lead
+        `epoch`. REQUEST_TIMED_OUT: nothing of it is committed yet. INVALID_UPDATE_VERSION: a lower version, or one that
+        a voter does not support, or a voter has not announced its directory id or listeners.
         """
         context = self._context(now_ms)
         upgrade = membership.upgrade(context, self._role, version, epoch=epoch, validate_only=validate_only)
@@ -245,8 +249,7 @@ class Raft:
     ) -> bool:
         """Installs the downloaded snapshot, which is complete and fsynced; returns False if it is no longer wanted.
 
-        `voters` and `kraft_version` are from its header, None if it has none. On True, `Ready.install` replaces the
-        log.
+        `voters` and `kraft_version` are from its header, if it has them. The next `Ready.install` replaces the log.
         """
         context, role = self._context(now_ms), self._role
         is_wanted = isinstance(role, Follower) and following.install(
@@ -256,7 +259,7 @@ class Raft:
         return is_wanted
 
     def snapshot_failed(self, snapshot_id: OffsetAndEpoch, now_ms: int) -> None:
-        """Drops the download of `snapshot_id`, whose bytes are no valid snapshot; it starts again after a pause."""
+        """Drops the download of `snapshot_id`, whose bytes are no valid snapshot; a Fetch follows after a pause."""
         context = self._context(now_ms)
         if isinstance(self._role, Follower):
             following.drop_download(context, self._role, snapshot_id)

@@ -82,7 +82,7 @@ def leaves_no_room(request: Request) -> bool:
 
 
 def is_far_ahead(role: Role, request: VoteRequest | NewsOfLeader | LeaderRequest) -> bool:
-    """Returns whether the epoch of `request` is so far after this node's that it is not entered on its word.
+    """Returns whether the epoch of `request` is more than `EPOCHS_AHEAD_MAX` after this node's: it is not entered then.
 
     The error for it is UNKNOWN_LEADER_EPOCH, which Kafka's nodes take as a stale answer; INVALID_REQUEST ends them.
     """
@@ -90,7 +90,7 @@ def is_far_ahead(role: Role, request: VoteRequest | NewsOfLeader | LeaderRequest
 
 
 def claims_id(request: Request, node_id: NodeId) -> bool:
-    """Returns whether the sender of `request` says that it is the node `node_id`."""
+    """Returns whether `request` is a Vote, Fetch or FetchSnapshot whose sender says that it is the node `node_id`."""
     return isinstance(request, VoteRequest | FetchRequest | FetchSnapshotRequest) and request.replica.id == node_id
 
 
@@ -176,9 +176,10 @@ def role_in_epoch(
 
 
 def misaddressed(context: StepContext, request: Request) -> Refused | None:
-    """Refuses a request that names another replica than this one, such as this id on a wiped disk. KIP-853.
+    """Returns INVALID_VOTER_KEY for a Vote or BeginQuorumEpoch that names another replica than this one, else None.
 
-    As in Kafka, this is checked after the epoch of the request has been entered.
+    An example is this node's id on a disk that was wiped since. As in Kafka, it is checked after the request's epoch
+    has been entered. KIP-853.
     """
     if not isinstance(request, VoteRequest | BeginQuorumEpochRequest) or request.voter is None:
         return None

@@ -19,9 +19,9 @@ from quorate.raft.step_context import Refused, StepContext
 def relay_fetch(context: StepContext, role: Follower, request: FetchRequest) -> None:
     """Answers an observer's Fetch like a leader whose log ends at this follower's high watermark.
 
-    Without news the fetch is parked, and with news for `commit_wait_ms`, so that one answer carries several commits. It
-    is answered at once if there is no place for it (`_place`). A fetch is refused if it is from a voter, does not allow
-    any server (`from_any`), or comes before this follower has fetched from its leader.
+    Without news the fetch is held for its own `max_wait_ms`, with news at most for `commit_wait_ms`, so that one answer
+    carries several commits; it is answered at once if `observers_max` others are held. NOT_LEADER_OR_FOLLOWER: it is
+    from a voter, it does not allow any server (`from_any`), or this follower has not fetched from its leader yet.
     """
     if not _may_serve(context, role, request):
         context.refuse(role, request, Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -43,7 +43,7 @@ def _place(context: StepContext, role: Follower, key: ReplicaKey) -> ReplicaKey 
 
 
 def relay_snapshot(context: StepContext, role: Follower, request: FetchSnapshotRequest) -> None:
-    """Answers a FetchSnapshot with one chunk: all of a snapshot is committed."""
+    """Answers an observer's FetchSnapshot with one chunk: a snapshot is all committed. Refuses as `relay_fetch`."""
     if _may_serve(context, role, request):
         reading.answer_snapshot(context, role, request, silent_ms=_silent_ms(context, role))
     else:
@@ -51,7 +51,11 @@ def relay_snapshot(context: StepContext, role: Follower, request: FetchSnapshotR
 
 
 def answer_parked(context: StepContext, role: Follower) -> None:
-    """Answers the held fetches whose deadline has come, which a commit brings forward to `commit_wait_ms` after it."""
+    """Answers the held fetches whose deadline has come, and sets the timer for the next deadline.
+
+    When the high watermark moves, a deadline is brought forward to `commit_wait_ms` from then, and a fetch that no
+    longer fits this log, as after a snapshot, is answered at once.
+    """
     ends = (context.log.high_watermark, context.log.high_watermark)
     has_changed, role.parked_checked_ends = ends != role.parked_checked_ends, ends
     if has_changed or parked_fetches.is_due(context, role):

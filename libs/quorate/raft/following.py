@@ -254,17 +254,17 @@ def install(
 
 
 def drop_download(context: StepContext, role: Follower, snapshot_id: OffsetAndEpoch) -> None:
-    """Drops a download that turned out to be no valid snapshot; after a pause, a Fetch finds out what to download."""
+    """Drops the download of `snapshot_id`, which is no valid snapshot; a Fetch after a pause finds what to download."""
     if role.download is not None and role.download.snapshot_id == snapshot_id:
         context.pause(role.leader_id)
         role.download = None
 
 
 def lose_leader(context: StepContext, role: Follower) -> None:
-    """Handles a reset stream to the leader: its process has probably ended, so the follower waits only a moment.
+    """Handles a reset stream to the leader: its process has probably ended, so pre-votes start after a moment only.
 
     The wait is random, so that two followers seldom start an election at once; if the leader is alive, pre-vote makes
-    the false alarm harmless.
+    the false alarm harmless. A second call for the same leader does nothing.
     """
     if role.is_lost:
         return

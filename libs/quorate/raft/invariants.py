@@ -74,7 +74,7 @@ def _rises(values: tuple[int, ...]) -> bool:
 
 
 def check_role(raft: Raft) -> None:
-    """Raises AssertionError if role, epoch, vote or high watermark do not fit; to be checked after effects."""
+    """Raises AssertionError if role, epoch, vote and log do not fit. To be checked after each step that has effects."""
     role, node, log = raft.role, raft.node, raft.log
     assert role.epoch >= raft.persisted.epoch, (role.epoch, raft.persisted)  # I-03
     assert role.epoch >= log.last_epoch, (role.epoch, log.last)  # I-03

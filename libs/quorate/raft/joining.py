@@ -20,10 +20,10 @@ from quorate.raft.step_context import StepContext
 
 
 def send_voter_request(context: StepContext, role: Follower) -> None:
-    """Sends UpdateRaftVoter, RemoveRaftVoter or AddRaftVoter to the leader if needed, at most once a fetch timeout.
+    """Sends UpdateRaftVoter as a voter, or RemoveRaftVoter or AddRaftVoter to join (auto-join), if one is needed.
 
-    Success is visible in the log, so a lost answer or a refusal needs no handling: the request is repeated until the
-    voter set of the log is right.
+    At most once a fetch timeout. Success is visible in the log, so a lost answer or a refusal needs no handling: the
+    request is repeated until the voter set of the log is right.
     """
     if context.is_voter and role.is_caught_up and context.log.is_voter_change_committed:
         context.handover.was_voter = True

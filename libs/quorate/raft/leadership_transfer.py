@@ -16,7 +16,11 @@ from quorate.raft.step_context import NO_FAULT, LeadershipTransfer, Refused, Ste
 
 
 def begin(context: StepContext, role: Leader, request: TransferLeadershipRequest) -> None:
-    """Starts a transfer: appends are refused from now on, until the voter has caught up or the time is over."""
+    """Starts a transfer: appends are refused from now on, until the voter has caught up or the time is over.
+
+    Answers at once if it cannot be: another epoch is named, a transfer is under way (REQUEST_TIMED_OUT), there is no
+    such voter, it leads already, or its controller is absent (ELIGIBLE_LEADERS_NOT_AVAILABLE).
+    """
     to = _target(context, role, request.to)
     fault = _fault(context, role, request, to)
     if fault is not None:
@@ -68,7 +72,7 @@ def _hindrance(context: StepContext, role: Leader, transfer: LeadershipTransfer,
 
 
 def await_successor(context: StepContext, role: Role) -> None:
-    """Answers the requester when another leader is known, or when the time for the election is over."""
+    """Answers the transfer's requester when another leader is known, or when the time for the election is over."""
     transfer = context.handover.transfer
     if transfer is None:
         return

@@ -78,7 +78,7 @@ Entry: TypeAlias = BatchInfo | LeaderChange | VotersChange
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
-    """The order to read whole batches from `offset` on: at least one, then up to `max_bytes`."""
+    """Tells the driver to read whole batches from `offset` on: at least one, then up to `max_bytes`."""
 
     offset: Offset
     max_bytes: int
@@ -87,7 +87,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotRead(msgspec.Struct, frozen=True, kw_only=True):
-    """The order to read up to `max_bytes` bytes of a snapshot from `position` on."""
+    """Tells the driver to read up to `max_bytes` bytes of a snapshot from byte `position` on."""
 
     snapshot_id: OffsetAndEpoch
     position: int

@@ -69,7 +69,10 @@ def add_voter(context: StepContext, role: Leader, request: AddRaftVoterRequest) 
 
 
 def remove_voter(context: StepContext, role: Leader, request: RemoveRaftVoterRequest) -> None:
-    """Appends the voter set without the voter. A leader may remove itself (I-33). KIP-853, "RemoveVoter"."""
+    """Appends the voter set without the voter, and answers once it is committed, or refuses. KIP-853, "RemoveVoter".
+
+    A leader may remove itself (I-33).
+    """
     fault = directory_fault(request.voter) or time_fault(context, role) or removal_fault(context, request.voter)
     if fault is not None:
         answer(context, role, request, fault)
@@ -103,7 +106,10 @@ def update_voter(context: StepContext, role: Leader, request: UpdateRaftVoterReq
 
 
 def upgrade(context: StepContext, role: Role, version: int, *, epoch: Epoch, validate_only: bool) -> Upgrade:
-    """Raises kraft.version. From 0 to 1, it writes the voters that have announced themselves into the log. KIP-853."""
+    """Raises kraft.version, unless `validate_only`, and returns the log end after that, or the error. KIP-853.
+
+    From 0 to 1, it writes the voters as they have announced themselves into the log.
+    """
     leo = context.log.leo
     if not isinstance(role, Leader) or role.epoch != epoch:
         message = f"this node is {type(role).__name__} of epoch {role.epoch}; the request is for epoch {epoch}"
@@ -124,7 +130,11 @@ def upgrade(context: StepContext, role: Role, version: int, *, epoch: Epoch, val
 
 
 def take_kraft_versions(context: StepContext, role: Leader, response: ApiVersionsResponse) -> None:
-    """Handles the voter's ApiVersions: appends the voter set with it, a new one only if it has caught up (I-35)."""
+    """Handles the ApiVersions answer of the voter that is being added or updated: appends the voter set with it.
+
+    The change is refused if the voter does not support the present kraft.version, or is new and has not caught up
+    (I-35). After an error the voter is asked again.
+    """
     assert context.flight is not None
     pending = role.pending
     # Ending a change also gives up its ApiVersions request, so there is a change whenever one is answered.
@@ -201,7 +211,10 @@ def release_change(context: StepContext, role: Leader, after: Role) -> None:
 
 
 def append(context: StepContext, role: Leader, voters: VoterSet, *, kraft_version: int | None = None) -> Offset:
-    """Appends the voter set, in force at once (I-32), and returns the end offset (exclusive) of its batch."""
+    """Appends the voter set, in force at once (I-32), and returns the end offset (exclusive) of its batch.
+
+    Check quorum starts anew.
+    """
     assert role.high_watermark is not None, role  # I-31: a record of this epoch is committed
     assert context.log.is_voter_change_committed, (context.log.voters.latest_offset, context.log.high_watermark)  # I-31
     assert context.log.kraft_version > 0 or kraft_version is not None, context.log.kraft_version
@@ -249,7 +262,7 @@ def _end(context: StepContext, role: Leader, pending: PendingChange, fault: Refu
 
 
 def note_step(context: StepContext, role: Leader, fault: Refused) -> None:
-    """Records the outcome of a step to the target; after a failure it is tried again after the retry backoff."""
+    """Records the outcome of a step to the target voter set; a failed step is tried again after the retry backoff."""
     walk = role.walk
     if fault.error is ErrorCode.NONE:
         role.walk = Walk()
@@ -263,7 +276,10 @@ def note_step(context: StepContext, role: Leader, fault: Refused) -> None:
 def answer(
     context: StepContext, role: Role, request: PendingRequest, fault: Refused, *, end_offset: Offset | None = None
 ) -> None:
-    """Answers a voter change: done with the batch that ends at `end_offset` (exclusive), or refused."""
+    """Answers a voter change: with success if `fault` is NO_FAULT, else with its error.
+
+    `end_offset` is the end (exclusive) of the batch with the change; only AlterQuorum's answer tells of it.
+    """
     if fault.error is not ErrorCode.NONE:
         context.refuse(role, request, fault)
         return

@@ -16,7 +16,7 @@ from quorate.raft.voters import SUPPORTED, Voter, VoterSet
 
 
 def form_fault(context: StepContext, voter: Voter) -> Refused | None:
-    """Refuses a voter without a directory id, or without the listener by which its peers would reach it."""
+    """Returns INVALID_REQUEST for a voter without a directory id or the listener by which peers reach it, else None."""
     if (fault := directory_fault(voter.key)) is not None:
         return fault
     wanted = context.settings.listener_name or context.me.listener_name
@@ -28,19 +28,23 @@ def form_fault(context: StepContext, voter: Voter) -> Refused | None:
 
 
 def directory_fault(key: ReplicaKey) -> Refused | None:
-    """Refuses a voter without a directory id, at every kraft.version."""
+    """Returns INVALID_REQUEST for a voter without a directory id, at every kraft.version; else None."""
     if key.directory_id != ZERO_UUID:
         return None
     return Refused(ErrorCode.INVALID_REQUEST, f"voter {key} has no directory id; a voter is an id on a disk")
 
 
 def time_fault(context: StepContext, role: Leader) -> Refused | None:
-    """Refuses a change that cannot begin now (I-31). The checks are in Kafka's order."""
+    """Returns why no change can begin now (I-31), or None. The checks are in Kafka's order.
+
+    REQUEST_TIMED_OUT: a change is under way, or this epoch has no committed record yet, or the voter set in force is
+    not committed. UNSUPPORTED_VERSION: kraft.version is 0.
+    """
     return _pending_fault(role) or commit_fault(role) or _static_fault(context) or _uncommitted_fault(context)
 
 
 def update_time_fault(context: StepContext, role: Leader) -> Refused | None:
-    """Refuses an update that cannot begin now. Unlike other changes it is allowed at kraft.version 0."""
+    """Returns REQUEST_TIMED_OUT if no update can begin now, as in `time_fault`. It may begin at kraft.version 0."""
     return _pending_fault(role) or commit_fault(role) or _uncommitted_fault(context)
 
 
@@ -53,7 +57,7 @@ def _pending_fault(role: Leader) -> Refused | None:
 
 
 def commit_fault(role: Leader) -> Refused | None:
-    """Refuses a change before the leader has committed a record of its epoch (I-31)."""
+    """Returns REQUEST_TIMED_OUT before the leader has committed a record of its epoch (I-31), afterwards None."""
     # Otherwise an uncommitted voter change of an older epoch could still be committed, and the two changes together
     # would differ by more than one voter: Raft thesis 4.1 as corrected in 2015.
     if role.high_watermark is not None:
@@ -82,7 +86,7 @@ def _uncommitted_fault(context: StepContext) -> Refused | None:
 
 
 def duplicate_fault(context: StepContext, voter: Voter) -> Refused | None:
-    """Refuses to add a voter whose id already votes, on whatever disk (I-34)."""
+    """Returns DUPLICATE_VOTER if a voter has the id of the one to add, on whatever disk (I-34); else None."""
     known = context.voters.by_id(voter.key.id)
     if known is None:
         return None
@@ -91,7 +95,7 @@ def duplicate_fault(context: StepContext, voter: Voter) -> Refused | None:
 
 
 def removal_fault(context: StepContext, key: ReplicaKey) -> Refused | None:
-    """Refuses to remove a replica that is no voter, or the only voter (I-36)."""
+    """Returns VOTER_NOT_FOUND for a replica that is no voter, or the only one (I-36): not to be removed. Else None."""
     if key not in context.voters.keys:
         known = ", ".join(map(str, context.voters.keys))
         return Refused(ErrorCode.VOTER_NOT_FOUND, f"{key} is no voter; these are: {known}")
@@ -101,7 +105,10 @@ def removal_fault(context: StepContext, key: ReplicaKey) -> Refused | None:
 
 
 def update_fault(context: StepContext, voter: Voter) -> Refused | None:
-    """Refuses an update of a replica that is no voter, or that does not support the present kraft.version."""
+    """Returns why a voter cannot be updated, or None.
+
+    INVALID_REQUEST: it does not support the present kraft.version. VOTER_NOT_FOUND: it is no voter.
+    """
     fault = range_fault(context, voter)
     if fault is None and not context.voters.has(voter.key):
         known = ", ".join(map(str, context.voters.keys))
@@ -110,7 +117,7 @@ def update_fault(context: StepContext, voter: Voter) -> Refused | None:
 
 
 def range_fault(context: StepContext, voter: Voter) -> Refused | None:
-    """Refuses a voter that does not support the present kraft.version."""
+    """Returns INVALID_REQUEST for a voter that does not support the present kraft.version, else None."""
     version = context.log.kraft_version
     if version in voter.kraft_versions:
         return None
@@ -119,7 +126,10 @@ def range_fault(context: StepContext, voter: Voter) -> Refused | None:
 
 
 def progress_fault(context: StepContext, role: Leader, request: AddRaftVoterRequest) -> Refused | None:
-    """Refuses a new voter that was not at the leader's log end lately (I-35): commits would have to wait for it."""
+    """Returns REQUEST_TIMED_OUT for a new voter that was not at the leader's log end lately (I-35), else None.
+
+    Lately is within the request's timeout, and at least within the fetch timeout. Commits would have to wait for it.
+    """
     replica = role.replicas.get(request.voter.key, Progress())
     # Kafka requires that it has caught up once and fetched within the hour. A fetch may be held for half a second
     # without news, so the period is never shorter than the fetch timeout.
@@ -132,7 +142,7 @@ def progress_fault(context: StepContext, role: Leader, request: AddRaftVoterRequ
 
 
 def version_fault(context: StepContext, version: int) -> Refused | None:
-    """Refuses a kraft.version that is lower than the present one, or that this code does not support."""
+    """Returns INVALID_UPDATE_VERSION for a kraft.version below the present one, or unknown to this code; else None."""
     current = context.log.kraft_version
     if version < current:
         message = f"kraft.version is {current} and cannot be lowered to {version}"
@@ -144,7 +154,10 @@ def version_fault(context: StepContext, version: int) -> Refused | None:
 
 
 def announcement_fault(announced: VoterSet, version: int) -> Refused | None:
-    """Refuses the upgrade while a voter's directory id or listeners are unknown, or if a voter does not support it."""
+    """Returns INVALID_UPDATE_VERSION if a voter does not allow kraft.version to become `version`, else None.
+
+    Its directory id or listeners are unknown, or it does not support that version.
+    """
     for voter in announced.voters:
         if voter.key.directory_id == ZERO_UUID or not voter.endpoints:
             missing = "directory id" if voter.key.directory_id == ZERO_UUID else "listeners"

@@ -114,7 +114,7 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
 class FetchResponse(msgspec.Struct, frozen=True, kw_only=True):
     """Records, or the point of log divergence, or the snapshot to download. KIP-595, KIP-630.
 
-    An outgoing answer has the order to `read`, which the driver carries out; an incoming one has the `batches`.
+    In an outgoing answer, `read` tells the driver which batches to put in; an incoming one has the `batches`.
     """
 
     epoch: Epoch
@@ -152,7 +152,7 @@ class FetchSnapshotRequest(msgspec.Struct, frozen=True, kw_only=True):
 class FetchSnapshotResponse(msgspec.Struct, frozen=True, kw_only=True):
     """A chunk of a snapshot of `size` bytes, from byte `position` on. KIP-630.
 
-    An outgoing answer has the order to `read`, which the driver carries out; an incoming one has the `data`.
+    In an outgoing answer, `read` tells the driver which bytes to put in; an incoming one has the `data`.
     """
 
     epoch: Epoch
@@ -169,7 +169,7 @@ class FetchSnapshotResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiVersionsRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Asks a node that is being added as a voter for its range of kraft.version. KIP-853."""
+    """Asks a node that is being added or updated as a voter for its range of kraft.version. KIP-853."""
 
     cluster_id: str | None = None
     reply_to: object = None
@@ -216,7 +216,7 @@ class RemoveRaftVoterRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RemoveRaftVoterResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the voter set without it is committed; `message` has the reason if not. Kafka's has no leader."""
+    """Whether the voter set without that voter is committed; `message` has the reason if not. Kafka's has no leader."""
 
     epoch: Epoch = EPOCH_UNKNOWN
     leader_id: NodeId | None = None
@@ -238,7 +238,7 @@ class AlterQuorumRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlterQuorumResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the target is committed; `message` has the reason if not. It does not wait for the target's voters."""
+    """Whether the target is committed; if not, `message` has the reason. It does not wait for the target's voters."""
 
     epoch: Epoch = EPOCH_UNKNOWN
     leader_id: NodeId | None = None
@@ -259,7 +259,7 @@ class UpdateRaftVoterRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UpdateRaftVoterResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the leader has accepted it; it does not wait for the commit. Kafka's has no message."""
+    """Whether the leader has accepted the update; it does not wait for the commit. Kafka's has no message."""
 
     epoch: Epoch
     leader_id: NodeId | None = None

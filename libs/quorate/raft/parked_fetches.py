@@ -57,18 +57,18 @@ def is_due(context: StepContext, role: Leader | Follower) -> bool:
 
 
 def find_deadline(role: Leader | Follower) -> None:
-    """Notes the earliest deadline of the fetches that are still held."""
+    """Sets the role's `parked_deadline_ms` to the earliest deadline of the fetches that are still held."""
     role.parked_deadline_ms = min((parked.deadline_ms for parked in role.parked.values()), default=None)
 
 
 def set_timer(context: StepContext, role: Leader | Follower) -> None:
-    """Sets a timer for that deadline, which has not come."""
+    """Sets a timer for the earliest deadline of the held fetches, if any are held. It must not have come yet."""
     if role.parked_deadline_ms is not None:
         context.wake_at(role.parked_deadline_ms)
 
 
 def release_parked(context: StepContext, role: Leader | Follower, after: Role) -> None:
-    """Refuses all held fetches because the role has changed; the answers name the present leader and epoch."""
+    """Answers all held fetches with NOT_LEADER_OR_FOLLOWER, the leader and epoch of `after`: the role has changed."""
     for parked in role.parked.values():
         context.refuse(after, parked.request, Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
     role.parked.clear()

@@ -40,9 +40,10 @@ def report_presence(context: StepContext, role: Follower) -> None:
 
 
 def take_presence_acknowledged(context: StepContext, _: Follower, response: ControllerPresenceResponse) -> None:
-    """Records what the leader knows now, which is not the report that it answers if it has ignored that one.
+    """Records which presence of this voter's controller the leader knows, after it has answered a report.
 
-    After an error, the report is sent again after a pause.
+    It is that of a newer report if the leader has ignored this one as late. After an error, the report is sent again
+    after a pause.
     """
     if response.error is ErrorCode.NONE:
         context.handover.report_sequence = max(response.sequence, context.handover.report_sequence)
@@ -52,11 +53,10 @@ def take_presence_acknowledged(context: StepContext, _: Follower, response: Cont
 
 
 def record_presence(context: StepContext, role: Leader, request: ControllerPresenceRequest) -> None:
-    """Records a voter's report of whether its controller is there, and acknowledges it.
+    """Records a voter's report of whether its controller is present, and answers with the newest report.
 
-    A late report, and one of a replica that is no voter, changes nothing.
-
-    A report may be delivered twice, and the second time after newer ones, by a connection that was slow (I-85).
+    A late report, and one of a replica that is no voter, changes nothing. A report may be delivered twice, and the
+    second time after newer ones, by a connection that was slow (I-85).
     """
     key = progress.tracked_key(context, request.replica)
     sequence, is_present = request.sequence, request.is_present

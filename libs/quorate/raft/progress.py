@@ -65,11 +65,11 @@ def _list(context: StepContext, role: Leader, key: ReplicaKey) -> None:
 
 
 def compare_with_acknowledged(context: StepContext, role: Leader, key: ReplicaKey, fetch_offset: Offset) -> None:
-    """Tells of a voter that fetches from below what it has acknowledged to this leader: it had flushed that.
+    """Adds a text to the effects, for the log, if a voter fetches from below what it has acknowledged to this leader.
 
-    A majority may have been counted with it (I-18). Its disk was put back, cleared or damaged; Raft cannot repair that,
-    as it takes a flushed record for kept. A Fetch that was overtaken on its way looks the same. Acknowledgements to an
-    earlier leader are not known.
+    It had flushed that, and a majority may have been counted with it (I-18). Its disk was put back, cleared or damaged;
+    Raft cannot repair that, as it takes a flushed record for kept. A Fetch that was overtaken on its way looks the
+    same. Acknowledgements to an earlier leader are not known.
     """
     progress = role.replicas.get(key)
     if progress is None or progress.leo is None or fetch_offset >= progress.leo or not context.voters.has(key):
@@ -85,7 +85,7 @@ def take_fetch_offset(context: StepContext, role: Leader, key: ReplicaKey, fetch
 
     Only a fetch that passed the divergence check (`reading.misfit`) may come here: the high watermark is computed from
     these offsets (I-18). Also updates the time of the last fetch and of the last catch-up, as DescribeQuorum reports
-    them.
+    them. Does not move the high watermark, and ignores a replica that is not tracked.
     """
     assert 0 <= fetch_offset <= context.log.leo, (fetch_offset, context.log.leo)
     progress = role.replicas.get(key)
@@ -107,11 +107,12 @@ def take_fetch_offset(context: StepContext, role: Leader, key: ReplicaKey, fetch
 
 
 def note_readers(context: StepContext, role: Leader, readers: Mapping[ReplicaKey, Offset]) -> bool:
-    """Records the fetch offsets of readers whom a gateway has answered, as their fetches here would have.
+    """Records the fetch offsets of observers whom a gateway has answered, as their fetches here would have.
 
-    Only what is committed counts, and it is the same in each log: so nobody is taken to have what it may not have. Only
-    a voter itself says how much it has, by fetches that are checked here. Returns False if somebody was not taken: a
-    voter that is being added is none at its gateway yet, and it may be the one whose fetch that needs.
+    Only what is committed counts, and it is the same in each log: so nobody is taken to have what it may not have.
+    Returns False if one was left out: a voter, a reader without an id, or an offset above the high watermark. Only a
+    voter's own fetches, which are checked here, say how much it has; its gateway may not know yet that it is being
+    added.
     """
     committed, are_all_taken = role.high_watermark or 0, True
     for replica, offset in readers.items():
@@ -191,7 +192,10 @@ class QuorumDescription:
 
 
 def describe(context: StepContext, role: Role) -> QuorumDescription:
-    """Returns the leader's view of the quorum: voters, and observers that fetched lately (KIP-595, KIP-836)."""
+    """Returns the leader's view of the quorum: voters, and observers that fetched lately (KIP-595, KIP-836).
+
+    On another node: the leader and epoch that it knows, and its own high watermark.
+    """
     if not isinstance(role, Leader):
         return QuorumDescription(
             leader_id=known_leader(role), epoch=role.epoch, high_watermark=context.log.high_watermark

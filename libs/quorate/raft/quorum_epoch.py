@@ -92,7 +92,10 @@ def send_begin_quorum_epoch(context: StepContext, role: Leader) -> None:
 
 
 def take_begin_acknowledged(context: StepContext, role: Leader, response: BeginQuorumEpochResponse) -> None:
-    """Notes a voter's answer to BeginQuorumEpoch, a refusal among them. Check quorum counts Fetches alone (KIP-595)."""
+    """Records contact with a voter that has acknowledged BeginQuorumEpoch, and counts it for ReadIndex.
+
+    After a refusal, the voter is asked again after a pause. Check quorum counts Fetches alone (KIP-595).
+    """
     request = context.flight.request if context.flight is not None else None
     assert isinstance(request, BeginQuorumEpochRequest), request
     assert request.voter is not None, request

@@ -25,7 +25,7 @@ def confirm(context: StepContext, role: Leader, request: ConfirmLeadershipReques
 
 
 def ask_voters(context: StepContext, role: Leader) -> None:
-    """Starts a round if reads wait, sends BeginQuorumEpoch to voters that have not answered, ends it at a majority.
+    """Starts a round if reads wait and none runs, asks the voters by BeginQuorumEpoch, answers the reads at a majority.
 
     A voter that acknowledges BeginQuorumEpoch is in this leader's epoch at that time. A leader of a later epoch would
     have needed the vote of one of them, in that epoch. Kafka's voters answer it as well.

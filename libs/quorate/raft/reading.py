@@ -45,9 +45,9 @@ def misfit(log: LogView, request: FetchRequest, answer: FetchResponse) -> FetchR
 
 
 def records(request: FetchRequest, answer: FetchResponse, *, end: Offset, below: Offset | None = None) -> FetchResponse:
-    """Returns `answer` with the order to read from the fetch offset up to `end` (exclusive), if anything is there.
+    """Returns `answer` with `read`, which tells the driver to read from the fetch offset on, if the log goes on there.
 
-    No batch that ends after `below` is read.
+    `end` is the end (exclusive) of what may be read. No batch that ends after `below` is read.
     """
     # An answer has records, the log divergence or a snapshot id.
     assert answer.diverging is None, answer

@@ -139,12 +139,12 @@ class Effects(msgspec.Struct, kw_only=True):
     denied: list[NodeId] = []
 
     def change_role(self, before: str, role: Role, reason: str) -> None:
-        """Notes a change of role."""
+        """Adds the change from the role named `before` to `role` to the transitions, which the driver logs."""
         after = type(role).__name__
         self.transitions.append(RoleTransition(before=before, after=after, epoch=role.epoch, reason=reason))
 
     def drop_fetches(self) -> None:
-        """Drops the fetches that have not left yet: their role is over, and nobody would read the stream they open.
+        """Drops this node's own fetches that have not left yet: their role is over, and nobody would read the answers.
 
         Other requests of it still leave: a vote asked for or an epoch announced is news to its receiver.
         """

@@ -40,7 +40,7 @@ class RequestClass(IntEnum):
 
 
 def request_class_of(request: Request) -> RequestClass:
-    """Returns the class of `request`."""
+    """Returns the class of `request`, see `RequestClass`."""
     if isinstance(request, BeginQuorumEpochRequest) and request.probe:
         return RequestClass.PROBE
     if isinstance(request, ControllerPresenceRequest):
@@ -114,18 +114,22 @@ class Requests:
         self._retry_at_ms[peer, request_class] = retry_at_ms
 
     def succeed(self, peer: NodeId, request_class: RequestClass) -> None:
-        """Resets the count of failures of `peer` after a good response."""
+        """Resets the count of failures of `peer` in this class after a good response."""
         self._failures.pop((peer, request_class), None)
 
     def deny(self, flight: InFlightRequest, *, now_ms: int) -> None:
-        """Records that `flight` was not authorized. No role retries it soon: only an operator can change that."""
+        """Records that the peer did not authorize `flight`: requests of this type are not sent to it for a time.
+
+        That is a second at first, doubled each time up to ten. A change of role does not end it: only an operator can
+        help.
+        """
         what = flight.to, type(flight.request)
         _, waited_ms = self._denied.get(what, (0, DENIED_WAIT_MS // 2))
         wait_ms = min(DENIED_WAIT_MAX_MS, 2 * waited_ms)
         self._denied[what] = now_ms + wait_ms, wait_ms
 
     def allow(self, flight: InFlightRequest) -> None:
-        """Records that `flight` was authorized."""
+        """Records that the peer authorized `flight`: ends the wait that `deny` has begun for requests of this type."""
         self._denied.pop((flight.to, type(flight.request)), None)
 
     def failures(self, peer: NodeId, request_class: RequestClass = RequestClass.LOG) -> int:
@@ -152,7 +156,7 @@ class Requests:
         return self._denied.get((peer, type(request)), (now_ms, 0))[0]
 
     def expire(self, now_ms: int) -> None:
-        """Gives up the requests whose deadline has passed."""
+        """Gives up the requests whose deadline has passed: no failure is counted, and the next may be sent at once."""
         late = [token for token, flight in self._flights.items() if flight.deadline_ms <= now_ms]
         for token in late:
             self.take(token)

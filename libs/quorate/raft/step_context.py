@@ -213,7 +213,7 @@ class StepContext(msgspec.Struct, kw_only=True):
         self.wake_at(deadline_ms)
 
     def pause(self, peer: NodeId, request_class: RequestClass = RequestClass.LOG) -> None:
-        """Gives up the request to `peer` that is in flight, and sends it none for the retry backoff (KIP-580)."""
+        """Gives up the request of this class in flight to `peer`, and sends it none for the retry backoff (KIP-580)."""
         wait_ms = self.settings.retry_wait_ms(self.requests.failures(peer, request_class), self.random)
         assert 0 < wait_ms <= self.settings.retry_backoff_max_ms, wait_ms  # else it would be sent in an endless loop
         self.requests.fail(peer, request_class, retry_at_ms=self.now_ms + wait_ms)
@@ -223,9 +223,10 @@ class StepContext(msgspec.Struct, kw_only=True):
         self.pause(request.to, request.request_class)
 
     def lose(self, peer: NodeId, leader_id: NodeId | None) -> None:
-        """Gives up all requests to `peer`, to which a stream was reset, and pauses.
+        """Gives up all requests to `peer`, to which a stream was reset, and pauses in every class.
 
-        Of a stranger nothing is kept: anybody can open a stream under any id, and end it.
+        Nothing is kept of a peer that neither leads nor is known, unless it was asked: anybody can open a stream under
+        any id, and end it.
         """
         is_known = peer == leader_id or peer in self.known_peers
         for request_class in RequestClass:
@@ -238,7 +239,10 @@ class StepContext(msgspec.Struct, kw_only=True):
         self.effects.answers.append(replace(response, reply_to=request.reply_to))
 
     def refuse(self, role: Role, request: Request, fault: Refused) -> None:
-        """Answers `request` with an error, the leader and epoch that this node knows, and a reason if there is room."""
+        """Answers `request` with an error, the leader and epoch that this node knows, and a reason if there is room.
+
+        An error that only a misconfigured sender earns is also added to the effects, for the log.
+        """
         assert fault.error is not ErrorCode.NONE, (request, fault)
         epoch, leader_id = role.epoch, known_leader(role)
         if fault.error is ErrorCode.INCONSISTENT_CLUSTER_ID:

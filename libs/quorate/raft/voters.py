@@ -116,12 +116,12 @@ class VoterSet:
         return len(self.voters) == 1 and self.has(replica)
 
     def with_voter(self, voter: Voter) -> VoterSet:
-        """Returns this set with one more voter."""
+        """Returns this set with one more voter, and with its target unless that is reached then."""
         assert voter.key.id not in self.ids, (voter, self.ids)
         return self._changed(*self.voters, voter)
 
     def without(self, key: ReplicaKey) -> VoterSet:
-        """Returns this set without the voter that has exactly this key."""
+        """Returns this set without the voter of exactly this key, and with its target unless that is reached then."""
         assert key in self.keys, (key, self.keys)
         return self._changed(*(voter for voter in self.voters if voter.key != key))
 
@@ -141,7 +141,7 @@ class VoterSet:
         return changed
 
     def overlaps(self, other: VoterSet) -> bool:
-        """Returns whether at most one voter was added and at most one removed: Kafka's check of a new voter set."""
+        """Returns whether at most one voter is in `other` alone, and at most one in this set alone: Kafka's check."""
         added = [key for key in other.keys if not self.has(key)]
         removed = [key for key in self.keys if not any(is_same(key, kept) for kept in other.keys)]
         return len(added) <= 1 and len(removed) <= 1

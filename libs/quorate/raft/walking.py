@@ -21,7 +21,10 @@ from quorate.raft.voters import Voter, VoterSet
 
 
 def alter_quorum(context: StepContext, role: Leader, request: AlterQuorumRequest) -> None:
-    """Appends the voter set with the target of the request. It replaces an earlier target; None cancels it (I-88)."""
+    """Appends the voter set with the target of the request. It replaces an earlier target; None cancels it (I-88).
+
+    It is answered when that is committed; at once if it is refused, only validated, or nothing changes.
+    """
     target = None if request.target is None else _with_known_listeners(context, request.target)
     walked = context.voters.walking_to(target)
     fault = time_fault(context, role)
