@@ -12,12 +12,12 @@ from quorate.storage.snapshots import SnapshotReader
 
 
 def read_bootstrap(directory: Path, feature: str) -> tuple[Message, ...]:
-    """Returns the bootstrap records of a log directory; none if there are none. Raises Corrupt, naming the file.
+    """Returns the bootstrap records of a log directory; empty if no file has any. Raises Corrupt, naming the file.
 
-    Those without a level of `feature` are damaged: a cluster begins with one.
+    Records without a FeatureLevelRecord of `feature` are Corrupt, too: a cluster begins with one.
 
-    Since 4.4 they are in the checkpoint at offset 0, beside the first voters, and bootstrap.checkpoint is read only
-    if that has none (QuorumController's handleLoadBootstrap, BootstrapMetadata.fromDirectory).
+    Since 4.4 they are in the checkpoint at offset 0, beside the first voters, and bootstrap.checkpoint is read only if
+    that has none (QuorumController's handleLoadBootstrap, BootstrapMetadata.fromDirectory).
     """
     if records := _records_in(checkpoint_file(directory / PARTITION_DIRECTORY, BOOTSTRAP_ID), feature):
         return records

@@ -39,13 +39,13 @@ EMPTY: Final = OffsetAndEpoch(epoch=0, offset=0)
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """A flush in progress: when it is done, every record below `end` (exclusive) is on the disk."""
+    """A flush that has begun: once `wait` has returned, every record below `end` (exclusive) is on the disk."""
 
     end: Offset
     segment: Segment
 
     def wait(self) -> None:
-        """Waits for the disk, in any thread. Raises OSError; then the process must end, as after `DiskLog.flush`."""
+        """Waits for the disk, in any thread; `DiskLog.end_flush` comes next. After an OSError, `DiskLog.fail_flush`."""
         self.segment.flush()
 
 
@@ -109,7 +109,8 @@ class DiskLog:
     def append(self, data: bytes) -> None:
         """Appends one whole batch, whose base offset must be `leo`. It is durable only after `flush`.
 
-        Raises OSError; then nothing is added. After NoSpace the caller may try again later.
+        If the segment is full, it is flushed, and a new one begins. Raises OSError; then the batch is not added. After
+        NoSpace the caller may try again later.
         """
         self._require_working()
         with self._raising_no_space():
@@ -203,7 +204,8 @@ class DiskLog:
     def truncate_to(self, offset: Offset) -> None:
         """Removes the batches from `offset` on, durably. `offset` is the first of a batch, or the end.
 
-        Raises Corrupt if the bytes of the batches before it have changed.
+        Raises Corrupt if it lies within a batch, or the bytes of the batches before it have changed. After an OSError
+        the log refuses every further write.
         """
         self._require_working()
         assert self.start <= offset <= self.leo, (self.start, offset, self.leo)

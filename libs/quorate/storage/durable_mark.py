@@ -24,7 +24,7 @@ _SIZE: Final = len(_FORM.format(offset=0, crc=0))
 
 
 class DurableMark:
-    """The file with the durable mark of one log."""
+    """The file of one log with its durable mark: the offset below which the log is known to be flushed."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / DURABLE_MARK

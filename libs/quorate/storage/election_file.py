@@ -47,7 +47,8 @@ class ElectionFile:
     def read(self) -> StoredElection | None:
         """Returns the stored epoch, leader and vote; None if none was ever written. Raises Corrupt for a bad file.
 
-        A missing or unreadable file is an error, since a node without its vote could vote twice in one epoch.
+        A missing or unreadable file is an error, since a node without its vote could vote twice in one epoch; so is the
+        largest epoch, which no other can follow.
         """
         state = self._state()
         stored = None if state is None else _parse(state)
@@ -56,12 +57,15 @@ class ElectionFile:
         return stored
 
     def stored(self) -> StoredElection | None:
-        """Returns the same as `read`, also if its epoch is at the limit that no epoch can follow. Raises Corrupt."""
+        """Returns the same as `read`, but also the largest epoch, which no other can follow. Raises Corrupt."""
         state = self._state()
         return None if state is None else _parse(state)
 
     def reset(self, epoch: Epoch) -> None:
-        """Writes `epoch` without leader and vote. A vote is forgotten, so only an operator may request it."""
+        """Replaces epoch, leader and vote in the file, which must exist, by `epoch` without leader and vote, durably.
+
+        A vote is forgotten, so only an operator may request it. The file of `last_known.LastKnownFile` is removed, too.
+        """
         assert 0 <= epoch < EPOCHS_END, epoch
         state = self._state()
         assert state is not None, self.path
@@ -92,7 +96,10 @@ class ElectionFile:
             raise Corrupt(why, path=self.path) from None
 
     def write(self, election: StoredElection, *, version: int) -> None:
-        """Writes epoch, leader and vote durably, before any answer contains them. An OSError must end the process."""
+        """Writes epoch, leader and vote durably, before any answer contains them. An OSError must end the process.
+
+        `version` is that of the file's format, 0 or 1: that of kraft.version.
+        """
         assert version in (0, 1), version
         assert 0 <= election.epoch < EPOCHS_END, election.epoch
         # A negative id would be read back as nobody: a vote that is forgotten could be given twice (I-04).

@@ -68,7 +68,7 @@ def _aside(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Adds the file's path to OSErrors of calls on a descriptor, so that the operator knows which disk to look at."""
+    """Adds `path` to an OSError of the block that names no file, so that the operator knows which disk to look at."""
     try:
         yield
     except OSError as error:
@@ -78,7 +78,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def write_synced(path: Path, data: bytes, *, mode: int = FILE_MODE, failpoints: str = "file") -> None:
-    """Writes a new file and syncs it."""
+    """Writes `data` as the whole content of a new or existing file, and syncs it; not its directory. Raises OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:
         with naming(path):

@@ -37,7 +37,7 @@ class LastKnown:
 
 
 class LastKnownFile:
-    """The file of what the node `owner` last knew, in its log directory."""
+    """The file in a node's log directory with its last flushed end, epoch, leader and vote; `owner` is the node."""
 
     def __init__(self, directory: Path, owner: ReplicaKey) -> None:
         self.path = directory / LAST_KNOWN
@@ -47,7 +47,7 @@ class LastKnownFile:
         self._written: LastKnown | None = None
 
     def read(self) -> LastKnown | None:
-        """Returns what the node last knew; None if the file is missing, torn, or of another node or directory id."""
+        """Returns the content; None if the file is missing, torn, or of another node or directory id."""
         try:
             line, _, crc = self.path.read_text("ascii").rstrip().rpartition(" ")
             node_id, directory_id, offset, epoch, election_epoch, leader_id, voted_id, voted_directory = line.split()
@@ -66,7 +66,7 @@ class LastKnownFile:
             return None
 
     def write(self, known: LastKnown) -> None:
-        """Replaces the content, without a sync; all that it tells of is on the disk."""
+        """Replaces the content, without a sync. The log and the vote that it tells of must be on the disk already."""
         if known == self._written:
             return
         if self._descriptor is None:
@@ -79,7 +79,7 @@ class LastKnownFile:
         self._written = known
 
     def lower(self, known: LastKnown) -> None:
-        """Replaces the content and syncs it, before the log gets shorter."""
+        """Replaces the content by that of a shorter log, and syncs it, before the log is truncated."""
         self.write(known)
         self.sync()
 
@@ -104,7 +104,10 @@ class LastKnownFile:
 
 
 def write_owner(directory: Path, owner: ReplicaKey) -> str | None:
-    """Writes the node's name into its partition directory; returns the earlier name if that was another one."""
+    """Writes node id and directory id into a file of the partition directory, durably.
+
+    Returns what was there before if it was those of another node or directory, else None.
+    """
     path = directory / PARTITION_DIRECTORY / OWNER
     own = f"node.id={owner.id} directory.id={uuid_text(owner.directory_id)}"
     try:

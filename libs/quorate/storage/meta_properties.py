@@ -81,9 +81,9 @@ def write_meta_properties(directory: Path, meta: MetaProperties) -> None:
 
 
 def check_owner(directory: Path, *, node_id: NodeId, cluster_id: str | None = None) -> MetaProperties:
-    """Returns the directory's meta.properties if the ids match this node and cluster.
+    """Returns the directory's meta.properties if its ids are those of this node and, unless None, of the cluster.
 
-    Raises Corrupt otherwise, naming the file, both values and the rule.
+    Raises Corrupt otherwise, also for a directory that is not formatted, naming the file, both values and the rule.
     """
     meta = read_meta_properties(directory)
     path = directory / META_PROPERTIES

@@ -48,7 +48,7 @@ _CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
 def segment_file(directory: Path, base_offset: Offset, suffix: str) -> Path:
-    """Returns the path of a file of the segment with this base offset."""
+    """Returns the path of the segment's file with this suffix, such as `.log`; its name is the base offset."""
     return directory / f"{base_offset:020d}{suffix}"
 
 

@@ -18,9 +18,10 @@ from quorate.wire.batch import BatchHeader
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """The segments, of which there is one at least, and the epochs of their batches from the log start on.
+    """The log's open segments, one at least, and the epochs of their batches from the log start on.
 
-    `end` is the end of the last batch (exclusive) with its epoch; all before it is on the disk.
+    `end` is the end of the last batch (exclusive) with its epoch; all before it is on the disk. `torn` is the torn tail
+    that was cut off, or None.
     """
 
     segments: list[Segment]
@@ -37,10 +38,11 @@ def open_segments(
     durable: Offset,
     seen: Note | None,
 ) -> Opened:
-    """Opens what a partition directory has, or its first segment; `seen` is called with each batch of the log.
+    """Opens all segments of a partition directory, or creates the first. Checks each batch, then calls `seen` with it.
 
-    `checkpoints` are its snapshots, `listed` the entries of leader-epoch-checkpoint; the log was known to be on disk
-    below `durable`. Raises Corrupt for damage, naming file, position and offset; then nothing is left open.
+    A torn tail is cut off, and the rest is flushed. `checkpoints` are the directory's snapshots, `listed` the entries
+    of leader-epoch-checkpoint; the log was known to be on disk below `durable`. Raises Corrupt for damage, naming file,
+    position and offset; then nothing is left open.
     """
     bases = segment_bases(directory) or [0]
     floor = where_it_starts(directory, bases[0], checkpoints)

@@ -72,7 +72,7 @@ class PromiseFile:
         return OffsetAndEpoch(offset=offset, epoch=epoch)
 
     def write(self, promised: OffsetAndEpoch) -> None:
-        """Writes the offset and epoch that the log must reach, durably."""
+        """Writes the offset and epoch that the log must reach before the node may vote again, durably."""
         crc = _crc(promised.offset, promised.epoch)
         replace_whole(self._path, f"{promised.offset} {promised.epoch} {crc:08x}\n".encode("ascii"))
 
@@ -85,6 +85,8 @@ class PromiseFile:
 def salvage(directory: Path, damage: Corrupt) -> Salvage:
     """Puts aside the bytes from `damage` on in a partition directory, so that the log can be opened again.
 
+    First a `PromiseFile` is written with the end that the log had, which it must reach before the node may vote again.
+    Then the damaged segment and all later ones are renamed; of the damaged one, the batches before the damage stay.
     Raises `damage` itself if it is not in a log segment: other nodes cannot replace anything else.
     """
     path = damage.path

@@ -101,7 +101,7 @@ class SnapshotWriter:
         return self._file.size
 
     def abandon(self) -> None:
-        """Removes the temporary file."""
+        """Removes the temporary file, so that no checkpoint comes of it. Does nothing after `finish`."""
         self._file.abandon()
 
     def _write_values(self) -> None:
@@ -163,7 +163,10 @@ class SnapshotReader:
         return read_at(self._descriptor, max_bytes, position, path=self.path)
 
     def retire(self) -> None:
-        """Renames the file to `.deleted`; it may still be read, until `remove`. The caller syncs the directory."""
+        """Renames the file to `.deleted`, as Kafka does; it may still be read, until `remove`.
+
+        The caller syncs the directory.
+        """
         assert self.path.suffix == CHECKPOINT, self.path
         aside = self.path.with_name(self.path.name + DELETED)
         reach("snapshot.before_retire")
@@ -171,7 +174,7 @@ class SnapshotReader:
         self.path = aside
 
     def remove(self) -> None:
-        """Closes and deletes the file."""
+        """Closes and deletes the file; the directory is not synced."""
         self.close()
         self.path.unlink(missing_ok=True)
 
@@ -259,9 +262,10 @@ class DownloadFile:
         reach("snapshot.chunk_received")
 
     def finish(self, check: Callable[[SnapshotReader], T]) -> tuple[SnapshotReader, T]:
-        """Checks the downloaded file, lets `check` read it, and then renames it; returns what `check` returned, too.
+        """Checks the downloaded file, lets `check` read it, and then renames it, durably.
 
-        Raises Corrupt, also from `check`, and removes the file, if it is not a valid one.
+        Returns the open reader of it and what `check` returned. Raises Corrupt, also from `check`, and removes the
+        file, if it is not a valid one.
         """
         self._file.freeze()
         reader = None
@@ -332,12 +336,12 @@ class _TemporaryFile:
 def open_checkpoints(
     directory: Path, check: Callable[[SnapshotReader], object] | None = None
 ) -> tuple[dict[OffsetAndEpoch, SnapshotReader], tuple[Corrupt, ...]]:
-    """Opens every checkpoint of a partition directory. Returns the valid ones, and the errors of the others.
+    """Opens every checkpoint of a partition directory. Returns the valid ones, open, and the errors of the others.
 
     `check` reads a checkpoint whose form is valid, and raises Corrupt for a content that the caller cannot use.
 
-    A damaged checkpoint is renamed, so that the log continues from another one or from none. The bootstrap checkpoint
-    is not, since no other node has its voters and first records: damage there raises Corrupt.
+    A damaged checkpoint is renamed to `.damaged`, so that the log continues from another one or from none. The
+    bootstrap checkpoint is not, since no other node has its voters and first records: damage there raises Corrupt.
     """
     sound: dict[OffsetAndEpoch, SnapshotReader] = {}
     damaged = []

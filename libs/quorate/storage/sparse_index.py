@@ -71,7 +71,11 @@ class SparseIndex:
         return self._positions[entry] if entry >= 0 else 0
 
     def truncate(self, position: int) -> int:
-        """Drops the batches from `position` on. The caller must `note` the batches from the result to there again."""
+        """Drops the batches from file position `position` on, and all after the last index entry before it.
+
+        Returns the position of that entry's batch, or 0. The caller must `note` the batches from there to `position`
+        again.
+        """
         while self._positions and self._positions[-1] >= position:
             for column in (self._offsets, self._positions, self._times, self._time_offsets):
                 column.pop()
