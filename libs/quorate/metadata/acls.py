@@ -170,12 +170,12 @@ class Acls:
         return _content(entry) in self._alike
 
     def records(self) -> Iterator[tuple[Message, int]]:
-        """Yields the record of each ACL entry, sorted by id."""
+        """Yields the record of each ACL entry with its record version, sorted by id."""
         for entry in self:
             yield entry, 0
 
     def add(self, record: AccessControlEntryRecord, _: Offset) -> None:
-        """Adds an ACL entry, or replaces the one with the same id."""
+        """Adds an ACL entry, or replaces the one with the same id. Its unknown tagged fields are not kept."""
         before = self._entries.get(record.id)
         if before is not None:
             self._unindex(before)

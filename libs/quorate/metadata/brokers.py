@@ -100,7 +100,10 @@ class Brokers:
         return self._owners.get(directory)
 
     def records(self, metadata_version: int) -> Iterator[tuple[Message, int]]:
-        """Yields each broker's registration record, sorted by id, with the fields that this metadata.version has."""
+        """Yields each broker's registration record and its record version, sorted by id.
+
+        The record has the fields that this metadata.version has.
+        """
         version = version_at(RegisterBrokerRecord, metadata_version)
         for broker in self:
             yield _as_record(broker, metadata_version), version
@@ -111,7 +114,10 @@ class Brokers:
         return None if broker is None else _as_record(broker, metadata_version)
 
     def register(self, record: RegisterBrokerRecord, offset: Offset) -> None:
-        """Adds or replaces a broker's registration. Raises ReplayFault if another broker owns one of its log dirs."""
+        """Adds or replaces a broker's registration; `offset` is its record's.
+
+        Raises ReplayFault if another broker owns one of its log directories, or an end point has no name.
+        """
         assert offset >= 0, (record, offset)
         listeners = {end_point.name for end_point in record.end_points}
         if "" in listeners:
@@ -142,7 +148,10 @@ class Brokers:
         assert all(directory not in self._owners for directory in broker.log_dirs), broker
 
     def change(self, record: BrokerRegistrationChangeRecord, _: Offset) -> None:
-        """Changes fencing, shutdown state or log directories. Raises ReplayFault unless the broker epoch matches."""
+        """Changes fencing, shutdown state or log directories. A field that is 0, empty or null keeps what it was.
+
+        Raises ReplayFault for another broker epoch, a value that does not exist, or a directory of another broker.
+        """
         if record.fenced not in _FENCING:
             raise ReplayFault(f"broker {record.broker_id}: fenced={record.fenced}; only -1, 0 and 1 exist")
         if record.in_controlled_shutdown not in _SHUTDOWN:

@@ -56,7 +56,7 @@ class ClientQuotas:
         return self._entities.get(entity, _NO_QUOTAS)
 
     def records(self) -> Iterator[tuple[Message, int]]:
-        """Yields a ClientQuotaRecord for each quota, sorted by entity and key."""
+        """Yields a ClientQuotaRecord and its record version for each quota, sorted by entity and key."""
         for entity in self:
             parts = tuple(ClientQuotaRecord.EntityData(kind, name) for kind, name in entity)
             values = self._entities[entity]

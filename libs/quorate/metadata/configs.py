@@ -72,7 +72,7 @@ class Configs:
         return self.of(resource_type, name).get(config)
 
     def records(self) -> Iterator[tuple[Message, int]]:
-        """Yields a ConfigRecord for each config, sorted by resource and name."""
+        """Yields a ConfigRecord and its record version for each config, sorted by resource and name."""
         for resource in self:
             values = self._resources[resource]
             for name in sorted(values):

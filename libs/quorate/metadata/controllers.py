@@ -38,7 +38,7 @@ class Controllers:
         return self._controllers.get(controller_id)
 
     def records(self, metadata_version: int) -> Iterator[tuple[Message, int]]:
-        """Yields the record of each controller, sorted by id; none below metadata.version 3.7-IV0."""
+        """Yields each controller's record and its record version, sorted by id; none below metadata.version 3.7-IV0."""
         if metadata_version >= CONTROLLER_REGISTRATION:
             for controller in self:
                 yield controller, 0

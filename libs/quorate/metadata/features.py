@@ -53,9 +53,9 @@ def supported_features() -> dict[str, tuple[int, int]]:
 
 
 def default_levels(metadata_version: int) -> dict[str, int]:
-    """Returns the finalized levels of a new cluster at this metadata.version, by feature name, without kraft.version.
+    """Returns the level of each feature that a new cluster at this metadata.version has on, by name, as Kafka 4.4.0.
 
-    The levels are those of Kafka 4.4.0.
+    Without metadata.version itself and kraft.version.
     """
     newest = {
         name: max(level for level, since in enumerate(feature.levels) if metadata_version >= since)
@@ -66,7 +66,7 @@ def default_levels(metadata_version: int) -> dict[str, int]:
 
 
 def unfamiliar(levels: Mapping[str, int]) -> Iterator[str]:
-    """Yields a sentence for each finalized level that this software does not know, and one without metadata.version.
+    """Yields a sentence for each finalized level that this software does not know, and one without a metadata.version.
 
     `levels` are by feature name, as `Features.finalized` gives them.
     """
@@ -155,9 +155,9 @@ class Features:
         return {name: self._levels[name] for name in sorted(self._levels)}
 
     def records(self, metadata_version: int) -> Iterator[tuple[Message, int]]:
-        """Yields the feature records: metadata.version first, at the given level, then the others by name.
+        """Yields the feature records and their record version: metadata.version first, at the given level.
 
-        A ZkMigrationStateRecord follows if the log had one.
+        The others follow by name, and a ZkMigrationStateRecord if the log had one.
         """
         if METADATA_VERSION in self._levels:
             yield FeatureLevelRecord(METADATA_VERSION, metadata_version), 0
@@ -168,7 +168,10 @@ class Features:
             yield ZkMigrationStateRecord(self.zk_migration_state), 0
 
     def set_level(self, record: FeatureLevelRecord, offset: Offset) -> None:
-        """Finalizes a feature level; level 0 turns the feature off. Raises UnsupportedLevel."""
+        """Finalizes a feature level; level 0 turns the feature off. Raises UnsupportedLevel for one not supported here.
+
+        A level of kraft.version is checked and not stored: the quorum keeps it.
+        """
         name, level = record.name, record.feature_level
         if self._supported is not None:
             lowest, highest = self._supported.get(name, (0, 0))

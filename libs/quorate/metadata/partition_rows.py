@@ -78,7 +78,7 @@ class PartitionRows(Mapping[int, Partition]):
         return ((partition_id, row) for partition_id, row in enumerate(self._rows) if row is not None)
 
     def stretch(self, start: int, count: int) -> PartitionSlice:
-        """Returns the chunk of `count` ids from `start` on; it is empty if `start` lies above all ids."""
+        """Returns the partitions of up to `count` ids from `start` on; empty if `start` lies above all ids."""
         return PartitionSlice(self._rows[start : start + count], self._isrs[start : start + count])
 
     def in_isr(self, broker: NodeId) -> list[tuple[int, Partition]]:
@@ -113,7 +113,7 @@ class PartitionRows(Mapping[int, Partition]):
             self._index.count_over(self._topic_id, partition_id, before, partition)
 
     def extend(self, partitions: Sequence[Partition]) -> None:
-        """Creates partitions with the next ids, as `put` does one by one."""
+        """Creates partitions with the ids from `next_id` on, in the order given."""
         first_id = len(self._rows)
         self._rows += partitions
         self._isrs += [partition.isr for partition in partitions]
@@ -127,7 +127,7 @@ class PartitionRows(Mapping[int, Partition]):
 
     @property
     def next_id(self) -> int:
-        """The id above all that there are."""
+        """The id after the highest partition id; 0 without partitions."""
         return len(self._rows)
 
     def clear(self) -> None:

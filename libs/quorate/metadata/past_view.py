@@ -22,7 +22,7 @@ class _Was(Generic[T]):
 
 
 def as_of(table: T, offset: Offset) -> T:
-    """Returns a view of `table` at the snapshot at `offset`.
+    """Returns a read-only view of `table`, a table of `ClusterState`, at the snapshot at `offset`.
 
     Its dicts have no methods to write: applying a record to a past state raises TypeError.
     """

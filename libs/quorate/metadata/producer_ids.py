@@ -14,7 +14,7 @@ __all__ = ["ProducerIds"]
 
 
 class ProducerIds:
-    """The first producer id that no block contains. As in Kafka's checkpoints, the last block's owner is not kept."""
+    """Keeps the first producer id that no block contains. As in Kafka's checkpoints, no block's owner is kept."""
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._next: TimelineValue[int | None] = TimelineValue(registry, None)
@@ -25,7 +25,7 @@ class ProducerIds:
         return self._next.value or 0
 
     def records(self) -> Iterator[tuple[Message, int]]:
-        """Yields one ProducerIdsRecord, or nothing if no block was ever allocated."""
+        """Yields one ProducerIdsRecord and its record version, or nothing if no block was ever allocated."""
         if self._next.value is not None:
             yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=self._next.value), 0
 

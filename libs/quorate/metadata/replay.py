@@ -69,7 +69,7 @@ class ReplayRow(NamedTuple):
 
 
 def row(record: type[R], table: type[T], apply: Callable[[T, R, Offset], None]) -> ReplayRow:
-    """Returns a row. Its signature makes the type checker verify that the method accepts this record."""
+    """Returns a row of the replay table. The type checker verifies by the signature that the method fits the record."""
     return ReplayRow(record, table, apply)
 
 

@@ -36,7 +36,7 @@ class ScramCredentials:
         return self._credentials.get((mechanism, user))
 
     def records(self, metadata_version: int) -> Iterator[tuple[Message, int]]:
-        """Yields the record of each credential, sorted by mechanism and user; none below metadata.version 3.5-IV2."""
+        """Yields each credential's record and its record version, by mechanism and user; none below level 3.5-IV2."""
         if metadata_version >= SCRAM:
             for credential in self:
                 yield credential, 0

@@ -78,7 +78,7 @@ class ScramHistory:
     def lost(self, end: Offset, *, begin: Iterable[Credential], checkpoint: Collection[Credential]) -> list[Credential]:
         """Returns the credentials that the log has at `end` (exclusive) and `checkpoint`, made there, lacks; sorted.
 
-        `begin` are the credentials with which the log began.
+        `begin` are the credentials with which the log began. To be asked only if `changes_below(end)` is true.
         """
         found = set(begin)
         for offset, credential, is_set in self._changes:

@@ -72,10 +72,10 @@ class ClusterState:
             raise
 
     def apply_next(self, records: Sequence[Message], place: int, base_offset: Offset) -> int:
-        """Applies the record at `place`, and with it those that follow if all are a topic's next partitions.
+        """Applies the record at index `place` of `records`, and further ones if all are a topic's next partitions.
 
-        Returns the place after them. The first of `records` is at `base_offset`. Raises as `apply` does for the record
-        at `place`.
+        Returns the index after them. The first of `records` is at `base_offset`. Raises ReplayFault for the record at
+        `place`; then nothing has changed.
         """
         if place + 1 < len(records) and type(records[place]) is type(records[place + 1]) is PartitionRecord:
             assert self._apply, "a past state takes no records"
@@ -87,7 +87,7 @@ class ClusterState:
         return place + 1
 
     def apply_all(self, records: Sequence[Message], base_offset: Offset) -> None:
-        """Applies the records from `base_offset` on. Raises ReplayFault; those before that one are applied."""
+        """Applies the records from `base_offset` on. Raises ReplayFault for one; the records before it stay applied."""
         place = 0
         while place < len(records):
             place = self.apply_next(records, place, base_offset)
@@ -110,7 +110,10 @@ class ClusterState:
         assert not len(self.brokers), len(self.brokers)
 
     def load_more(self, records: Iterable[Message], offset: Offset) -> None:
-        """Applies one part of a checkpoint that `load` would apply whole. The state is complete after the last part."""
+        """Applies the next part of a checkpoint whose records end at `offset` (exclusive), after `clear`.
+
+        The state is complete after the last part. Raises ReplayFault; the state is unusable after that.
+        """
         assert self._apply, "a past state takes no records"
         assert self.transactions.open is None, f"a checkpoint is loaded into {self.transactions.open}"
         refusals: dict[type[Message], Callable[[Any, Offset], None]] = dict.fromkeys(TRANSACTION_RECORDS, _refuse)
@@ -128,7 +131,7 @@ class ClusterState:
             raise
 
     def at(self, offset: Offset) -> ClusterState:
-        """Returns a read-only view of the state at the snapshot at `offset`, which must exist."""
+        """Returns a read-only view of the state at the snapshot at `offset`, to be read while the snapshot exists."""
         assert self._apply, "a past state has no past of its own"
         past: ClusterState = object.__new__(ClusterState)
         for name, part in vars(self).items():
@@ -137,7 +140,7 @@ class ClusterState:
         return past
 
     def settle(self) -> None:
-        """Drops the snapshots that are not needed once all applied records are committed.
+        """Drops the registry's snapshots, which are not needed once all applied records are committed; held ones stay.
 
         A snapshot at the start of an open metadata transaction is kept, since an abort goes back to it.
         """

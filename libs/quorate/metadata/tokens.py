@@ -31,14 +31,15 @@ class DelegationTokens:
         return iter([self._tokens[token_id] for token_id in sorted(self._tokens)])
 
     def in_any_order(self) -> Iterable[DelegationTokenRecord]:
-        """Returns all delegation tokens; to sort many takes longer than to look at some."""
+        """Returns all delegation tokens, in no defined order: to sort many takes longer than to look at some."""
         return self._tokens.values()
 
     def index_by(self, key: str, hmac_of: Callable[[str], bytes]) -> None:
-        """Finds tokens `by_hmac` from now on: `hmac_of` computes it from a token's id, with the secret `key`.
+        """Indexes the tokens by HMAC, for `by_hmac`, now and at each change: `hmac_of` computes it from a token's id.
 
-        On an empty table, as at a controller's start, this costs nothing. One with tokens is indexed now, and once more
-        if it is reverted to before that.
+        `key` is the secret that it uses; a call with the same one again does nothing. On an empty table, as at a
+        controller's start, this costs nothing. One with tokens is indexed now, and once more if it is reverted to
+        before that.
         """
         if self._key == key and len(self._by_hmac) == len(self._tokens):
             return
@@ -48,7 +49,7 @@ class DelegationTokens:
         assert len(self._by_hmac) == len(self._tokens), "tokens with different ids have one HMAC"
 
     def by_hmac(self, hmac: bytes) -> DelegationTokenRecord | None:
-        """Returns the delegation token with this HMAC, or None; in constant time."""
+        """Returns the delegation token with this HMAC, in constant time; None if none has it, or before `index_by`."""
         token_id = self._by_hmac.get(hmac)
         return None if token_id is None else self._tokens[token_id]
 
@@ -57,7 +58,7 @@ class DelegationTokens:
         return self._tokens.get(token_id)
 
     def records(self, metadata_version: int) -> Iterator[tuple[Message, int]]:
-        """Yields the record of each delegation token, sorted by id; none below metadata.version 3.6-IV2."""
+        """Yields each token's record and its record version, sorted by id; none below metadata.version 3.6-IV2."""
         if metadata_version >= DELEGATION_TOKENS:
             for token in self:
                 yield token, 0

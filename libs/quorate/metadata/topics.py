@@ -94,7 +94,7 @@ class Topics:
         return None if topic is None else topic.partitions.get(partition_id)
 
     def alike(self, name: str) -> tuple[str, ...]:
-        """Returns the topics whose metric names would collide with those of `name`, oldest first.
+        """Returns the names of the topics whose metric names equal those of `name`, itself included; oldest first.
 
         Kafka's metrics treat '.' and '_' in a topic name as the same character.
         """
@@ -228,7 +228,7 @@ class Topics:
                 yield TopicPartition(topic, partition_id, partition)
 
     def reassigning(self) -> Iterator[TopicPartition]:
-        """Yields the partitions under reassignment, oldest reassignment first for the present. KIP-455."""
+        """Yields the partitions under reassignment; in the current state the oldest reassignment first. KIP-455."""
         if self._offset is not None:
             yield from (found for found in self.all() if found.partition.is_reassigning)
             return
@@ -237,7 +237,7 @@ class Topics:
             yield TopicPartition(topic, partition_id, topic.partitions[partition_id])
 
     def records(self, metadata_version: int) -> Iterator[tuple[Message, int]]:
-        """Yields the record of each topic, sorted by name, followed by the records of its partitions."""
+        """Yields each topic's record, sorted by name, then those of its partitions; each with its record version."""
         for name in sorted(self._ids):
             topic = self.by_name(name)
             assert topic is not None, name
@@ -266,11 +266,11 @@ class Topics:
             self._alike[unified] = (*self._alike.get(unified, ()), record.name)
 
     def lay_down(self, record: PartitionRecord, _: Offset) -> None:
-        """Creates or replaces a partition. Raises ReplayFault if the topic does not exist."""
+        """Creates or replaces a partition. Raises ReplayFault if the topic does not exist or the record is unsound."""
         _rows(self._required(record.topic_id)).put(record.partition_id, registered(record))
 
     def lay_down_next(self, records: Sequence[Message], place: int) -> int:
-        """Creates the partitions from `place` on, as far as they are the next ones of a topic; returns how many.
+        """Creates partitions from index `place` of `records` on, as far as they are a topic's next; returns how many.
 
         It stops before a record that `lay_down` would refuse. Partitions that differ by their id alone, as most of a
         new topic's do, share one object.
@@ -307,7 +307,7 @@ class Topics:
         return len(made)
 
     def change(self, record: PartitionChangeRecord, _: Offset) -> None:
-        """Changes one partition by a PartitionChangeRecord. Raises ReplayFault if the partition does not exist."""
+        """Changes one partition by a PartitionChangeRecord. Raises ReplayFault if it is missing or does not fit."""
         topic = self._required(record.topic_id)
         rows = _rows(topic)
         partition = rows.get(record.partition_id)
@@ -328,9 +328,9 @@ class Topics:
         self._configs.drop_topic(topic.name)
 
     def clear_elr(self, record: ClearElrRecord, _: Offset) -> None:
-        """Empties the ELR of all partitions of one topic, or of all topics if the record names none. KIP-966.
+        """Empties ELR and last known ELR of one topic's partitions, or of all if the record names no topic. KIP-966.
 
-        Each partition that had an ELR gets a new partition epoch. Raises ReplayFault if the topic does not exist.
+        Each partition that had one of them gets a new partition epoch. Raises ReplayFault if the topic does not exist.
         """
         if not record.topic_name:
             for topic in self:

@@ -37,7 +37,10 @@ class Transactions:
         return self._open.value
 
     def begin(self, record: BeginTransactionRecord, offset: Offset) -> None:
-        """Opens a transaction at `offset`. Raises ReplayFault if one is open: transactions do not nest."""
+        """Opens a transaction at `offset`, and creates a snapshot there for an abort.
+
+        Raises ReplayFault if one is open: transactions do not nest.
+        """
         if self._open.value is not None:
             raise ReplayFault(f"a transaction is open since offset {self._open.value.start}; transactions do not nest")
         if offset not in self._registry:
@@ -53,7 +56,10 @@ class Transactions:
         self._open.value = None
 
     def abort(self, _record: AbortTransactionRecord, _: Offset) -> None:
-        """Aborts the open transaction and undoes its records. Raises ReplayFault if none is open."""
+        """Aborts the open transaction: reverts the whole state to its start. Raises ReplayFault if none is open.
+
+        Snapshots that were made since the start are removed.
+        """
         if self._open.value is None:
             raise ReplayFault("no transaction is open that could be aborted")
         assert self._open.value.start in self._registry, self._open.value

@@ -99,7 +99,11 @@ def _too_few(message: str, **counts: int) -> ApiError:
 
 
 def check_size(spec: PlacementSpec, room: int) -> None:
-    """Raises ApiError(POLICY_VIOLATION) for a topic that is too large, or has more than the `room` replicas left."""
+    """Raises ApiError(POLICY_VIOLATION) for a topic that is too large to be placed.
+
+    It has more than `PARTITIONS_MAX` partitions or `REPLICAS_MAX` replicas, or more than the `room` replicas that its
+    request may still have.
+    """
     count, replicas = spec.partition_count, spec.partition_count * spec.replication_factor
     if count > PARTITIONS_MAX:
         raise ApiError(

@@ -108,7 +108,7 @@ class TimelineDict(Mapping[K, V]):
             present[key] = value
 
     def clear(self) -> None:
-        """Removes all keys from the dict."""
+        """Removes all keys from the dict. A revert brings them back."""
         snapshot = self._registry.newest
         if snapshot is not None:
             overwritten = snapshot.overwriting(self)

@@ -77,7 +77,7 @@ class Snapshot:
         return None if entry is None else entry[1]
 
     def overwriting(self, collection: Reversible) -> Overwritten:
-        """Returns the dict in which `collection` stores each value before it overwrites it for the first time."""
+        """Returns the dict in which `collection` stores each old value before it overwrites it for the first time."""
         entry = self._overwritten.get(id(collection))
         if entry is None:
             entry = self._overwritten[id(collection)] = (collection, {})
@@ -141,7 +141,7 @@ class SnapshotRegistry:
         return offset in self._held
 
     def hold(self, offset: Offset) -> None:
-        """Holds a snapshot, so that it is not forgotten, until it is released as often as it was held."""
+        """Holds the snapshot at `offset`: it is not forgotten until it is released as often as it was held."""
         assert offset in self, f"no snapshot at offset {offset}; there are {list(self.offsets)}"
         self._held[offset] = self._held.get(offset, 0) + 1
 
