@@ -10,7 +10,7 @@ __all__ = ["Attendance"]
 
 
 class Attendance:
-    """Subtracts the time in which nobody has looked at the clock: of a gap between two looks `every_ms` count.
+    """A clock without the process's own absences: of a gap between two calls of `look`, at most `every_ms` count.
 
     The owner looks at least that often while it runs. So a session goes on, however late single looks are.
 
@@ -31,7 +31,7 @@ class Attendance:
         """How long this process was away, all times together."""
 
     def look(self, now_ms: int) -> int:
-        """Returns the time (ms) without absences, at this time of the clock; it never goes back."""
+        """Returns the time (ms) without absences, where the monotonic clock is at `now_ms`; it never goes back."""
         if self._looked_ms is not None:
             assert now_ms >= self._looked_ms, (now_ms, self._looked_ms)
             self.away_ms += max(0, now_ms - self._looked_ms - self._every_ms)

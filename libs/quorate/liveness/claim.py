@@ -31,7 +31,7 @@ assert CLAIM_EVERY_MS < GAP_MS < CLAIM_LAPSES_MS, (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimant:
-    """A tracker's process: its id, which no other has, and where it is reached, for people."""
+    """The process of a tracker, which counts heartbeats: its id, which no other has, and its address, for people."""
 
     id: str
     address: str
@@ -39,7 +39,7 @@ class Claimant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """The answer to a claim: whether it is granted, who has it, and for how long (ms) from now."""
+    """The answer to a claim: whether it is granted, which tracker has the claim, and for how long (ms) from now."""
 
     is_granted: bool
     holder: Claimant
@@ -47,11 +47,11 @@ class Claimed:
 
 
 class SessionClaim:
-    """The claim as the active controller knows it: in memory, for one epoch.
+    """Grants one tracker at a time the claim to fence brokers. The active controller keeps it in memory, for one epoch.
 
     After a failover of the controller whichever claims first has it, and keeps it: the one that counted before has not
     heard the brokers that were heard by the other one meanwhile. A process at the holder's own address is its
-    successor: two cannot listen there.
+    successor: two cannot listen there. `now_ms` is of a monotonic clock.
 
     >>> claim, one, two = SessionClaim(), Claimant(id="1", address="a:1"), Claimant(id="2", address="b:1")
     >>> claim.claim(one, epoch=7, now_ms=0).is_granted
@@ -71,7 +71,7 @@ class SessionClaim:
         self._lapses_ms = 0
 
     def holder(self, *, epoch: Epoch | None, now_ms: int) -> Claimant | None:
-        """Returns the tracker that counts in this epoch of the controller; None if no claim holds."""
+        """Returns the tracker that has the claim in this epoch of the controller; None if nobody has, or it lapsed."""
         now_ms = self._attendance.look(now_ms)
         if epoch != self._epoch:
             self._epoch, self._holder = epoch, None
@@ -80,7 +80,7 @@ class SessionClaim:
         return self._holder
 
     def claim(self, claimant: Claimant, *, epoch: Epoch, now_ms: int) -> Claimed:
-        """Grants or refuses a claim."""
+        """Grants the claim for `CLAIM_LAPSES_MS`, or refuses it if another tracker has it in this controller epoch."""
         assert claimant.id, claimant
         holder = self.holder(epoch=epoch, now_ms=now_ms)
         now_ms = self._attendance.look(now_ms)

@@ -15,7 +15,7 @@ SHARE: Final = 3
 
 
 class Hush:
-    """When anybody was last heard, and by how much a silence of all puts off the end of each session.
+    """Tracks when any broker was last heard, and puts off the end of each session by a silence of all brokers.
 
     Of such a silence only the first third of a session counts. After one as long as a session each begins anew.
 
@@ -35,16 +35,16 @@ class Hush:
         self._heard_ms: int | None = None
 
     def begin(self, now_ms: int) -> None:
-        """Counts from now if nobody has been heard yet."""
+        """Counts the silence from `now_ms` on if no broker has been heard yet."""
         if self._heard_ms is None:
             self._heard_ms = now_ms
 
     def is_on(self, now_ms: int) -> bool:
-        """Returns whether nobody is heard: no session ends then."""
+        """Returns whether no broker was heard for over a third of a session: the caller lets no session end then."""
         return self._heard_ms is not None and now_ms - self._heard_ms > self.after_ms
 
     def heard(self, now_ms: int) -> int:
-        """Notes that somebody is heard. Returns by how many ms each session is put off; mostly 0."""
+        """Notes that a broker is heard. Returns by how many ms the caller has to put off each session; mostly 0."""
         silent_ms = 0 if self._heard_ms is None else now_ms - self._heard_ms
         assert silent_ms >= 0, (now_ms, self._heard_ms)
         self._heard_ms = now_ms

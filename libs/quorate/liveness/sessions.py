@@ -120,7 +120,7 @@ class Sessions:
             assert self._queued[broker_id] <= self._deadline_ms(broker_id), broker_id  # I-65
 
     def unwatch(self, broker_id: NodeId) -> None:
-        """Stops watching a broker that was fenced."""
+        """Stops watching a broker that was fenced. Its last contact is kept."""
         self._watched.discard(broker_id)
 
     def end(self, broker_id: NodeId) -> None:
@@ -140,7 +140,7 @@ class Sessions:
     def first_late(self, now_ms: int) -> NodeId | None:
         """Returns the watched broker whose session expired first; None if none has expired. Ties are broken by id.
 
-        It returns the same broker again until that broker sends a heartbeat or is no longer watched.
+        It stays the same broker until that one sends a heartbeat or is no longer watched: the caller has it fenced.
         """
         while self._queue and self._queue[0][0] < now_ms:
             due_ms, broker_id = self._queue[0]
