@@ -27,14 +27,14 @@ class _Network(NamedTuple):
 
 
 def is_network(pattern: str) -> bool:
-    """Returns whether an entry's host is written as a network; other hosts are compared as text."""
+    """Returns whether the host of an ACL entry is written as a network (has a `/`); others are compared as text."""
     return "/" in pattern
 
 
 def fault_of_host(pattern: str) -> str | None:
-    """Returns what is wrong with the host of an ACL, as a sentence; None if it is valid.
+    """Returns what is wrong with the host of an ACL entry, as a sentence; None if it is valid.
 
-    As in Kafka, only networks are checked.
+    It must not be empty. As in Kafka, of the rest only networks are checked.
     """
     if not pattern:
         return "a host is needed; '*' stands for any"

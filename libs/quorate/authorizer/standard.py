@@ -81,7 +81,7 @@ class Ruling(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandardAuthorizer:
-    """An authorizer with an operator's settings: `super.users` and `allow.everyone.if.no.acl.found`."""
+    """The authorizer with an operator's settings: it decides by these and the ACL entries that each call gives it."""
 
     super_users: frozenset[str] = frozenset()
     """The super users, as text such as `User:admin`."""

@@ -26,11 +26,13 @@ TOLD_EVERY_MS: Final = 60_000
 
 
 class KafkaLog:
-    """Follows the log as `LogReader` does, across leader changes; failed tries are repeated.
+    """Reads the metadata log of a Kafka cluster from its start or a checkpoint on, as `LogReader` reads a Quorate log.
 
-    Without a `replica` nothing on the Kafka cluster changes: its controllers do not list this reader. A refusal that
-    another try does not change ends the reading if nothing was read before. Later it is tried again, as the cause may
-    pass: a controller that is being replaced, or an ACL entry that is missing for a while.
+    It follows the leader across elections, and repeats failed tries. Without a `replica` nothing on the Kafka cluster
+    changes: its controllers do not list this reader. A refusal that another try does not change ends the reading if
+    nothing was read before. Later it is tried again, as the cause may pass: a controller that is being replaced, or an
+    ACL entry that is missing for a while.
+
     The files of its certificates are looked at with each answer, and before a connection is opened again; new ones are
     for the connections after that.
     """
@@ -69,7 +71,7 @@ class KafkaLog:
 
     @property
     def leader_at(self) -> Address | None:
-        """Where the leader is, by the last answer of a controller; None if it is unknown."""
+        """The address of the leader by the last answer of a controller; None if it is unknown."""
         return self._observer.leader_at
 
     @property
@@ -79,11 +81,14 @@ class KafkaLog:
 
     @property
     def high_watermark(self) -> Offset:
-        """The highest high watermark that a leader has reported."""
+        """The highest high watermark (exclusive) that a leader has reported; 0 before the first."""
         return max(self._observer.high_watermark, 0)
 
     async def events(self) -> AsyncIterator[Event]:
-        """Yields committed batches and loaded snapshots in order, until cancelled. Raises ApiError for a refusal."""
+        """Yields committed batches and loaded snapshots in order, until cancelled.
+
+        Raises ApiError for a refusal before anything was read. Other failures are logged and tried again.
+        """
         async with aclosing(self._observer.answers()) as answers:
             async for answer in answers:
                 self._look()

@@ -34,20 +34,20 @@ CONNECTIONS_PER_IP_MAX: Final = 2_500
 
 
 def request_bytes_max(default: int) -> int:
-    """Declares the largest request, with a service's own default."""
+    """Declares the setting `socket.request.max.bytes`, the largest request in bytes, with a service's own default."""
     what = "The largest request; a connection with a larger one is closed."
     return setting("socket.request.max.bytes", size(1, INT32_MAX), what, default=default)
 
 
 def held_bytes_max(default: int) -> int:
-    """Declares what all connections hold, with a service's own default."""
+    """Declares the setting `queued.max.request.bytes`, what all connections hold in bytes, with a service's default."""
     what = "What all connections hold together; with more, the one that holds most is closed."
     return setting("queued.max.request.bytes", size(1, INT32_MAX), what, default=default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenersConfig(StopSettings):
-    """The settings of the listeners, in a service's Config as a base class."""
+    """The settings of a process's listeners of Kafka's wire; a service's Config has it as a base class."""
 
     listeners: tuple[ListenerAddress, ...] = setting("listeners", listeners(), "Where it speaks Kafka's own wire.")
     security_protocols: tuple[tuple[str, str], ...] = setting(
@@ -79,7 +79,7 @@ class ListenersConfig(StopSettings):
     held_bytes_max: int = held_bytes_max(HELD_BYTES_MAX)
 
     def connection_settings(self, listener: str) -> ServerSettings:
-        """Returns what is accepted from one connection at a listener."""
+        """Returns the limits of one connection at the listener of this name: request size, idle time, logins."""
         of_listener = self.of_listeners[listener]
         return ServerSettings(
             request_bytes_max=self.request_bytes_max,
@@ -90,10 +90,11 @@ class ListenersConfig(StopSettings):
         )
 
     def security_protocol(self, listener: str) -> str | None:
-        """Returns the protocol of a listener; None if there is a map without it. Kafka's rule for controllers.
+        """Returns the security protocol of a listener; None if it has none. Kafka's rule for controllers.
 
-        Without a map it is the name, in any case. A name that is no protocol means PLAINTEXT, but is not taken for it
-        beside a listener that is named for another protocol (KafkaConfig.effectiveListenerSecurityProtocolMap).
+        With `listener.security.protocol.map` it is the entry there, or none. Without it, it is the name. A name that is
+        no protocol means PLAINTEXT, but none beside a listener that is named for another protocol
+        (KafkaConfig.effectiveListenerSecurityProtocolMap).
         """
         if self.security_protocols:
             return dict(self.security_protocols).get(listener)
@@ -103,7 +104,7 @@ class ListenersConfig(StopSettings):
         return PLAINTEXT if named <= {PLAINTEXT} else None
 
     def listener_problems(self) -> Iterator[str]:
-        """Yields the violated rules of the listeners."""
+        """Yields a sentence for each rule that the settings of the listeners violate."""
         for name, settings in self.of_listeners.items():
             protocol = self.security_protocol(name)
             if protocol is None:

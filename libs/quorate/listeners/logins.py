@@ -22,7 +22,10 @@ BeginScram = Callable[[str], ServerMechanism | RemoteMechanism]
 
 
 def mechanisms_of(names: tuple[str, ...], users: Mapping[str, str], begin_scram: BeginScram) -> Mechanisms:
-    """Returns the mechanisms of a listener by name; `users` are those of PLAIN, with their passwords."""
+    """Returns for each mechanism in `names` the function that begins a login by it, for one connection.
+
+    `users` are those of PLAIN, with their passwords; SCRAM is begun by `begin_scram`, with the mechanism's name.
+    """
 
     def verify(user: str, password: str) -> bool:
         expected = users.get(user)

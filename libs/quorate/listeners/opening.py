@@ -37,7 +37,10 @@ def listening_of(
     large_may_wait: bool = False,
     take: Take | None = None,
 ) -> Listening:
-    """Returns what all listeners of a process have in common: who answers, and the bounds that they share."""
+    """Returns what all listeners of a process have in common: who answers, and the limits that they share.
+
+    These are connections, bytes held, large requests at once, and logins at once.
+    """
     return Listening(
         handle=handle,
         take=take,
@@ -60,7 +63,10 @@ async def opened(
     of_all: Listening,
     begin_scram: BeginScram,
 ) -> AsyncIterator[dict[str, KafkaServer]]:
-    """Listens at each of `listeners` until the context exits; yields the servers by name. Raises CannotListen."""
+    """Listens at each of `config.listeners` until the context exits; yields the servers by name.
+
+    Raises CannotListen. `begin_scram` begins an exchange of SCRAM.
+    """
     servers: dict[str, KafkaServer] = {}
     async with AsyncExitStack() as stack:
         for each in config.listeners:
@@ -84,7 +90,10 @@ async def opened(
 
 
 async def drain(servers: Mapping[str, KafkaServer], graceful_s: float) -> None:
-    """Has the requests under way answered, and tells of those that are not answered in time."""
+    """Accepts no more connections, and waits up to `graceful_s` (s) until the requests under way are answered.
+
+    It logs a warning of those that are not. They are not ended: the caller's context does that.
+    """
     async with asyncio.TaskGroup() as draining:
         for server in servers.values():
             draining.create_task(_drained(server, graceful_s))

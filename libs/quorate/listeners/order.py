@@ -18,7 +18,7 @@ UnderWay = dict[Hashable, dict[asyncio.Event, bool]]
 
 
 class Order:
-    """The requests that are under way in an order, by connection."""
+    """Orders a connection's requests: a write waits until all before it are answered, a read until the writes are."""
 
     def __init__(self) -> None:
         self._under_way: UnderWay = {}
@@ -28,7 +28,11 @@ class Order:
         return len(self._under_way)
 
     def turn(self, connection: Hashable, *, writes: bool) -> _Turn:
-        """Takes the place of a request, before anything else runs; the block runs when it is its turn."""
+        """Returns an async context for one request: its block runs once the requests that it waits for are answered.
+
+        Entering it puts the request behind those of the connection that have entered before; at the block's end it
+        counts as answered. `connection` is any key of the connection.
+        """
         return _Turn(self._under_way, connection, writes=writes)
 
 

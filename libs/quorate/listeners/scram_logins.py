@@ -35,7 +35,7 @@ TOKENS_REMEMBERED: Final = 10_000
 
 
 class ScramLogins:
-    """The SCRAM logins of one process, by credentials and delegation tokens that are committed."""
+    """Answers the SCRAM logins of one process, by the credentials and delegation tokens that are committed."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class ScramLogins:
         self._is_loaded = is_loaded
 
     def begin(self, mechanism: str) -> ScramServer:
-        """Begins an exchange that is answered here from its begin to its end."""
+        """Begins an exchange of a SCRAM mechanism, by name, that this process answers from its begin to its end."""
         number = scram_number(mechanism)
         assert number is not None, mechanism
         return self._exchange(number, secrets.token_urlsafe(NONCE_BYTES))
@@ -120,7 +120,10 @@ class ScramLogins:
         )
 
     def by_credential(self, user: str, credential: UserScramCredentialRecord) -> Login:
-        """Returns the login of a user whose password fits this credential; it counts while that is the user's own."""
+        """Returns the login of a user who has proved the password of this credential.
+
+        It is in force while the user has the same stored key for the mechanism.
+        """
         mechanism, stored_key = credential.mechanism, credential.stored_key
 
         def is_in_force() -> bool:
@@ -130,7 +133,7 @@ class ScramLogins:
         return Login(principal=Principal("User", user), is_in_force=is_in_force)
 
     def credential(self, mechanism: int, user: str) -> UserScramCredentialRecord | None:
-        """Returns what is kept of a user's password for a mechanism; None if there is none."""
+        """Returns a user's SCRAM credential for a mechanism, by its number; None if there is none."""
         return self._credentials().get(mechanism, user)
 
     def _exchange(self, mechanism: int, nonce: str) -> ScramServer:

@@ -33,7 +33,7 @@ class ListenerSecurity:
 
     @staticmethod
     def of(name: str, settings: ListenerSettings, protocol: str) -> ListenerSecurity:
-        """Reads the files that the settings name. Raises ValueError, which names setting and file."""
+        """Reads the files that a listener's settings name. Raises ValueError, which names setting and file."""
         security = SECURITY_PROTOCOLS[protocol]
         users = plain_users(settings.plain_jaas) if settings.plain_jaas else {}
         return ListenerSecurity(
@@ -45,12 +45,15 @@ class ListenerSecurity:
         )
 
     def mechanisms(self, begin_scram: BeginScram) -> Mechanisms | None:
-        """Returns how clients log in; None where they do not. `begin_scram` begins an exchange of SCRAM."""
+        """Returns the SASL mechanisms for clients' logins; None without SASL. `begin_scram` begins one of SCRAM."""
         return mechanisms_of(self.sasl_mechanisms, self.plain_users, begin_scram) if self.sasl_mechanisms else None
 
 
 def security_of(config: ListenersConfig) -> dict[str, ListenerSecurity]:
-    """Returns what each listener speaks, by its name. Raises ConfigError for each file that is not as it should be."""
+    """Returns the security of each listener, by its name, from its settings and files.
+
+    Raises ConfigError with a problem for each listener of which a file is missing or wrong.
+    """
     found: dict[str, ListenerSecurity] = {}
     problems = []
     for name, settings in config.of_listeners.items():

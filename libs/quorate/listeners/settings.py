@@ -54,7 +54,7 @@ def _anything() -> SettingType[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSettings:
-    """The settings that each listener has."""
+    """The settings of one listener: its own value where one is set, else that for all listeners."""
 
     keystore_type: str = setting("ssl.keystore.type", choice(PEM), "How the key store is written.", default=PEM)
     keystore: Path | None = setting(
@@ -133,14 +133,17 @@ class ListenerSettings:
 
     @staticmethod
     def ineffective(name: str, protocol: str, own: Collection[str]) -> Iterator[str]:
-        """Yields what is wrong with the keys of `own`, which are for the listener alone, that it has no use for."""
+        """Yields a sentence for each setting of TLS or SASL that has no effect, as the listener does not use it.
+
+        `own` are the keys of the settings that are set for this listener alone; `protocol` is its security protocol.
+        """
         security = SECURITY_PROTOCOLS[protocol]
         for key in sorted(own):
             if (_is_of_tls(key) and not security.with_tls) or (_is_of_login(key) and not security.with_sasl):
                 yield f"{listener_prefix(name)}{key}: has no effect, as the listener {name} speaks {protocol}"
 
     def problems_of(self, name: str, protocol: str, own: Collection[str]) -> Iterator[str]:
-        """Yields the violated rules of the listener with this name, which speaks this protocol.
+        """Yields a sentence for each rule that the settings of the listener `name`, which speaks `protocol`, violate.
 
         `own` are the keys that are for it alone: one of TLS or a login that it has no use for is refused, as somebody
         meant it to protect the listener.

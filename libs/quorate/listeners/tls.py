@@ -16,10 +16,10 @@ log = logger(__name__)
 
 
 class ListenerTls:
-    """The TLS of one listener: a call returns what the next connection is made with.
+    """The TLS of one listener: a call returns the SSL context for the next connection.
 
-    Connections that are open stay as they are. Files that are not as they should be are refused, and the last good ones
-    stay in use.
+    `look` takes the files again when they have changed. Connections that are open stay as they are. Files that are not
+    as they should be are refused, and the last good ones stay in use.
     """
 
     def __init__(self, name: str, files: Sequence[Path], read: Callable[[], ssl.SSLContext]) -> None:
@@ -34,7 +34,7 @@ class ListenerTls:
         return self._context
 
     def look(self) -> None:
-        """Takes the files if they have changed; the log has each refusal once."""
+        """Takes the files if they have changed. Wrong ones are not taken, and each such state is logged once."""
         refusal = self._watched.look(self._take)
         if refusal is not None:
             what = "the new certificate is not taken, and the old one stays"
@@ -46,7 +46,7 @@ class ListenerTls:
 
 
 async def watch_files(listeners: Sequence[ListenerTls]) -> None:
-    """Looks at the files of all listeners every second, until cancelled."""
+    """Has every listener look at its certificate files each second, until cancelled."""
     while True:
         await asyncio.sleep(LOOK_AGAIN_S)
         for each in listeners:
