@@ -39,7 +39,7 @@ _BLANKS: Final = " \r"
 
 
 def subject_name(certificate: bytes) -> str:
-    """Returns a certificate's subject, such as "CN=alice,OU=a\\, b,O=x"; empty if it has none. Raises Corrupt."""
+    """Returns the subject of a DER certificate, such as "CN=alice,OU=a\\, b"; empty if it has none. Raises Corrupt."""
     try:
         return _name(_subject(certificate))
     except (IndexError, ValueError, StopIteration) as problem:

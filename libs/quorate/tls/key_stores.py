@@ -25,7 +25,7 @@ ENCRYPTED: Final = b"ENCRYPTED"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
-    """The bytes of both files, as PEM, at one moment at which they fitted each other."""
+    """The content of a key store and a trust store (PEM), read at a moment at which they fitted each other."""
 
     keystore: bytes = field(repr=False)
     """A private key, not encrypted, and its certificates after it."""
@@ -38,7 +38,11 @@ class Stores:
 
 
 def read_stores(keystore: Path, truststore: Path) -> Stores:
-    """Reads both files and tries them. Raises ValueError, which names the setting, the file and the reason."""
+    """Reads both files and tries them with a TLS 1.3 handshake in memory.
+
+    Raises ValueError, which names the setting, the file and the reason: it cannot be read, the private key is
+    encrypted, a certificate is refused, or a file was written meanwhile.
+    """
     key, trust = _bytes(keystore, "ssl.keystore.location"), _bytes(truststore, "ssl.truststore.location")
     if ENCRYPTED in key:
         raise _unfit(keystore, "its private key is encrypted; gRPC takes no password, so the file's mode protects it")

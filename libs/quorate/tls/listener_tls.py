@@ -23,7 +23,7 @@ def listener_tls(
     client_auth: str = "none",
     protocols: Sequence[str] = tuple(TLS_VERSIONS),
 ) -> ssl.SSLContext:
-    """Returns what a listener speaks TLS with. The key store has the private key and the certificates after it.
+    """Returns the SSL context of a listener. The key store has the private key and the certificates after it.
 
     Raises ValueError, which names the setting and the file.
     """

@@ -23,7 +23,7 @@ PRINCIPALS_MAX: Final = 4_096
 
 
 class NodeIds:
-    """The rules, as a function of a principal.
+    """Finds the node that a principal is: `of` returns its id, `*` for any node, None for no node.
 
     >>> ids = NodeIds(r"RULE:^(quorum|broker)-([0-9]+)$/$2/,RULE:^gateway-.*$/*/")
     >>> [ids.of(Principal("User", name)) for name in ("broker-12", "gateway-1", "alice")]

@@ -35,7 +35,7 @@ class Rule:
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """Returns the mapped name, or None if this rule is not for it."""
+        """Returns the mapped name; None if the rule's pattern does not match the whole of `name`. DEFAULT keeps it."""
         if self.pattern is None:
             return name
         if self.pattern.fullmatch(name) is None:
@@ -84,7 +84,7 @@ def _rule(found: re.Match[str]) -> Rule:
 
 
 class SslPrincipals:
-    """The principal of a TLS client by its certificate: the first rule that is for one of its names counts."""
+    """Finds the principal of a TLS client by its certificate: the first rule that is for one of its names counts."""
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         assert rules

@@ -17,7 +17,7 @@ _Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 
 
 class WatchedFiles:
-    """Files that are in use from now on, and are taken again when they change."""
+    """Detects that files have changed since they were last taken, by inode, size and time of change."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         """Notes their state; the caller reads them afterwards."""
