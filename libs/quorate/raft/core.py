@@ -214,7 +214,7 @@ class Raft:
         return progress.note_readers(self._context(now_ms), self._role, readers)
 
     def controller_presence(self, presence: Presence, now_ms: int) -> None:
-        """Sets whether the controller beside this node is connected and answers."""
+        """Sets whether this node's controller is present: a follower reports it, a leader without one may resign."""
         self._handover.presence = presence
         self._pursue(self._context(now_ms))
 
@@ -270,7 +270,7 @@ class Raft:
         self._log.take_snapshot(snapshot_id, size)
 
     def log_started(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Moves the log start to `snapshot_id`: the driver has removed all records and snapshots before it (I-27)."""
+        """Moves the log start to the end of `snapshot_id`: the driver has removed all records before it (I-27)."""
         self._log.start_at(snapshot_id)
 
     # One step: fence the message, handle it, then do what is due.

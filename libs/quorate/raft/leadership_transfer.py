@@ -36,7 +36,10 @@ def begin(context: StepContext, role: Leader, request: TransferLeadershipRequest
 
 
 def hand_over(context: StepContext, role: Leader) -> Role | None:
-    """Resigns once the voter has the whole log; ends the transfer and goes on leading if that will not happen."""
+    """Resigns in favour of the transfer's voter once that one has the whole log; returns None until then.
+
+    If that will not happen, it ends the transfer with an error, and this leader goes on.
+    """
     transfer = context.handover.transfer
     if transfer is None:
         return None

@@ -168,9 +168,10 @@ def _update(context: StepContext, role: Leader, pending: PendingChange, voter: V
 
 
 def finish_change(context: StepContext, role: Leader) -> None:
-    """Answers a change that is committed or whose time is over; asks the voter for its kraft.version range.
+    """Answers a voter change that is committed, or REQUEST_TIMED_OUT when its time is over; else asks its voter.
 
-    A change whose time is over may still be committed: its record stays in the log.
+    The voter is asked by ApiVersions for its kraft.version range if that is not known yet. A change whose time is over
+    may still be committed: its record stays in the log.
     """
     pending = role.pending
     if pending is None:
@@ -203,7 +204,10 @@ def leave_office(context: StepContext, role: Leader) -> Role | None:
 
 
 def release_change(context: StepContext, role: Leader, after: Role) -> None:
-    """Refuses the change under way because this node no longer leads; only the next leader knows its outcome."""
+    """Answers the voter change under way with NOT_LEADER_OR_FOLLOWER because this node no longer leads.
+
+    Only the next leader knows its outcome.
+    """
     pending, role.pending = role.pending, None
     if pending is not None and not pending.is_answered and not pending.is_of_walk:
         message = f"{change_name(pending)}: this node no longer leads; the next leader knows what has become of it"

@@ -74,7 +74,7 @@ def record_presence(context: StepContext, role: Leader, request: ControllerPrese
 
 
 def resign_without_controller(context: StepContext, role: Leader) -> Role | None:
-    """Resigns when the leader has been without its controller for long enough, if another voter can take over.
+    """Resigns at `Presence.resign_at_ms` while the leader's controller is absent, if another voter can take over.
 
     That is a voter with a controller and the whole log. Without one the leader stays: a voter without a controller
     would do no better.

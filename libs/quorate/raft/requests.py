@@ -88,7 +88,7 @@ class Requests:
         return self._token
 
     def add(self, token: int, flight: InFlightRequest) -> None:
-        """Records that `flight` was sent under `token`."""
+        """Records that `flight` was sent under `token`. None may be in flight to its peer in its class."""
         slot = (flight.to, flight.request_class)
         assert slot not in self._tokens, flight  # one request in flight in each slot: a peer and a class
         assert token not in self._flights, (token, flight)
@@ -145,14 +145,17 @@ class Requests:
         return (peer, request_class) in self._tokens
 
     def free_at_ms(self, peer: NodeId, request_class: RequestClass = RequestClass.LOG, *, now_ms: int) -> int:
-        """Returns when `peer` may be sent the next request: now, after its pause, or when the one in flight expires."""
+        """Returns from which moment (ms of the core's clock) on `peer` may be sent the next request of this class.
+
+        That is now, the end of its pause, or the deadline of the request in flight.
+        """
         token = self._tokens.get((peer, request_class))
         if token is not None:
             return self._flights[token].deadline_ms
         return max(now_ms, self._retry_at_ms.get((peer, request_class), now_ms))
 
     def allowed_at_ms(self, peer: NodeId, request: Request, *, now_ms: int) -> int:
-        """Returns when this type of request may be sent again to a peer that denied it; `now_ms` if it did not."""
+        """Returns when (ms of the core's clock) a peer that denied such a request may be sent it; else `now_ms`."""
         return self._denied.get((peer, type(request)), (now_ms, 0))[0]
 
     def expire(self, now_ms: int) -> None:

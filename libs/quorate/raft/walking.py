@@ -45,7 +45,7 @@ def alter_quorum(context: StepContext, role: Leader, request: AlterQuorumRequest
 
 
 def walk(context: StepContext, role: Leader) -> None:
-    """Begins the next step to the target as soon as the last change is committed.
+    """Begins the next step to the target voter set (AlterQuorum) as soon as the last change is committed.
 
     A leader whose own removal is committed begins none: it is about to resign, and the next leader goes on.
     """

@@ -170,7 +170,10 @@ class DiskLog:
         return Flush(self.leo, self._segments[-1]) if self.flushed < self.leo else None
 
     def end_flush(self, flush: Flush) -> Offset:
-        """Ends a flush whose wait succeeded. Returns the end of the flushed records (exclusive)."""
+        """Ends a flush whose `wait` succeeded. Returns the end of the flushed records (exclusive).
+
+        The durable mark is rewritten if enough bytes were flushed since it was last.
+        """
         assert flush.end <= self.leo, (flush.end, self.leo)  # unflushed records are never truncated
         self.flushed = max(self.flushed, flush.end)
         assert self.flushed <= self.leo, (self.flushed, self.leo)

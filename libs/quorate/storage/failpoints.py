@@ -75,9 +75,10 @@ def reach(name: str) -> None:
 
 
 def set_from_environment(environ: Mapping[str, str]) -> None:
-    """Sets the failpoints that QUORATE_FAILPOINTS lists. Raises ValueError, naming the wrong part.
+    """Sets the failpoints that QUORATE_FAILPOINTS lists, as `name:action@count,…`. Raises ValueError, naming the part.
 
-    Actions: `kill` (ends this process at once by SIGKILL), and the errors `eio` and `enospc`.
+    Actions: `kill` (ends this process at once by SIGKILL), and the errors `eio` and `enospc`. They run from the
+    `count`th time on, by default from the first.
     """
     for part in filter(None, environ.get(ENVIRONMENT, "").split(",")):
         name, _, rest = part.partition(":")

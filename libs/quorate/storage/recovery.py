@@ -81,9 +81,10 @@ class ScanPosition:
 
 
 def scan(data: bytes | mmap, path: Path, course: ScanPosition, *, is_last: bool, note: Note) -> TornTail | None:
-    """Checks every batch of one segment and calls `note` with its header and bytes.
+    """Checks every batch of one segment, advances `course`, and calls `note` with each batch's header and bytes.
 
-    Returns the torn tail if the last segment has one, else None. Raises Corrupt for damage, naming file and position.
+    Returns the torn tail if the last segment has one, for the caller to cut off, else None. Raises Corrupt for damage,
+    naming file and position.
     """
     position, size = 0, len(data)
     while position < size:

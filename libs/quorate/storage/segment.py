@@ -47,7 +47,7 @@ class Segment:
         self.size += header.size
 
     def append(self, data: bytes, header: BatchHeader) -> None:
-        """Writes one batch at the end. Raises OSError; then the file is cut back to its old size."""
+        """Writes one batch at the end; deletes the index files. Raises OSError; then the file has its old size."""
         assert self._log != CLOSED, self.path
         assert len(data) == header.size, (len(data), header.size)
         assert header.base_offset >= self.base_offset, (header.base_offset, self.base_offset)
@@ -112,7 +112,7 @@ class Segment:
         return position
 
     def header_at(self, position: int) -> BatchHeader:
-        """Returns the header of the batch at `position`."""
+        """Returns the header of the batch at `position`. Raises Corrupt, naming the file."""
         return self._peek(self._bytes(position, HEADER_BYTES), 0, position)
 
     def read(self, position: int, max_bytes: int) -> bytes:
