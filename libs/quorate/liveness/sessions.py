@@ -26,7 +26,7 @@ UNKNOWN_OFFSET: Final[Offset] = -1
 
 
 class Contact(msgspec.Struct, frozen=True, gc=False):
-    """The last contact with a broker.
+    """The last contact with a broker, at `at_ms` of the monotonic clock of its `Sessions`.
 
     `metadata_offset` is the offset of the last record that the broker has applied, inclusive as in
     BrokerHeartbeatRequest.CurrentMetadataOffset. It belongs to `broker_epoch`: a broker that returns with an empty disk
@@ -50,11 +50,11 @@ def _larger(one: Contact, other: Contact) -> Contact:
 
 
 class Sessions:
-    """The brokers' sessions at one tracker.
+    """Tracks the sessions of brokers by their heartbeats, and finds those that have expired. KIP-631.
 
     It watches the unfenced brokers: those that must send heartbeats. A heartbeat takes constant time, however many
     brokers there are: it updates only the contact. A broker's deadline in the queue is corrected when it is reached, so
-    that each broker is checked about once per timeout.
+    that each broker is checked about once per timeout. All times are ms of one monotonic clock.
     """
 
     __slots__ = ("_contacts", "_presumed", "_queue", "_queued", "_shutdowns", "_watched", "timeout_ms")

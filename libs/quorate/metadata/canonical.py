@@ -16,10 +16,10 @@ _ZK_NONE: Final = 0
 
 
 def canonical(state: ClusterState) -> str:
-    """Returns the SHA-256 of the state's records in hex, each record with its length before it.
+    """Returns the SHA-256, in hex, of the state's records, each with its length before it, and of the open transaction.
 
-    The hash does not depend on the order of creation or on PYTHONHASHSEED. It is equal for a state that was
-    replayed from the log, loaded from a checkpoint, or both in part.
+    The hash does not depend on the order of creation or on PYTHONHASHSEED. It is equal for a state that was replayed
+    from the log, loaded from a checkpoint, or both in part.
     """
     digest = hashlib.sha256()
     for value in canonical_records(state):

@@ -21,7 +21,10 @@ __all__ = ["IsrIndex"]
 
 
 class IsrIndex:
-    """Current numbers of partitions by broker, and lists of imbalanced and reassigning partitions."""
+    """Counts the partitions by leader, ISR member and ELR member, and lists the imbalanced and the reassigning ones.
+
+    The partition rows call it at each change.
+    """
 
     __slots__ = (
         *("__weakref__", "changed_at", "elr", "imbalanced", "isr", "leader", "reassigning", "short"),

@@ -148,10 +148,11 @@ def registered(record: PartitionRecord) -> Partition:
 
 
 def merged(partition: Partition, change: PartitionChangeRecord) -> Partition:
-    """Returns `partition` after a PartitionChangeRecord: null fields keep their value. Raises ReplayFault.
+    """Returns `partition` after a PartitionChangeRecord: null fields keep their value.
 
     The partition epoch always rises. The leader epoch rises exactly if the record has a leader field: the same leader
-    again and NO_LEADER count, too.
+    again and NO_LEADER count, too. Raises ReplayFault for an unknown leader recovery state, or if the record has other
+    numbers of replicas and of directories.
     """
     replicas = partition.replicas if change.replicas is None else change.replicas
     if change.leader_recovery_state not in (NO_RECOVERY_CHANGE, RECOVERED, RECOVERING):

@@ -58,7 +58,7 @@ class ScramHistory:
         self._is_whole = True
 
     def note(self, header: BatchHeader, data: bytes) -> None:
-        """Reads one batch of the log. If a batch cannot be decoded the history is incomplete, and reports no losses."""
+        """Reads one batch of the log. After one that cannot be decoded, `changes_below` is always false."""
         if header.is_control or not any(frame in data for frame in _FRAMES):
             return
         try:

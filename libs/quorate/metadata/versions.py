@@ -84,9 +84,9 @@ def release_of(level: int) -> str:
 
 
 def level_of(release: str) -> int:
-    """Returns the level of a release name, an IV name or a number; a release stands for its last level.
+    """Returns the level of a metadata.version, such as 4.4-IV2, 33 or 4.4; a release stands for its last level.
 
-    Raises ValueError for anything else.
+    Raises ValueError for anything else, also a level that this code does not support.
     """
     for level in reversed(tuple(RELEASES)):
         if release in (RELEASES[level], RELEASES[level].partition("-")[0], str(level)):
