@@ -106,6 +106,6 @@ class EpochCache:
         self._starts = [floor.offset, *(start for _, start in above)]
 
     def restart_at(self, floor: OffsetAndEpoch) -> None:
-        """Drops all epochs: the log restarts at the end of a snapshot."""
+        """Drops all epochs, and makes `floor` the only entry: the log restarts at the end of that snapshot."""
         self._epochs = [floor.epoch]
         self._starts = [floor.offset]

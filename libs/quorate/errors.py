@@ -26,7 +26,7 @@ class ApiError(Exception):
         return f"{self.code.name}: {self.message}"
 
     def as_value(self) -> ApiError:
-        """Returns this error without its traceback, to be kept.
+        """Takes traceback and context from this error and returns it, so that it can be kept.
 
         The frames in it have what was asked for, and often this error itself: that would keep both until the next full
         garbage collection.

@@ -70,7 +70,7 @@ class ReplicaKey(msgspec.Struct, frozen=True, order=True):
 
     @property
     def has_id(self) -> bool:
-        """Whether it is a replica's. A reader without one sends a negative id, and nobody tracks it, as in Kafka."""
+        """Whether the id is a node's: 0 or more. A reader without one has a negative id, and is tracked nowhere."""
         return self.id >= 0
 
     def __str__(self) -> str:

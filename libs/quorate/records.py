@@ -193,7 +193,8 @@ R = TypeVar("R", bound=Message)
 def encode_record(record: Message, version: int) -> bytes:
     """Returns the log value for `record` in `version`; an UnknownRecord keeps its own version.
 
-    Raises the errors of `codec.encode`.
+    Raises ApiError(UNSUPPORTED_VERSION) for an unknown version, or one that lacks a field that is set; ValueError for a
+    value outside its field's type.
     """
     if isinstance(record, UnknownRecord):
         return _FRAME_VERSION + uvarint(record.api_key) + uvarint(record.version) + record.body
@@ -281,19 +282,22 @@ def frame_of(value: bytes) -> tuple[int, int, int]:
 
 
 def with_trace(record: R, traceparent: bytes) -> R:
-    """Returns `record` with the trace context of the request that caused it."""
+    """Returns `record` with the trace context of the request that caused it, in place of all unknown tagged fields."""
     return msgspec.structs.replace(record, unknown_tags=((TRACE_TAG, traceparent),))
 
 
 def with_request(record: R, mark: bytes) -> R:
-    """Returns `record` with a request's identity and answer, for deduplication, after its trace context if any."""
+    """Returns `record` with a request's identity and answer, encoded, for deduplication.
+
+    It keeps its trace context, and loses other unknown tagged fields.
+    """
     traced = trace_of(record)
     tags = () if traced is None else ((TRACE_TAG, traced),)
     return msgspec.structs.replace(record, unknown_tags=(*tags, (REQUEST_TAG, mark)))
 
 
 def trace_of(record: Message) -> bytes | None:
-    """Returns the trace context that `record` carries, or None."""
+    """Returns the W3C trace context (`traceparent`) that `record` carries, or None."""
     return _tagged(record, TRACE_TAG)
 
 
@@ -303,7 +307,7 @@ def request_of(record: Message) -> bytes | None:
 
 
 def target_of(record: VotersRecord) -> bytes | None:
-    """The target of the voter set that `record` carries, or None."""
+    """Returns the target voter set that `record` carries, as an encoded VotersRecord, or None."""
     return _tagged(record, TARGET_TAG)
 
 
