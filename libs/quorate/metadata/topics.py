@@ -96,7 +96,7 @@ class Topics:
     def alike(self, name: str) -> tuple[str, ...]:
         """Returns the names of the topics whose metric names equal those of `name`, itself included; oldest first.
 
-        Kafka's metrics treat '.' and '_' in a topic name as the same character.
+        Kafka's metrics treat '.' and '_' in a topic name as the same character. Without either, the result is empty.
         """
         return self._alike.get(_unified(name), ()) if _may_collide(name) else ()
 

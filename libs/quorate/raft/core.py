@@ -157,10 +157,7 @@ class Raft:
         self._pursue(self._context(now_ms))
 
     def append(self, batches: Sequence[BatchInfo], now_ms: int) -> Refusal | None:
-        """Appends `batches`, which follow each other, and returns None; or appends none of them and returns why.
-
-        This node must lead their epoch, they must begin at its log end, and no leadership transfer may be under way.
-        """
+        """Appends all of `batches` as leader of their epoch at the log end, else says why not (also in a transfer)."""
         context = self._context(now_ms)
         refusal = quorum_epoch.append(context, self._role, batches)
         if refusal is None:
@@ -174,7 +171,10 @@ class Raft:
         self._pursue(context)
 
     def peer_lost(self, node_id: NodeId, now_ms: int) -> None:
-        """Handles a broken stream to or from `node_id`: gives up its requests and held fetches, soon it as a leader."""
+        """Handles a stream to or from `node_id` that broke or was refused: requests to it have failed.
+
+        Its held fetches are forgotten. If this node follows it, it asks for pre-votes after a short random wait.
+        """
         context = self._context(now_ms)
         context.lose(node_id, known_leader(self._role))
         role = self._role

@@ -128,7 +128,7 @@ def range_fault(context: StepContext, voter: Voter) -> Refused | None:
 def progress_fault(context: StepContext, role: Leader, request: AddRaftVoterRequest) -> Refused | None:
     """Returns REQUEST_TIMED_OUT for a new voter that was not at the leader's log end lately (I-35), else None.
 
-    Lately is within the request's timeout, and at least within the fetch timeout. Commits would have to wait for it.
+    Lately is within the request's timeout, or the fetch timeout if that is longer. Commits would have to wait for it.
     """
     replica = role.replicas.get(request.voter.key, Progress())
     # Kafka requires that it has caught up once and fetched within the hour. A fetch may be held for half a second

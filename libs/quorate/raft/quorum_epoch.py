@@ -42,7 +42,10 @@ def check_quorum(context: StepContext, role: Leader) -> Role | None:
 
 
 def append(context: StepContext, role: Role, batches: Sequence[BatchInfo]) -> Refusal | None:
-    """Appends the controller's batches, which are of one epoch and follow each other, or returns why not."""
+    """Appends the controller's batches, which are of one epoch and follow each other, or returns why not.
+
+    This node must lead their epoch, they must begin at its log end, and no leadership transfer may be under way.
+    """
     assert batches
     assert all(batch.epoch == batches[0].epoch for batch in batches), batches
     assert all(a.end_offset == b.base_offset for a, b in pairwise(batches)), batches
@@ -132,7 +135,7 @@ def return_to_leader(context: StepContext, role: Prospective, request: BeginQuor
 
 
 def take_end(context: StepContext, role: Prospective, request: EndQuorumEpochRequest) -> None:
-    """Answers EndQuorumEpoch while this node already asks for pre-votes; its pauses after lost rounds become short."""
+    """Answers EndQuorumEpoch while this node asks for pre-votes already: its pauses after lost rounds become short."""
     assert role.leader_id == request.leader_id, (role.leader_id, request.leader_id)
     context.answer(request, EndQuorumEpochResponse(epoch=role.epoch, leader_id=role.leader_id))
     role.lost_rounds = role.lost_rounds or 0

@@ -45,7 +45,7 @@ class Flush:
     segment: Segment
 
     def wait(self) -> None:
-        """Waits for the disk, in any thread; `DiskLog.end_flush` comes next. After an OSError, `DiskLog.fail_flush`."""
+        """Waits for the disk, in any thread. Raises OSError; then call `DiskLog.fail_flush`, and end the process."""
         self.segment.flush()
 
 
@@ -161,7 +161,7 @@ class DiskLog:
         return self.flushed
 
     def begin_flush(self) -> Flush | None:
-        """Starts a flush of all that is written, for the caller to wait for and to end; None if all is flushed.
+        """Starts a flush of all that is written; None if all is flushed. The caller calls its `wait`, then `end_flush`.
 
         Appends and reads may continue meanwhile. If the wait fails, call `fail_flush`, and end the process.
         """

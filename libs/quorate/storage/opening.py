@@ -38,11 +38,11 @@ def open_segments(
     durable: Offset,
     seen: Note | None,
 ) -> Opened:
-    """Opens all segments of a partition directory, or creates the first. Checks each batch, then calls `seen` with it.
+    """Opens all segments of a partition directory, or creates the first; `seen` is called with each batch of the log.
 
-    A torn tail is cut off, and the rest is flushed. `checkpoints` are the directory's snapshots, `listed` the entries
-    of leader-epoch-checkpoint; the log was known to be on disk below `durable`. Raises Corrupt for damage, naming file,
-    position and offset; then nothing is left open.
+    Each batch is checked, a torn tail is cut off, and the rest is flushed. `checkpoints` are the directory's snapshots,
+    `listed` the entries of leader-epoch-checkpoint; the log was known to be on disk below `durable`. Raises Corrupt for
+    damage, naming file, position and offset; then nothing is left open.
     """
     bases = segment_bases(directory) or [0]
     floor = where_it_starts(directory, bases[0], checkpoints)

@@ -17,7 +17,7 @@ _Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 
 
 class WatchedFiles:
-    """Detects that files have changed since they were last taken, by inode, size and time of change."""
+    """Detects that files have changed since they were last taken, by inode, size and time of modification."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         """Notes their state; the caller reads them afterwards."""
