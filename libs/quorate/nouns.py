@@ -29,7 +29,7 @@ NOBODY: Final[NodeId] = -1
 
 
 class EndpointType(IntEnum):
-    """Whom DescribeCluster asks for. KIP-919."""
+    """Whether DescribeCluster asks for the brokers or for the controllers. KIP-919."""
 
     BROKERS = 1
     CONTROLLERS = 2

@@ -39,7 +39,7 @@ class Claimant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """The answer to a claim: whether it is granted, which tracker has the claim, and for how long (ms) from now."""
+    """The answer to a claim: whether it is granted, which heartbeat service has it, and for how long (ms) from now."""
 
     is_granted: bool
     holder: Claimant

@@ -133,7 +133,7 @@ class Sessions:
         self._presumed.pop(broker_id, None)
 
     def forget(self, broker_id: NodeId) -> None:
-        """Removes a broker that is no longer registered."""
+        """Forgets all of a broker that is no longer registered: its session, contacts and shutdown offset."""
         self.end(broker_id)
         self._shutdowns.pop(broker_id, None)
 

@@ -27,6 +27,6 @@ def known(record: M) -> M:
 
 
 def by_name(things: Iterable[N]) -> tuple[N, ...]:
-    """Returns named items sorted by name, only the last of each name: Kafka treats these lists as maps."""
+    """Returns items sorted by name, without unknown tagged fields; of each name only the last, as in Kafka's maps."""
     named = {thing.name: known(thing) for thing in things}  # type: ignore[type-var]  # all that are named are messages
     return tuple(named[name] for name in sorted(named))

@@ -21,7 +21,7 @@ class ProducerIds:
 
     @property
     def next_producer_id(self) -> int:
-        """The first id of the next block of producer ids."""
+        """The first id of the next block of producer ids; 0 before the first block."""
         return self._next.value or 0
 
     def records(self) -> Iterator[tuple[Message, int]]:

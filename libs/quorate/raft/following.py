@@ -242,7 +242,7 @@ def install(
     voters: VoterSet | None,
     kraft_version: int | None,
 ) -> bool:
-    """Replaces the log by the snapshot that is now complete on disk; returns False if it is no longer wanted."""
+    """Replaces the log by the snapshot that is complete on disk; returns False if it is not the finished download."""
     download = role.download
     if download is None or not download.is_whole or download.snapshot_id != snapshot_id:
         return False

@@ -195,12 +195,15 @@ class LogView:
         self.flushed = max(self.flushed, to)
 
     def commit(self, to: Offset) -> None:
-        """Records that everything below `to` (exclusive) is committed."""
+        """Moves the high watermark up to `to`: everything below it (exclusive) is committed."""
         assert self.high_watermark < to <= self.leo, (self.high_watermark, to, self.leo)
         self.high_watermark = to
 
     def truncate(self, *, to: Offset) -> None:
-        """Removes the records at `to` and after, with the epochs, voter sets and levels that they brought."""
+        """Removes the records at `to` and after, with the epochs, voter sets and levels that they brought.
+
+        All records must be flushed, and none below the high watermark is removed.
+        """
         assert self.start <= to < self.leo, (self.start, to, self.leo)
         # I-13: committed records are never removed. Where a leader asks for it, one of the two has lost flushed
         # records.

@@ -204,9 +204,10 @@ def leave_office(context: StepContext, role: Leader) -> Role | None:
 
 
 def release_change(context: StepContext, role: Leader, after: Role) -> None:
-    """Answers the voter change under way with NOT_LEADER_OR_FOLLOWER because this node no longer leads.
+    """Answers the voter change under way with NOT_LEADER_OR_FOLLOWER, as this node no longer leads, and forgets it.
 
-    Only the next leader knows its outcome.
+    One that is answered already, or is a step to the target voter set, gets none. Only the next leader knows its
+    outcome.
     """
     pending, role.pending = role.pending, None
     if pending is not None and not pending.is_answered and not pending.is_of_walk:

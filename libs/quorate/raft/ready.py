@@ -43,7 +43,7 @@ class RoleTransition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leadership(msgspec.Struct, frozen=True, kw_only=True):
-    """The leader of an epoch; `epoch_start_offset` is set if it is this node.
+    """The leader of an epoch, None while unknown; `epoch_start_offset` is set if it is this node.
 
     The controller becomes active only after it has applied everything below `epoch_start_offset`, which is all of
     earlier epochs (I-23). KIP-595.

@@ -60,8 +60,11 @@ class Presence:
 
 @dataclass(slots=True)
 class TransferState:
-    """State that outlives roles, but not the process: a transfer, which is decided only after its leader has resigned,
-    controller presence, and whether this node has voted."""
+    """State of the core that outlives roles, but not the process.
+
+    It is the leadership transfer under way, which is decided only after its leader has resigned; controller presence;
+    and whether this node has been a voter since the start.
+    """
 
     transfer: LeadershipTransfer | None = None
     presence: Presence = Presence()
@@ -234,7 +237,7 @@ class StepContext(msgspec.Struct, kw_only=True):
                 self.pause(peer, request_class)
 
     def answer(self, request: Request, response: Response) -> None:
-        """Sends `response` to the sender of `request`."""
+        """Sends `response`, by the next `Ready`, to the sender of `request`, whose `reply_to` it gets."""
         assert isinstance(response, RESPONSES[type(request)]), (request, response)
         self.effects.answers.append(replace(response, reply_to=request.reply_to))
 
@@ -260,7 +263,7 @@ class StepContext(msgspec.Struct, kw_only=True):
         self.answer(request, response)
 
     def append(self, entry: Entry) -> None:
-        """Appends `entry` to the log."""
+        """Appends `entry` to the log's view; the next `Ready` hands it to the driver, which writes it."""
         self.log.append(entry)
         self.effects.append.append(entry)
 

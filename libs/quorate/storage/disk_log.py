@@ -39,7 +39,7 @@ EMPTY: Final = OffsetAndEpoch(epoch=0, offset=0)
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """A flush that has begun: once `wait` has returned, every record below `end` (exclusive) is on the disk."""
+    """A flush of all records below `end` (exclusive): they are on the disk once `wait` has returned."""
 
     end: Offset
     segment: Segment
@@ -161,7 +161,7 @@ class DiskLog:
         return self.flushed
 
     def begin_flush(self) -> Flush | None:
-        """Starts a flush of all that is written; None if all is flushed. The caller calls its `wait`, then `end_flush`.
+        """Returns a flush of all that is written, for the caller to `wait` for and to `end_flush`; None if none is due.
 
         Appends and reads may continue meanwhile. If the wait fails, call `fail_flush`, and end the process.
         """

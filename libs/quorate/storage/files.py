@@ -99,7 +99,7 @@ def write_all(descriptor: int, data: bytes | memoryview, position: int) -> None:
 
 
 def read_at(descriptor: int, size: int, position: int, *, path: Path) -> bytes:
-    """Returns up to `size` bytes at `position`. Raises Corrupt for a read error of the disk (EIO)."""
+    """Returns up to `size` bytes at `position`, fewer at the end. Raises Corrupt for a read error of the disk (EIO)."""
     try:
         reach("file.before_read")
         return os.pread(descriptor, size, position)

@@ -70,7 +70,7 @@ def parse_meta_properties(data: bytes, path: Path) -> MetaProperties:
 
 
 def write_meta_properties(directory: Path, meta: MetaProperties) -> None:
-    """Writes meta.properties. It is the last step of a format, so that an unfinished format does not count."""
+    """Writes meta.properties, durably. It is the last step of a format, so that an unfinished format does not count."""
     now = datetime.now(UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
     lines = ["#", f"#{now}", f"node.id={meta.node_id}"]
     if meta.directory_id is not None:

@@ -187,7 +187,10 @@ class Segment:
         return kept
 
     def seal(self) -> None:
-        """Writes the index files of a segment that gets no more batches. They are not synced: a start rebuilds them."""
+        """Writes the index files of a segment that gets no more batches. They are not synced: a start rebuilds them.
+
+        If they cannot be written, there are none, and no error is raised.
+        """
         self._may_have_indexes = True
         for suffix, content in ((INDEX, self._index.offset_entries()), (TIME_INDEX, self._index.time_entries())):
             path = self.path.with_suffix(suffix)

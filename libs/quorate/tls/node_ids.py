@@ -36,7 +36,7 @@ class NodeIds:
         self.of = lru_cache(PRINCIPALS_MAX)(self._of)
 
     def allows(self, principal: Principal, node_id: NodeId) -> bool:
-        """Whether the principal may speak for the node; everybody may for nobody, who has an id below 0."""
+        """Returns whether the principal may speak for the node; for a negative id, which is no node's, each may."""
         return node_id < 0 or self.of(principal) in (node_id, ANY_NODE)
 
     def _of(self, principal: Principal) -> NodeId | str | None:
