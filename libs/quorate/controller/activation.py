@@ -28,11 +28,16 @@ ABORT_REASON = "Controller failover"
 
 
 def activate(bootstrap: tuple[Message, ...], settings: ControllerSettings) -> Command[None]:
-    """Returns the command that aborts an open metadata transaction and writes the bootstrap records to an empty log.
+    """Returns the first command of a new active controller.
 
-    `bootstrap` has the records from the format step; if it is empty, the cluster starts at the latest metadata.version
-    known here, as Kafka's does at its latest released one. No ZkMigrationStateRecord is written: Kafka wrote one up to
-    4.0 and has left it out since 4.1. KIP-778, KIP-868.
+    It aborts an open metadata transaction, and writes the bootstrap records if the log has no metadata.version yet: in
+    one transaction, and with ELR followed by a ConfigRecord of min.insync.replicas. `bootstrap` has the records from
+    the format step; if it is empty, the cluster starts at the latest metadata.version known here, as Kafka's does at
+    its latest released one. No ZkMigrationStateRecord is written: Kafka wrote one up to 4.0 and has left it out since
+    4.1. KIP-778, KIP-868, KIP-966.
+
+    The command raises ApiError: INVALID_CONFIG for bootstrap records without a metadata.version; UNKNOWN_SERVER_ERROR
+    for a transaction that is open at a metadata.version that has none.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[None]:

@@ -19,7 +19,7 @@ def api_versions(
     """Builds the response from the `served` APIs, the committed `features` and the quorum's finalized kraft.version.
 
     Before a metadata.version is finalized no feature is listed as finalized, and the epoch is -1, as in Kafka's
-    FeaturesPublisher.
+    FeaturesPublisher. A kraft.version of 0 is not listed as finalized either.
     """
     is_known = features.metadata_version is not None
     return ApiVersionsResponse(

@@ -50,10 +50,10 @@ AGAIN_MS: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodicTask:
-    """A periodic task. `command` returns the number of records that it wrote, at most `written_max`.
+    """A periodic task. `command` makes its command, which returns the number of records written: up to `written_max`.
 
-    `interval_ms` is the default of Kafka's config `setting`; 0 turns the task off. `is_due` is a cheap check before it.
-    A task that Kafka does not have has no setting.
+    `interval_ms` is the default of Kafka's config `setting`; a config of 0 turns the task off. If `is_due`, a cheap
+    look at the state, is false, this run is left out. A task that Kafka does not have has no setting.
     """
 
     name: str
@@ -69,9 +69,9 @@ class PeriodicTask:
         assert self.written_max is None or 1 <= self.written_max <= RECORDS_PER_WRITE_MAX, f"a run is one write: {self}"
 
     def decide(self, settings: ControllerSettings) -> Command[int]:
-        """Returns the task's command.
+        """Returns the task's command: it returns the number of records written.
 
-        An unexpected exception becomes PeriodicTaskFailed, which does not end the leadership.
+        An exception in it other than ApiError becomes PeriodicTaskFailed, which does not end the leadership.
         """
         command = self.command(settings)
 
@@ -87,7 +87,7 @@ class PeriodicTask:
         return decide
 
     def pause_ms(self, *, interval_ms: int, written: int) -> int:
-        """Returns the pause before the next run, in ms: short after a full run, since there may be more to do."""
+        """Returns the pause before the next run, in ms: `interval_ms`, or `AGAIN_MS` if `written` is `written_max`."""
         assert self.written_max is None or 0 <= written <= self.written_max, (self.name, written, self.written_max)
         return AGAIN_MS if written == self.written_max else interval_ms
 

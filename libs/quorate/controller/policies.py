@@ -25,7 +25,7 @@ __all__ = ["AlterConfigPolicy", "ConfigChange", "CreateTopicPolicy", "NewTopic",
 
 
 class PolicyViolation(ApiError):
-    """Raised by a policy to refuse a request; the caller gets its message."""
+    """Raised by a policy to refuse a topic or a config change: POLICY_VIOLATION, with this message for the caller."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.POLICY_VIOLATION, message)

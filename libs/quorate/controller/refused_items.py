@@ -48,7 +48,7 @@ class Items(NamedTuple):
         return finished(self.taking_out(request, refusal_of))
 
     def taking_out(self, request: M, refusal_of: Callable[[Any], R | None]) -> Steps[tuple[M, tuple[R, ...]]]:
-        """Does what `take_out` does, in steps of `CHECKS_PER_STEP` items."""
+        """Does what `take_out` does in steps: a generator that yields after every `CHECKS_PER_STEP` items."""
         refusals: list[R] = []
         left: dict[str, tuple[Any, ...]] = {}
         for name in self.asked:
@@ -67,7 +67,7 @@ class Items(NamedTuple):
         return (replace(request, **left) if refusals else request), tuple(refusals)
 
     def put_back(self, response: M, refusals: Iterable[Any]) -> M:
-        """Returns the response with the results of refused items behind the others."""
+        """Returns the response with `refusals`, the results of the refused items, behind its other results."""
         return replace(response, **{self.results: (*getattr(response, self.results), *refusals)})
 
 

@@ -48,7 +48,10 @@ def is_secret(resource_type: int, config: str) -> bool:
 
 
 def redacted(record: Message) -> Message:
-    """Returns the record without secrets, for display only: secret text is replaced, secret bytes are empty."""
+    """Returns the record as it may be shown: a secret config's value is `REDACTED`, a SCRAM record's bytes are empty.
+
+    A record without a secret is returned as it is.
+    """
     match record:
         case ConfigRecord() if record.value is not None and is_secret(record.resource_type, record.name):
             return msgspec.structs.replace(record, value=REDACTED)

@@ -64,17 +64,17 @@ def code_name(numbers: type[IntEnum], number: int) -> str:
 
 
 class Matcher:
-    """Finds the ACL entries of filters; indexed by name, principal and host, as a request may have many filters."""
+    """Finds the ACL entries that a filter matches, by an index: a request may have many filters."""
 
     def __init__(self, entries: Iterable[AccessControlEntryRecord]) -> None:
         self._entries = list(entries)
         self._looked_at = 0
 
     def matching(self, wanted: AclFilter) -> Steps[list[AccessControlEntryRecord]]:
-        """Returns the entries that match the filter, in no defined order.
+        """Returns the entries that match the filter, in no defined order; it works in steps (see `Steps`).
 
-        A step ends after `ENTRIES_PER_STEP` entries, counted over all filters. `check_filter` has accepted the filter:
-        one with an unknown type would find nothing, and nobody would notice.
+        A step ends after `ENTRIES_PER_STEP` entries, counted over all filters. Call `check_filter` before: a filter
+        with an unknown type would find nothing, and nobody would notice.
         """
         assert wanted.pattern_type_filter in _PATTERN_TYPES, wanted
         self._looked_at += ENTRIES_PER_FILTER
@@ -130,7 +130,7 @@ class Matcher:
 
 
 def in_order(entries: Iterable[AccessControlEntryRecord]) -> list[AccessControlEntryRecord]:
-    """Returns the entries sorted by resource, then principal, host, operation."""
+    """Returns the entries sorted by resource type, name and pattern type, then by principal, host and operation."""
     return sorted(entries, key=_order)
 
 

@@ -40,8 +40,8 @@ for _operations in _OPERATIONS.values():
 
 
 def authorized_operations(would_allow: Allows, kind: ResourceType, name: str) -> int:
-    """Returns the bit field of the operations that the caller may do to the resource with this name.
+    """Returns the operations that the caller may do to the resource `name`, as a bit field: bit n is AclOperation n.
 
-    Without an authorizer these are all operations of the resource type.
+    `kind` is TOPIC or CLUSTER. Without an authorizer these are all operations of the resource type. KIP-430.
     """
     return sum(1 << operation for operation in _OPERATIONS[kind] if would_allow(operation, kind, name))

@@ -93,7 +93,7 @@ def check_version(state: ClusterState) -> None:
 
 
 def token_hmac(settings: TokenSettings, token_id: str) -> bytes:
-    """Returns HMAC-SHA-512 of a token's id under the secret key: the password for a login with the token.
+    """Returns HMAC-SHA-512 of a token's id under the secret key, which must be set: the password for a login with it.
 
     >>> token_hmac(TokenSettings(secret_key="key"), "id").hex()[:16]
     '69203b2245b207c6'
@@ -103,7 +103,7 @@ def token_hmac(settings: TokenSettings, token_id: str) -> bytes:
 
 
 def index_tokens(state: ClusterState, settings: TokenSettings) -> None:
-    """Lets the state's tokens be found by their HMAC, if tokens are on."""
+    """Has `state.delegation_tokens.by_hmac` find tokens from now on, if they are on: with a secret key."""
     if settings.are_on:
         state.delegation_tokens.index_by(settings.secret_key, partial(token_hmac, settings))
 
@@ -111,10 +111,11 @@ def index_tokens(state: ClusterState, settings: TokenSettings) -> None:
 def token_to_change(
     state: ClusterState, settings: TokenSettings, principal: Principal, given: bytes
 ) -> DelegationTokenRecord:
-    """Returns the token that a caller wants to renew or to let expire; whether it may, is not checked yet.
+    """Returns the token whose HMAC is `given`, for a caller that wants to renew it or to let it expire.
 
-    Raises ApiError, checked in this order: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED,
-    UNSUPPORTED_VERSION, DELEGATION_TOKEN_NOT_FOUND.
+    Whether the caller may do so, and whether the token has expired, is not checked. Raises ApiError, checked in
+    this order: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED, UNSUPPORTED_VERSION,
+    DELEGATION_TOKEN_NOT_FOUND.
     """
     check_authenticated(principal)
     check_on(settings)
@@ -138,7 +139,10 @@ def _token_by_hmac(state: ClusterState, settings: TokenSettings, given: bytes) -
 
 
 def expiring_after(token: DelegationTokenRecord, period_ms: int, *, now_ms: int) -> DelegationTokenRecord:
-    """Returns a token that has not expired with another expiry time, at most at the end of its lifetime."""
+    """Returns a copy of the token that expires `period_ms` after `now_ms`, at the latest when its lifetime ends.
+
+    The token must not have expired. `now_ms` is in ms since 1970.
+    """
     expiry = min(token.max_timestamp, time_after(now_ms, period_ms))
     assert expiry >= now_ms, (token, expiry, now_ms)  # `check_not_expired` has refused the others
     return msgspec.structs.replace(token, expiration_timestamp=expiry)
@@ -165,12 +169,15 @@ def check_not_expired(token: DelegationTokenRecord, now_ms: int) -> None:
 
 
 def is_expired(token: DelegationTokenRecord, now_ms: int) -> bool:
-    """Returns whether the token has expired; at the exact millisecond it is still valid, as in Kafka."""
+    """Returns whether the token's expiry time, or the end of its lifetime, is before `now_ms` (ms since 1970).
+
+    At the exact millisecond the token is still valid, as in Kafka.
+    """
     return min(token.expiration_timestamp, token.max_timestamp) < now_ms
 
 
 def time_after(now_ms: int, period_ms: int) -> int:
-    """Returns `now_ms` plus `period_ms`, which is not negative, at most `TIMESTAMP_MAX`."""
+    """Returns `now_ms` plus `period_ms`, but at most `TIMESTAMP_MAX`. `period_ms` must not be negative."""
     assert period_ms >= 0, period_ms
     return min(now_ms + period_ms, TIMESTAMP_MAX)
 

@@ -22,7 +22,10 @@ assert set(HASHES.values()) <= hashlib.algorithms_guaranteed, HASHES
 
 
 def salted_password(mechanism: int, password: bytes, salt: bytes, iterations: int) -> bytes:
-    """Returns the SaltedPassword that a client computes and sends in place of the password (RFC 5802 section 3)."""
+    """Returns the SaltedPassword (RFC 5802 section 3), which an admin client sends in place of a new password.
+
+    `mechanism` is a key of MECHANISMS: 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512.
+    """
     return hashlib.pbkdf2_hmac(HASHES[mechanism], password, salt, iterations)
 
 

@@ -45,7 +45,7 @@ class CallerRights(Protocol):
 
 
 class ScreenedRequest(NamedTuple):
-    """The request with only its allowed items, and the function that adds the refusals to the response."""
+    """The request with only its allowed items; `finish` returns the command's response with the refusals added."""
 
     asked: Any
     finish: Callable[[Any], Any]
@@ -69,7 +69,11 @@ for _type, _code in _CONFIGURED.values():
 
 
 def create_topics(rights: CallerRights, asked: CreateTopicsRequest, _: ClusterState) -> Steps[ScreenedRequest]:
-    """Needs CREATE on the cluster or on each topic; a topic's configs in the answer need DESCRIBE_CONFIGS (KIP-525)."""
+    """Refuses the topics that the caller may not create: it needs CREATE on the cluster or on the topic.
+
+    Without DESCRIBE_CONFIGS on a created topic its configs and counts are taken out of the response (KIP-525). A topic
+    that is named twice is left to the command, which refuses it for every caller.
+    """
     once = _once([topic.name for topic in asked.topics])
     may_create = rights(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, is_audited=False)
     closed = set()
@@ -102,7 +106,7 @@ def _closed(topic: CreateTopicsResponse.CreatableTopicResult) -> CreateTopicsRes
 
 
 def create_partitions(rights: CallerRights, asked: CreatePartitionsRequest, _: ClusterState) -> Steps[ScreenedRequest]:
-    """Needs ALTER on each topic."""
+    """Refuses the topics on which the caller lacks ALTER; one that is named twice is left to the command."""
     once = _once([topic.name for topic in asked.topics])
     result = CreatePartitionsResponse.CreatePartitionsTopicResult
 
@@ -117,7 +121,10 @@ def create_partitions(rights: CallerRights, asked: CreatePartitionsRequest, _: C
 
 
 def delete_topics(rights: CallerRights, asked: DeleteTopicsRequest, state: ClusterState) -> Steps[ScreenedRequest]:
-    """Needs DELETE on the cluster or on each topic; without DESCRIBE the answer does not reveal if the topic exists."""
+    """Refuses the topics that the caller may not delete: it needs DELETE on the cluster or on the topic.
+
+    Without DESCRIBE on a topic the refusal does not reveal whether it exists, nor the name that belongs to its id.
+    """
     if rights(AclOperation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME, is_audited=False):
         return ScreenedRequest(asked, _as_it_is)
     return (yield from _screened(TOPICS_DELETED, asked, lambda each: _not_deleted(rights, each, state)))

@@ -19,9 +19,9 @@ assert 0 < BLOCK_SIZE < LAST_PRODUCER_ID, BLOCK_SIZE
 
 
 def allocate_producer_ids(request: AllocateProducerIdsRequest) -> Command[AllocateProducerIdsResponse]:
-    """Returns the command that allocates the next block.
+    """Returns the command that gives the broker of `request` the next `BLOCK_SIZE` producer ids.
 
-    Raises ApiError: STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR if no block is left.
+    The command raises ApiError: STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR if no block is left.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[AllocateProducerIdsResponse]:

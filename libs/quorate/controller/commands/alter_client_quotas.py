@@ -54,7 +54,8 @@ def alter_client_quotas(
 ) -> Command[AlterClientQuotasResponse]:
     """Returns the command that sets and removes the quotas of `request`; unchanged quotas are not written again.
 
-    `known_hosts`: those of `wanted_hosts` that resolve. With `validate_only` nothing is written.
+    `known_hosts` are those host names of `wanted_hosts(request)` that resolve: an `ip` entity with another one is
+    refused. Each entity succeeds or fails by itself (INVALID_REQUEST). With `validate_only` nothing is written.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[AlterClientQuotasResponse]:
@@ -80,7 +81,10 @@ def alter_client_quotas(
 
 
 def wanted_hosts(request: AlterClientQuotasRequest) -> frozenset[str]:
-    """Returns the host names among the `ip` entities; as in Kafka, they are valid if the controller resolves them."""
+    """Returns the names of the `ip` entities of `request` that are no IP addresses. The caller is to resolve them.
+
+    As in Kafka, such a name is valid if it resolves on the controller: see `known_hosts`.
+    """
     return frozenset(
         part.entity_name
         for asked in request.entries

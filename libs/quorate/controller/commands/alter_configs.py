@@ -24,7 +24,10 @@ _Result: TypeAlias = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
 def alter_configs(request: AlterConfigsRequest, *, settings: ControllerSettings) -> Command[AlterConfigsResponse]:
-    """Returns the command that replaces the configs of `request`; each resource succeeds or fails by itself."""
+    """Returns the command that sets the listed configs of each resource in `request`, and deletes its others.
+
+    Each resource succeeds or fails by itself. With `validate_only` nothing is written.
+    """
 
     @CommandInSteps
     def command(state: ClusterState, _: Moment) -> Steps[Decision[AlterConfigsResponse]]:

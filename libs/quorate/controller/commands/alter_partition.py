@@ -35,7 +35,9 @@ _Result: TypeAlias = AlterPartitionResponse.TopicData.PartitionData
 def alter_partition(request: AlterPartitionRequest, *, settings: ControllerSettings) -> Command[AlterPartitionResponse]:
     """Returns the command that sets the ISRs reported by the broker of `request`, as leader of the partitions.
 
-    Raises ApiError(STALE_BROKER_EPOCH) for a broker that has registered again, or not at all.
+    Each partition succeeds or fails by itself. NEW_LEADER_ELECTED is no failure: the change is written, and it moves
+    the leadership. The command raises ApiError(STALE_BROKER_EPOCH) for a broker that has registered again, or
+    not at all.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[AlterPartitionResponse]:

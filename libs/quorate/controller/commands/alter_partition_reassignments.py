@@ -35,10 +35,10 @@ _Result: TypeAlias = _Topic.ReassignablePartitionResponse
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, *, settings: ControllerSettings
 ) -> Command[AlterPartitionReassignmentsResponse]:
-    """Returns the command that starts reassignments; null replicas cancel one.
+    """Returns the command that starts the reassignments of `request`; null replicas cancel one.
 
     Each partition succeeds or fails by itself. A reassignment completes by itself when its new replicas are in sync.
-    Raises ApiError(POLICY_VIOLATION) for too many reassignments.
+    The command raises ApiError(POLICY_VIOLATION) if more than `RECORDS_PER_WRITE_MAX` partitions change.
     """
 
     @CommandInSteps

@@ -29,10 +29,10 @@ _Result: TypeAlias = AlterUserScramCredentialsResponse.AlterUserScramCredentials
 def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest,
 ) -> Command[AlterUserScramCredentialsResponse]:
-    """Returns the command that changes the credentials of `request`: one change a user, whatever the mechanisms.
+    """Returns the command that sets and deletes the credentials of `request`. Each user succeeds or fails by itself.
 
-    Results are in the order in which the request first names each user, deletions before upsertions; Kafka's are in
-    the order of a hash table.
+    A user with two changes fails, also with two mechanisms (DUPLICATE_RESOURCE). Results are in the order in which the
+    request first names each user, deletions before upsertions; Kafka's are in the order of a hash table.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[AlterUserScramCredentialsResponse]:

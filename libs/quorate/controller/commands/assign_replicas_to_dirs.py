@@ -34,7 +34,8 @@ def assign_replicas_to_dirs(
 ) -> Command[AssignReplicasToDirsResponse]:
     """Returns the command that records the directories; a replica in an offline directory leaves ISR and leadership.
 
-    Raises ApiError: UNSUPPORTED_VERSION below metadata.version 3.7-IV2, STALE_BROKER_EPOCH.
+    Each partition succeeds or fails by itself. The command raises ApiError: UNSUPPORTED_VERSION below metadata.version
+    3.7-IV2, STALE_BROKER_EPOCH.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[AssignReplicasToDirsResponse]:

@@ -61,9 +61,11 @@ def change_broker_state(
     If CONTROLLED_SHUTDOWN is requested for a broker that leads nothing, the result is SHUTDOWN_NOW. A broker in
     CONTROLLED_SHUTDOWN that still leads stays in it. A broker that requests SHUTDOWN_NOW without it is fenced. Only a
     new registration leads from CONTROLLED_SHUTDOWN back to UNFENCED. `has_led`: the broker led partitions until earlier
-    chunks of this change moved them, so it counts as leading.
+    commands of `change_in_turns` moved them, so it counts as leading. `offline_log_dirs` have failed: replicas in them
+    leave ISR and leadership. `cordoned_log_dirs` are all that are cordoned now; None leaves them as they are.
 
-    Raises ApiError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH for another registration than the present one.
+    The command raises ApiError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH for another registration than the
+    present one.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[BrokerStateChanged]:
@@ -100,10 +102,10 @@ def change_in_turns(
     cordoned_log_dirs: Collection[Uuid] | None = None,
     limits: ChunkLimits = DEFAULT_LIMITS,
 ) -> Iterator[Command[BrokerStateChanged]]:
-    """Yields a broker's state change as a series of commands, if very many partitions change: see `chunked_change`.
+    """Yields commands that together do what `change_broker_state` does: one, or several if very many partitions change.
 
-    Request each command after the one before is decided, on the same `state`. The last one has the response; it is the
-    only one for a small change.
+    Others' commands may run in between (see `chunked_change`). Request each command after the one before is decided,
+    on the same `state`. The response of the last command is that of the change.
     """
     broker = state.brokers.get(broker_id)
     has_led = False

@@ -35,7 +35,8 @@ _FOR_FILTERS: Final = frozenset({"UNKNOWN", "ANY", "MATCH"})
 def create_acls(request: CreateAclsRequest, *, new_acl_id: Callable[[], Uuid]) -> Command[CreateAclsResponse]:
     """Returns the command that adds the entries of `request`; an entry that exists is not written again.
 
-    `new_acl_id` returns a random id at each call; ids that are taken are skipped.
+    Each entry succeeds or fails by itself; the results are in the order of the request. `new_acl_id` returns a random
+    id at each call; ids that are taken are skipped.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[CreateAclsResponse]:

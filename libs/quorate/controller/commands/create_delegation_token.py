@@ -40,9 +40,10 @@ def create_delegation_token(
 ) -> Command[CreateDelegationTokenResponse]:
     """Returns the command that creates a token for the owner in `request`, or else for the caller, `principal`.
 
-    The response lacks the HMAC, so that no copy of it on the way is a secret; `with_hmac` adds it at the end. Raises
-    ApiError, checked in this order: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTHORIZATION_FAILED,
-    DELEGATION_TOKEN_AUTH_DISABLED, UNSUPPORTED_VERSION, INVALID_PRINCIPAL_TYPE.
+    The response lacks the HMAC, so that no copy of it on the way is a secret; `with_hmac` adds it at the end. The
+    command raises ApiError, checked in this order: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, INVALID_PRINCIPAL_TYPE of the
+    owner, DELEGATION_TOKEN_AUTHORIZATION_FAILED, DELEGATION_TOKEN_AUTH_DISABLED, UNSUPPORTED_VERSION,
+    INVALID_PRINCIPAL_TYPE of a renewer.
     """
 
     def command(state: ClusterState, moment: Moment) -> Decision[CreateDelegationTokenResponse]:

@@ -35,9 +35,11 @@ _Result: TypeAlias = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
 def create_partitions(request: CreatePartitionsRequest, *, placements: Placements) -> Command[CreatePartitionsResponse]:
-    """Returns the command that adds the partitions of `request`; `placements` has every topic that `wanted_more` named.
+    """Returns the command that adds the partitions of `request`. Each topic succeeds or fails by itself.
 
-    Raises ApiError: POLICY_VIOLATION for too many partitions in one request; StalePlacement.
+    `placements` has what the placer said to each topic of `wanted_more`. With `validate_only` nothing is written. The
+    command raises ApiError: POLICY_VIOLATION for more than `PARTITIONS_PER_REQUEST_MAX` new partitions in all;
+    StalePlacement if the placer has to be asked again.
     """
 
     @CommandInSteps
@@ -69,9 +71,10 @@ def create_partitions(request: CreatePartitionsRequest, *, placements: Placement
 
 
 def wanted_more(state: ClusterState, request: CreatePartitionsRequest) -> tuple[tuple[str, PlacementSpec], ...]:
-    """Returns what to ask the placer, by topic name; topics that are refused or have assigned replicas are left out.
+    """Returns (topic name, what to ask the placer) for the topics of `request`, in its order.
 
-    Raises ApiError(POLICY_VIOLATION) for too many partitions in one request.
+    Topics that `create_partitions` will refuse, or that have assigned replicas, are left out. Raises
+    ApiError(POLICY_VIOLATION) for more than `PARTITIONS_PER_REQUEST_MAX` new partitions in all.
     """
     _check_size(state, request)
     wanted = []

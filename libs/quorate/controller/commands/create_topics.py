@@ -60,12 +60,13 @@ def create_topics(
     new_topic_id: Callable[[], Uuid],
     settings: ControllerSettings,
 ) -> Command[CreateTopicsResponse]:
-    """Returns the command that creates the topics of `request`.
+    """Returns the command that creates the topics of `request`. Each topic succeeds or fails by itself.
 
-    `placements` has every topic that `wanted_placements` named. `new_topic_id` returns a random id at each call; ids
-    that are taken or reserved are skipped.
+    `placements` has what the placer said to each topic of `wanted_placements`. `new_topic_id` returns a random id at
+    each call; ids that are taken or reserved are skipped. With `validate_only` nothing is written.
 
-    Raises ApiError: POLICY_VIOLATION for too many partitions in one request; StalePlacement.
+    The command raises ApiError: POLICY_VIOLATION for more than `PARTITIONS_PER_REQUEST_MAX` partitions in all;
+    StalePlacement if the placer has to be asked again.
     """
 
     twice = _asked_twice(request)
@@ -103,12 +104,13 @@ def create_topics(
 def wanted_placements(
     state: ClusterState, request: CreateTopicsRequest, settings: ControllerSettings
 ) -> tuple[tuple[str, PlacementSpec], ...]:
-    """Returns what to ask the placer, by topic name; topics with assigned replicas are left out.
+    """Returns (topic name, what to ask the placer) for the topics of `request`, in its order.
 
-    So is a topic that exists, or whose counts are not possible. The other checks are made once, by the command: a
-    placement that it does not use costs less than to check each topic twice.
+    Topics that have assigned replicas, are named twice, exist already, or ask for an impossible number of partitions or
+    replicas are left out. The other checks are made once, by the command: a placement that it does not use costs less
+    than to check each topic twice.
 
-    Raises ApiError(POLICY_VIOLATION) for too many partitions in one request.
+    Raises ApiError(POLICY_VIOLATION) for more than `PARTITIONS_PER_REQUEST_MAX` partitions in all.
     """
     asked = _asked(request, _asked_twice(request))
     _check_size(asked, settings)

@@ -29,9 +29,10 @@ MATCHES_MAX: Final = 10 * REMOVED_MAX
 
 
 def delete_acls(request: DeleteAclsRequest) -> Command[DeleteAclsResponse]:
-    """Returns the command that deletes the matching entries; an entry that two filters match is listed by both.
+    """Returns the command that deletes the entries that match a filter of `request`; each filter lists its matches.
 
-    Raises ApiError(INVALID_REQUEST) if more than `REMOVED_MAX` entries match, which is Kafka's code here (elsewhere it
+    An entry that two filters match is listed by both. A filter with unknown enum values fails by itself. The command
+    raises ApiError(INVALID_REQUEST) if more than `REMOVED_MAX` entries match, which is Kafka's code here (elsewhere it
     is POLICY_VIOLATION), or if the filters match them more than `MATCHES_MAX` times.
     """
 

@@ -25,7 +25,8 @@ _Result: TypeAlias = DeleteTopicsResponse.DeletableTopicResult
 def delete_topics(request: DeleteTopicsRequest, *, settings: ControllerSettings) -> Command[DeleteTopicsResponse]:
     """Returns the command that deletes the topics of `request` and their configs.
 
-    Raises ApiError(TOPIC_DELETION_DISABLED) if `delete.topic.enable` is false.
+    Each topic succeeds or fails by itself. A topic that is named twice, also once by name and once by id, is not
+    deleted. The command raises ApiError(TOPIC_DELETION_DISABLED) if `delete.topic.enable` is false.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[DeleteTopicsResponse]:

@@ -23,9 +23,10 @@ _Description: TypeAlias = DescribeAclsResponse.DescribeAclsResource.AclDescripti
 
 
 def describe_acls(request: DescribeAclsRequest) -> Command[DescribeAclsResponse]:
-    """Returns the command that lists entries by resource type, name and pattern type, then by principal.
+    """Returns the command that lists the entries that match `request`, by resource type, name and pattern type.
 
-    Raises ApiError(INVALID_REQUEST) for a filter with unknown enum values.
+    Those of one resource are sorted by principal, host and operation. The command raises ApiError(INVALID_REQUEST) for
+    a filter with unknown enum values.
     """
 
     @CommandInSteps

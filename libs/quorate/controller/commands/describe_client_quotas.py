@@ -32,8 +32,8 @@ def describe_client_quotas(request: DescribeClientQuotasRequest) -> Command[Desc
     """Returns the command that lists the matching entities and their quotas, sorted.
 
     A strict filter matches only entities without other parts. A filter without components matches all entities, a
-    strict one none. Raises ApiError: INVALID_REQUEST for a filter that can match nothing, UNSUPPORTED_VERSION for an
-    unknown type.
+    strict one none. The command raises ApiError: INVALID_REQUEST for a filter that makes no sense (a type twice, `ip`
+    beside another, a match without its name), UNSUPPORTED_VERSION for an unknown entity type.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[DescribeClientQuotasResponse]:

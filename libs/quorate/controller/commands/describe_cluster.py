@@ -36,7 +36,7 @@ def describe_cluster(
     Fenced brokers are listed only on request. `controller_id` is the active controller, in either list. On request the
     response has the caller's authorized operations on the cluster by `would_allow`: 0 if `allows` denies DESCRIBE.
 
-    Raises ApiError(UNSUPPORTED_ENDPOINT_TYPE).
+    The command raises ApiError(UNSUPPORTED_ENDPOINT_TYPE) for another type.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[DescribeClusterResponse]:

@@ -59,8 +59,8 @@ def describe_configs(
     """Returns the command that reads the configs of each resource of `request`; the values of secrets are left out.
 
     The response has no documentation texts. A broker's own properties file is unknown: the controllers' file stands for
-    it. As in Kafka, a resource that is named twice is answered twice. Raises ApiError(POLICY_VIOLATION) if the
-    resources have more than `CONFIGS_MAX` configs together.
+    it. As in Kafka, a resource that is named twice is answered twice. Each resource succeeds or fails by itself. The
+    command raises ApiError(POLICY_VIOLATION) if the resources have more than `CONFIGS_MAX` configs together.
     """
 
     @CommandInSteps

@@ -36,8 +36,9 @@ def describe_delegation_token(
 ) -> Command[DescribeDelegationTokenResponse]:
     """Returns the command that lists the tokens of `owners` in `request`, by id; null means all, an empty list none.
 
-    As in Kafka, a token's requester and renewers count as its owners here. An expired token is listed until it is
-    removed. Raises ApiError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED.
+    A token that the caller may not see is left out. As in Kafka, a token's requester and renewers count as its owners
+    here. An expired token is listed until it is removed. The command raises ApiError:
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED.
     """
 
     @CommandInSteps

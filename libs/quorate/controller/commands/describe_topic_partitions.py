@@ -49,7 +49,8 @@ def describe_topic_partitions(
     count as a partition. Each other topic has the caller's authorized operations, by `would_allow`, which is not
     audited.
 
-    Raises ApiError(INVALID_REQUEST) for a cursor at a topic that is not among those named, or at a negative partition.
+    The command raises ApiError(INVALID_REQUEST) for a cursor at a topic that is not among those named, or at a negative
+    partition.
     """
 
     @CommandInSteps

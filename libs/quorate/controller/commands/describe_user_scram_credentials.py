@@ -22,7 +22,10 @@ _Result: TypeAlias = DescribeUserScramCredentialsResponse.DescribeUserScramCrede
 def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest,
 ) -> Command[DescribeUserScramCredentialsResponse]:
-    """Returns the command that describes the users of `request`, in its order; if it names none, all users by name."""
+    """Returns the command that describes the users of `request`, in its order; if it names none, all users by name.
+
+    A user that has no credential, or is named twice, fails by itself.
+    """
 
     def command(state: ClusterState, _: Moment) -> Decision[DescribeUserScramCredentialsResponse]:
         if request.users:

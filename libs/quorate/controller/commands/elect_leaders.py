@@ -29,11 +29,11 @@ _PartitionResult: TypeAlias = ElectLeadersResponse.ReplicaElectionResult.Partiti
 
 
 def elect_leaders(request: ElectLeadersRequest, *, settings: ControllerSettings) -> Command[ElectLeadersResponse]:
-    """Returns the command that elects leaders for the partitions of `request`, or for all if it names none.
+    """Returns the command that elects leaders for the partitions of `request`; null `topic_partitions` means all.
 
     Each partition succeeds or fails by itself. If all are meant, the response has every topic, but only the partitions
-    that needed an election. Raises ApiError: INVALID_REQUEST for an unknown election type, POLICY_VIOLATION for too
-    many elections.
+    that needed an election. The command raises ApiError: INVALID_REQUEST for an unknown election type, POLICY_VIOLATION
+    for more than `RECORDS_PER_WRITE_MAX` elections.
     """
 
     @CommandInSteps

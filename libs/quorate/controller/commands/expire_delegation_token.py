@@ -23,8 +23,9 @@ def expire_delegation_token(
 ) -> Command[ExpireDelegationTokenResponse]:
     """Returns the command that lets a token expire `expiry_time_period_ms` from now; a negative value removes it.
 
-    Raises ApiError, checked in this order: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED,
-    UNSUPPORTED_VERSION, DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED.
+    It never expires after the end of its lifetime. The command raises ApiError, checked in this order:
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED, UNSUPPORTED_VERSION,
+    DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED (not for a removal).
     """
 
     def command(state: ClusterState, moment: Moment) -> Decision[ExpireDelegationTokenResponse]:

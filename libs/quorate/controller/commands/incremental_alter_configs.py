@@ -40,7 +40,10 @@ class ConfigOperation(IntEnum):
 def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, *, settings: ControllerSettings
 ) -> Command[IncrementalAlterConfigsResponse]:
-    """Returns the command that changes the configs of `request`; each resource succeeds or fails by itself."""
+    """Returns the command that changes the named configs of each resource in `request` as its operations say.
+
+    Each resource succeeds or fails by itself. With `validate_only` nothing is written.
+    """
 
     @CommandInSteps
     def command(state: ClusterState, _: Moment) -> Steps[Decision[IncrementalAlterConfigsResponse]]:

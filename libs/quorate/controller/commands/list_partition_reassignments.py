@@ -22,7 +22,10 @@ _Partition: TypeAlias = _Topic.OngoingPartitionReassignment
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest,
 ) -> Command[ListPartitionReassignmentsResponse]:
-    """Returns the command that lists ongoing reassignments of the partitions of `request`, or all if it names none."""
+    """Returns the command that lists the ongoing reassignments among the partitions of `request`; null means all.
+
+    A partition that is unknown or not being reassigned is left out, as is a topic without any other.
+    """
 
     def command(state: ClusterState, _: Moment) -> Decision[ListPartitionReassignmentsResponse]:
         asked = _all(state) if request.topics is None else _named(request.topics)

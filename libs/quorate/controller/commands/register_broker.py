@@ -45,10 +45,12 @@ def register_broker(
     none.
 
     The broker epoch is the offset of the first record written here, so it is unique, even if other records come before
-    the registration. A process that registers again keeps its epoch.
+    the registration: with a new process, the last one of this broker leaves all ISRs, and after an unclean shutdown all
+    ELRs. A process that registers again keeps its epoch.
 
-    Raises ApiError: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION (directories,
-    listeners), UNSUPPORTED_VERSION (a finalized feature that the broker does not support).
+    The command raises ApiError: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION (another process has a valid
+    session), INVALID_REGISTRATION (directories, listeners), BROKER_ID_NOT_REGISTERED (ZooKeeper), UNSUPPORTED_VERSION
+    (a finalized feature that the broker does not support, or no metadata.version yet).
     """
 
     def command(state: ClusterState, moment: Moment) -> Decision[BrokerRegistrationResponse]:
@@ -75,7 +77,10 @@ def register_unless_alive(
     settings: ControllerSettings,
     session_epoch: int | None = None,
 ) -> Command[BrokerRegistrationResponse]:
-    """Returns a `register_broker` command that also treats an unfenced broker as alive, whatever its session."""
+    """Returns a `register_broker` command that also refuses to replace an unfenced broker by another process.
+
+    The error is DUPLICATE_BROKER_REGISTRATION, whether or not the heartbeat service knows a session of the broker.
+    """
 
     def command(state: ClusterState, moment: Moment) -> Decision[BrokerRegistrationResponse]:
         whole = register_broker(
@@ -100,11 +105,11 @@ def register_ahead(
     session_epoch: int | None = None,
     limits: ChunkLimits = DEFAULT_LIMITS,
 ) -> Iterator[Command[None]]:
-    """Yields commands that change very many partitions in chunks, to run before `register_unless_alive`.
+    """Yields commands for before `register_unless_alive`: the broker's last process leaves ISRs (and ELRs) in chunks.
 
-    It yields none if the registration would be refused now, and stops once another process has registered. Request each
-    command after the one before is decided, on the same `state`. They raise the ApiErrors of the final command. See
-    `chunked_change`.
+    It yields none if few partitions change or the registration would be refused now, and stops once another process
+    has registered. Request each command after the one before is decided, on the same `state`. They raise the ApiErrors
+    of the final command. See `chunked_change`.
     """
     broker_id = request.broker_id
     last = state.brokers.get(broker_id)

@@ -15,7 +15,8 @@ __all__ = ["register_controller"]
 def register_controller(request: ControllerRegistrationRequest) -> Command[ControllerRegistrationResponse]:
     """Returns the command that registers the controller of `request`; a later registration replaces an earlier one.
 
-    Raises ApiError: UNSUPPORTED_VERSION below metadata.version 3.7-IV0, INVALID_REGISTRATION for listeners.
+    The command raises ApiError: UNSUPPORTED_VERSION below metadata.version 3.7-IV0; INVALID_REGISTRATION if there is no
+    listener, or one without a name of its own.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[ControllerRegistrationResponse]:

@@ -22,7 +22,8 @@ def renew_delegation_token(
 ) -> Command[RenewDelegationTokenResponse]:
     """Returns the command that extends a token by `renew_period_ms` from now; 0 or less means the longest renewal.
 
-    Raises ApiError, checked in this order: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED,
+    The longest is the setting `expiry_time_ms`; the token never expires after the end of its lifetime. The command
+    raises ApiError, checked in this order: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED,
     UNSUPPORTED_VERSION, DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED, DELEGATION_TOKEN_OWNER_MISMATCH.
     """
 

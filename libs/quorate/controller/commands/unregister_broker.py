@@ -29,9 +29,9 @@ __all__ = ["unregister_ahead", "unregister_broker"]
 def unregister_broker(
     request: UnregisterBrokerRequest, *, settings: ControllerSettings
 ) -> Command[UnregisterBrokerResponse]:
-    """Returns the command that unregisters a broker, alive or not. Its replicas keep their assignment.
+    """Returns the command that unregisters a broker, alive or not: it leaves every ISR and leads nothing.
 
-    Raises ApiError(BROKER_ID_NOT_REGISTERED).
+    Its replicas keep their assignment. The command raises ApiError(BROKER_ID_NOT_REGISTERED).
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[UnregisterBrokerResponse]:
@@ -53,10 +53,10 @@ def unregister_ahead(
     settings: ControllerSettings,
     limits: ChunkLimits = DEFAULT_LIMITS,
 ) -> Iterator[Command[None]]:
-    """Yields commands that change very many partitions in chunks, to run before `unregister_broker`.
+    """Yields commands to run before `unregister_broker`: the broker leaves its ISRs in chunks.
 
-    It stops once another process has registered. Request each command after the one before is decided, on the same
-    `state`. See `chunked_change`.
+    It yields none if few partitions change, and stops once another process has registered. Request each command after
+    the one before is decided, on the same `state`. See `chunked_change`.
     """
     broker = state.brokers.get(request.broker_id)
     if broker is None or state.topics.isr_count(broker.id) <= limits.changed_max:

@@ -18,8 +18,8 @@ def unregister_controller(
 ) -> Command[UnregisterControllerResponse]:
     """Returns the command that unregisters a controller; a live controller registers again.
 
-    Raises ApiError: INVALID_REQUEST for the active controller, which others find by its registration;
-    UNSUPPORTED_VERSION below metadata.version 4.4-IV2; CONTROLLER_ID_NOT_REGISTERED.
+    The command raises ApiError: INVALID_REQUEST for `active_id`, the active controller, which others find by its
+    registration; UNSUPPORTED_VERSION below metadata.version 4.4-IV2; CONTROLLER_ID_NOT_REGISTERED.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[UnregisterControllerResponse]:

@@ -55,8 +55,9 @@ def update_features(
     """Returns the command that finalizes the levels of `request`, except kraft.version's, which it only checks.
 
     `kraft_version` is the quorum's present level. `voters` are the quorum's other voters: a controller's supported
-    levels are known once it has registered. A level that is in force already is not written again. Raises
-    ApiError(INVALID_UPDATE_VERSION) that names the feature, and the node and range that conflict.
+    levels are known once it has registered. A level that is in force already is not written again; with `validate_only`
+    none is. The command raises ApiError(INVALID_UPDATE_VERSION) that names the feature, and the node and range that
+    conflict; then nothing of the request is done.
     """
 
     def command(state: ClusterState, _: Moment) -> Decision[UpdateFeaturesResponse]:
@@ -114,9 +115,9 @@ class Obstacle(NamedTuple):
 def obstacles(
     state: ClusterState, update: Update, *, present: int, proposed: Mapping[str, int], voters: Collection[NodeId]
 ) -> Iterator[Obstacle]:
-    """Yields all that stands against an update of a feature that is at `present`; the first is what a refusal names.
+    """Yields all that stands against an update of a feature that is at level `present`; a refusal names the first.
 
-    `proposed` are the levels of all features after the request.
+    `proposed` are the levels of all features after the request, `voters` the quorum's other voters.
     """
     name, level = update.feature, update.max_version_level
     if update.upgrade_type not in tuple(UpgradeType):

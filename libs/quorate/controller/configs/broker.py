@@ -114,7 +114,7 @@ def config_of(name: str) -> BrokerConfig | None:
 
 
 def default_of(name: str) -> str | None:
-    """Returns Kafka's default of a config without a prefix; None if it has none."""
+    """Returns Kafka's default, as text, of a broker config without a prefix; None if it has none or is unknown."""
     if name in DYNAMIC:
         return DYNAMIC[name].default
     return FILE_ONLY[name][1] if name in FILE_ONLY else None
@@ -125,8 +125,9 @@ def candidates(
 ) -> Iterator[Set]:
     """Yields every value of a broker config, most specific first: the first is effective, the last is the default.
 
-    As in Kafka, configs for the same thing in other units come after the config's own value, and are left out if it is
-    not set itself. A value set at run time that no broker would accept, as a log may have one, is left out, too.
+    The values are those set for this broker (`own`), for all brokers (`cluster`) and in the file (`static`). As in
+    Kafka, configs for the same thing in other units come after the config's own value, and are left out if it is not
+    set itself. A value set at run time that no broker would accept, as a log may have one, is left out, too.
     """
     alike = _alike(name)
     defaults = {each: value for each in alike if (value := default_of(each)) is not None}
@@ -163,7 +164,7 @@ def faults(given: Mapping[str, str], *, one_broker: bool) -> list[str]:
 
 
 def file_faults(values: Mapping[str, str]) -> list[str]:
-    """Returns which values of a properties file have the wrong type, one sentence each, without secrets."""
+    """Returns a sentence for each value of a properties file that has the wrong type; no secret is in it."""
     found = []
     for name, value in values.items():
         config = config_of(name)

@@ -37,7 +37,11 @@ class ClientMetricsConfig:
 
 
 def check(values: Mapping[str, str]) -> None:
-    """Checks a subscription's configs. Raises ApiError, with Kafka's error code for each kind of fault."""
+    """Checks all configs of a subscription, with Kafka's error codes.
+
+    Raises ApiError: INVALID_REQUEST for an unknown config or an interval.ms out of range; INVALID_CONFIG for a value of
+    the wrong type, or a match that is not parameter=pattern.
+    """
     unknown = sorted(values.keys() - CONFIGS.keys())
     if unknown:
         raise ApiError(
@@ -62,7 +66,7 @@ def check(values: Mapping[str, str]) -> None:
 
 
 def candidates(config: ClientMetricsConfig, subscription: Mapping[str, str]) -> Iterator[Set]:
-    """Yields the subscription's own value, if it has one; as in Kafka, no default is listed."""
+    """Yields the value that `subscription` sets for `config`, if it does; as in Kafka, no default is listed."""
     if config.name in subscription:
         yield Set(config.name, subscription[config.name], Source.CLIENT_METRICS)
 

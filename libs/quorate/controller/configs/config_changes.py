@@ -39,7 +39,8 @@ Changes: TypeAlias = Mapping[str, str | None]
 class ConfigRequest:
     """One resource of a request: the config names and values that it lists, and a function that computes its changes.
 
-    `changes` takes the configs that are set now; it raises ApiError if the request is invalid.
+    `changes` takes the configs that are set now and returns what to set and to delete; it raises ApiError if the
+    request is invalid.
     """
 
     resource: ConfigResource
@@ -49,7 +50,7 @@ class ConfigRequest:
 
     @property
     def cost(self) -> int:
-        """The cost of checking the resource, in configs of short values."""
+        """The cost of checking it: 1, and 1 for each config, and 1 for each `CHARS_PER_ITEM` characters of a value."""
         return 1 + sum(1 + len(value or "") // CHARS_PER_ITEM for value in self.values)
 
 
@@ -70,9 +71,10 @@ class Outcome:
 def alter(
     state: ClusterState, asked: Iterable[ConfigRequest], settings: ControllerSettings
 ) -> Steps[tuple[list[Outcome], list[Message]]]:
-    """Returns one outcome per resource, in the request's order, and the records of those that succeed.
+    """Decides config changes in steps. Returns one outcome per resource, in order, and the records to write.
 
-    A resource that is named twice fails and has one outcome, as in Kafka.
+    A resource fails by itself, and then has no record. One that is named twice fails and has one outcome, as in Kafka.
+    Behind the ConfigRecords come the ClearElrRecords of `cleared`.
     """
     listed = yield from each_in_steps(lambda each: each, asked, Items())
     counts = Counter(each.resource for each in listed)
@@ -159,7 +161,7 @@ def _check_change(state: ClusterState, resource: ConfigResource, name: str, valu
 
 
 def check_length(resource: ConfigResource, name: str, value: str) -> None:
-    """Raises ApiError(INVALID_CONFIG) if the value of the config `name` is longer than any may be."""
+    """Raises ApiError(INVALID_CONFIG) if the value of config `name` has more than `VALUE_CHARS_MAX` characters."""
     if is_too_long(value):
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
@@ -203,7 +205,9 @@ def _check_cordoned(state: ClusterState, resource: ConfigResource, value: str | 
 
 
 def cleared(state: ClusterState, records: Iterable[ConfigRecord]) -> Iterator[ClearElrRecord]:
-    """Yields a ClearElrRecord for each change of min.insync.replicas, as ELR membership depends on it. KIP-966.
+    """Yields a ClearElrRecord for each record of min.insync.replicas, as ELR membership depends on it. KIP-966.
+
+    It yields none if the ELR feature is off and no partition has an ELR.
 
     As in Kafka, no partition is re-evaluated here; its leader's next AlterPartition does that. If the feature was
     turned off, Kafka keeps a remaining ELR; but with a smaller minimum the ISR commits records that the ELR members

@@ -92,7 +92,10 @@ Items: TypeAlias = tuple[tuple[str, str], ...]
 
 @lru_cache(maxsize=256)
 def all_effective(topic: Items, cluster: Items, static: Items) -> Mapping[str, Effective]:
-    """Returns all topic configs' effective values, by name, from the topic's, the cluster's and the file's configs."""
+    """Returns the effective values of all topic configs, by name; of internal ones only those set on the topic.
+
+    `topic` is set on the topic, `cluster` for all brokers, `static` in the file: the last two by broker config names.
+    """
     of_topic, inherited = dict(topic), _inherited(dict(cluster), dict(static))
     return {
         name: _first(config, of_topic, inherited)
@@ -117,7 +120,7 @@ def _first(
 def candidates(
     config: TopicConfig, *, topic: Mapping[str, str], configs: Configs, static: Mapping[str, str]
 ) -> Iterator[Set]:
-    """Yields what DescribeConfigs lists for a topic config: the topic's own value, then those of its broker config.
+    """Yields what DescribeConfigs lists as synonyms: the topic's own value, then those of the config's broker config.
 
     As in Kafka (KIP-226), the list may be empty though there is an effective value: if the config has no broker config,
     or if that is set only in another unit (`log.retention.hours`), neither default nor source is listed.

@@ -24,7 +24,10 @@ def application(
     base_offset: Offset,
     failed: Callable[[Where, Exception, str], ApiError | Fault],
 ) -> Steps[None]:
-    """Applies all records; the first is at `base_offset`. Raises Fault: the records before that one stay applied."""
+    """Applies records to `state` in steps; the first is at `base_offset`.
+
+    If a record cannot be applied, those before it stay applied, and what `failed` returns is raised: a Fault.
+    """
     for start in range(0, len(records), RECORDS_PER_STEP):
         if start > 0:
             yield

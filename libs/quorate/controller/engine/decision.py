@@ -65,7 +65,7 @@ def check_room(records: Sized) -> None:
 
 
 def dry(decision: Decision[T]) -> Decision[T]:
-    """Returns the decision without its records, for validate_only. Raises the ApiError that a write would get."""
+    """Returns the decision without its records, for validate_only. Raises ApiError as `check_size` does."""
     check_size(decision)
     return Decision(decision.response)
 
@@ -90,12 +90,12 @@ class CommandInSteps(Generic[T]):
 
 
 def steps_of(command: Command[T], state: ClusterState, moment: Moment) -> Steps[Decision[T]]:
-    """Returns the steps of any command; one that is not a CommandInSteps has a single one."""
+    """Returns the steps of a command. One that is no CommandInSteps is run in this call, and has no step left."""
     return command.steps(state, moment) if isinstance(command, CommandInSteps) else over(command(state, moment))
 
 
 def finishing(command: Command[T], finish: Callable[[T], T]) -> Command[T]:
-    """Wraps a command so that `finish` makes its response, also the response that is stored for retries."""
+    """Wraps a command: its response is passed through `finish`, before it is stored for retries."""
 
     @CommandInSteps
     def decide(state: ClusterState, moment: Moment) -> Steps[Decision[T]]:
@@ -114,7 +114,10 @@ class Proposal(Generic[T]):
 
 
 def propose(command: Command[T]) -> Command[Proposal[T]]:
-    """Wraps a command so that its decision is returned as a Proposal and nothing is written."""
+    """Wraps a command so that its decision is returned as a Proposal and nothing is written.
+
+    It raises the ApiError of the command, and POLICY_VIOLATION if the records exceed one write.
+    """
 
     @CommandInSteps
     def proposal(state: ClusterState, moment: Moment) -> Steps[Decision[Proposal[T]]]:

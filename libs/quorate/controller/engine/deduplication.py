@@ -92,9 +92,9 @@ class RequestDeduplication:
         return len(self._under_way)
 
     def begin(self, text: bytes, response: Message) -> None:
-        """Remembers an answer whose records are not committed yet; `text` is its `mark` in the log.
+        """Remembers an answer whose records are not committed yet; `text` is what `mark` has returned for it.
 
-        A request with this id is not decided again meanwhile, as it gets this answer.
+        From now on `answer` gives it to retries; `note` or `undo` must follow. The id must not be under way already.
         """
         assert text[:ID_BYTES] not in self._under_way, "the request was decided twice: a retry gets the first answer"
         kind, _, _ = text[ID_BYTES:].partition(b"\0")
@@ -105,7 +105,10 @@ class RequestDeduplication:
         self._under_way.pop(text[:ID_BYTES], None)
 
     def note(self, text: bytes) -> None:
-        """Remembers a committed answer from its `mark` in the log, for retries; malformed bytes are ignored."""
+        """Remembers a committed answer from its `mark` in the log, for retries, and ends its being under way.
+
+        The oldest answers are forgotten to keep the limits. Malformed bytes are ignored.
+        """
         self._under_way.pop(text[:ID_BYTES], None)
         kind_end = text.find(b"\0", ID_BYTES)
         if kind_end < 0 or len(text) < kind_end + 3:
@@ -125,7 +128,7 @@ class RequestDeduplication:
         self._done_bytes -= 0 if done is None else len(done.body)
 
     def answer(self, request_id: RequestId) -> Message | None:
-        """Returns the answer to an earlier request with this id, committed or not; None if there is none.
+        """Returns the answer to an earlier request with this id, committed or not; None if there is none to be read.
 
         Raises ApiError(INVALID_REQUEST) if the id was used for a request that asks for something else.
         """

@@ -25,9 +25,10 @@ RECORDS_PER_STEP: Final = 1_000
 def encoding(
     records: Sequence[Message], level: int, *, traceparent: bytes | None, mark: bytes | None
 ) -> Steps[tuple[bytes, ...]]:
-    """Encodes records; the first carries trace context and request mark. Raises ApiError(RECORD_LIST_TOO_LARGE).
+    """Returns each record's bytes, in its version for metadata.version `level`. The first one also has trace and mark.
 
-    Many are encoded in steps of their own, with none of the decision before or of the application after them.
+    More than `RECORDS_PER_STEP` are encoded in steps of their own, with none of the decision before or of the
+    application after them. Raises ApiError(RECORD_LIST_TOO_LARGE) for more than `BYTES_PER_WRITE_MAX` in all.
     """
     first = records[0]
     if traceparent is not None:

@@ -37,9 +37,9 @@ __all__ = ["Answer", "Append", "Engine", "EngineReady", "QueueLimit"]
 
 @dataclass(slots=True)
 class Engine:
-    """The state machine of one controller, active or standby.
+    """The state machine of one controller, active or standby, without I/O: its driver does what `ready` returns.
 
-    `epoch` is the leader epoch in which this controller is active; None on standby.
+    `epoch` is the leader epoch in which this controller is active; None on standby. Offsets are exclusive ends.
     """
 
     state: ClusterState
@@ -62,7 +62,7 @@ class Engine:
     # -- on standby: the log decides -------------------------------------------------------------
 
     def replay(self, records: Sequence[Message], *, base_offset: Offset, end_offset: Offset) -> None:
-        """Applies committed records on a standby, or none for a control batch. Raises ReplayFault."""
+        """Applies a committed batch on a standby, without records if it is a control batch. Raises ReplayFault."""
         assert self.epoch is None, f"active in epoch {self.epoch}: replays only its own writes"
         assert base_offset >= self.next_offset, (base_offset, self.next_offset)
         self.state.apply_all(records, base_offset)
@@ -91,7 +91,7 @@ class Engine:
         self.state.load_more(records, end_offset)
 
     def end_load(self, *, end_offset: Offset) -> None:
-        """Ends the loading of a snapshot: the state stands at `end_offset`."""
+        """Ends the loading of a snapshot: replay continues at `end_offset`, the offset behind it."""
         assert self.epoch is None, f"active in epoch {self.epoch} while a snapshot is loaded, at {end_offset}"
         self._stand_at(end_offset)
 
@@ -167,7 +167,7 @@ class Engine:
 
         A request whose `request_id` was already written is not written again: it gets the first answer. Raises
         ApiError(NOT_CONTROLLER) on standby; ApiError(REQUEST_TIMED_OUT), retriable, if too many commands are pending;
-        Fault if this controller cannot continue, in which case the state is as before the failed batch.
+        Fault if this controller cannot continue: the state is as before the write. A refusal is in the answer.
         """
         asked = Undecided(token=token, command=command, now_ms=now_ms, traceparent=traceparent, request_id=request_id)
         finished(self.write_in_steps(asked, lane=lane))
@@ -186,7 +186,7 @@ class Engine:
         return record_count
 
     def check_room(self, lane: QueueLimit, *, waiting: int = 0) -> None:
-        """Checks that a command may be written; `waiting` are further ones that wait for their decision.
+        """Checks that a command may be written; `waiting` is how many others wait for their decision.
 
         Raises ApiError: NOT_CONTROLLER on standby; REQUEST_TIMED_OUT, retriable, if too many commands wait.
         """
@@ -196,7 +196,7 @@ class Engine:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{lane.value} requests wait already, the limit; try again")
 
     def note_appended(self, end_offset: Offset) -> None:
-        """Notes that the quorum has appended all records below `end_offset`."""
+        """Notes that the quorum has appended all records below `end_offset`; answers what is committed thereby."""
         self.appended = max(self.appended, end_offset)
         self._settle()
 
@@ -343,13 +343,13 @@ class Engine:
     # -- commit ------------------------------------------------------------------------------------
 
     def commit(self, high_watermark: Offset) -> None:
-        """Raises the high watermark and answers the commands whose records are thereby committed."""
+        """Moves the high watermark up; answers the commands whose records are both below it and appended."""
         assert self.epoch is not None
         self._high_watermark = max(self._high_watermark, high_watermark)
         self._settle()
 
     def ready(self) -> EngineReady:
-        """Returns the batches and answers that are due, and clears them: each is returned once."""
+        """Returns the batches to append and the answers to send since the last call: each is returned once."""
         ready = EngineReady(appends=tuple(self._appends), answers=tuple(self._answers))
         self._appends.clear()
         self._answers.clear()
@@ -379,7 +379,7 @@ class Engine:
         return self.next_offset if self._partial is None else self._partial
 
     def first_uncommitted(self) -> Offset:
-        """The base offset of the first uncommitted batch; the state at that offset is fully committed."""
+        """Base offset of the first uncommitted batch, or `next_offset`; the state at that offset is fully committed."""
         return self._in_flight[0].base_offset if self._in_flight else self.next_offset
 
     def _go_back_to(self, offset: Offset) -> None:

@@ -103,7 +103,7 @@ def _fits(kind: type[Exception | ErrorCode] | ErrorCode, cause: Exception | Erro
 
 
 class Fault(Exception):
-    """Raised when this controller must renounce or exit. The state is as before the failed batch."""
+    """Raised when this controller must renounce or exit, as `consequence` says. `Engine` undoes the failed write."""
 
     def __init__(self, where: Where, cause: Exception, what: str) -> None:
         super().__init__(f"{where.value} {what}: {type(cause).__name__}: {cause}")

@@ -16,7 +16,7 @@ __all__ = ["InFlight", "Pending", "QueueLimit"]
 
 
 class QueueLimit(IntEnum):
-    """The classes of commands; the value limits how many may be pending before the next is refused (retriable error).
+    """The classes of commands. A command is refused (REQUEST_TIMED_OUT) while as many as its class's value are pending.
 
     The limit for the cluster's own requests is higher, so that a flood of admin requests does not block brokers.
     """

@@ -73,7 +73,10 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def preparation(write: Undecided, state: ClusterState, next_offset: int, failed: Failed) -> Steps[Prepared]:
-    """Decides on this state and encodes the records; a refusal is in the result. Raises Fault."""
+    """Decides a write on this state and encodes its records in steps, for `next_offset` on; nothing is applied.
+
+    A refusal (ApiError) is in the result; for another failure what `failed` returns is raised, if it is a Fault.
+    """
     try:
         decision = yield from _decided(write, state, Moment(next_offset=next_offset, now_ms=write.now_ms), failed)
         # A batch is applied as soon as it is there, so the deduplication entry is in the last one: a write that is

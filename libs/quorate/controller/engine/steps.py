@@ -32,7 +32,7 @@ def finished(steps: Steps[T]) -> T:
 
 
 def after_step(steps: Steps[T]) -> T | None:
-    """Runs the next step, and returns the result if it was the last; None if others follow.
+    """Runs the next step. Returns the work's result if it was the last; None if others follow.
 
     >>> after_step(over("done"))
     'done'
@@ -64,7 +64,7 @@ def slices(items: Sequence[T], size: int = ITEMS_PER_STEP) -> Iterator[Sequence[
 
 
 def in_order(names: Iterator[str]) -> Steps[Iterator[str]]:
-    """Sorts names in steps, so many at a time; to take one from the result costs some 1 us.
+    """Sorts names in steps of `NAMES_PER_STEP`, and returns them as an iterator: each takes some 1 us then.
 
     >>> list(finished(in_order(iter("cab"))))
     ['a', 'b', 'c']

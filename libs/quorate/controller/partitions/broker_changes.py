@@ -49,7 +49,7 @@ def joining(
 ) -> Iterator[PartitionChangeRecord]:
     """Yields the changes for a broker that becomes active: it may lead partitions without a leader.
 
-    It joins an ISR by AlterPartition only. `among` are partitions without a leader; None means all. `alike` as in
+    It joins other ISRs by AlterPartition only. `among` are partitions without a leader; None means all. `alike` as in
     `leaving`.
     """
     found = state.topics.led_by(NO_LEADER) if among is None else among
@@ -95,7 +95,7 @@ def unclean_stop(
 
 
 class Rulebook:
-    """Builds the partition change rules for one state, and caches what many partitions share."""
+    """Builds the `Rules` for changes of partitions in one state, and caches what many partitions share."""
 
     __slots__ = ("_elections", "_is_active", "_may_lead", "_min_isrs", "_settings", "_state", "features")
 
@@ -177,7 +177,10 @@ def rules_for(state: ClusterState, topic_name: str, partition: Partition, settin
 
 
 def is_online(directory: Uuid, broker: Broker) -> bool:
-    """Returns whether a replica in this directory can be used; it can if its directory is not assigned yet. KIP-858."""
+    """Returns whether a replica of the broker in this directory can be used. KIP-858.
+
+    It can if its directory is not assigned yet, and if the broker has registered no directories at all.
+    """
     if directory == LOST_DIRECTORY:
         return False
     return reserved_uuid(directory) or not broker.log_dirs or directory in broker.log_dirs

@@ -92,24 +92,24 @@ Find: TypeAlias = Callable[[PartitionSlice], list[int]]
 
 
 def in_isr(broker_id: NodeId) -> Find:
-    """Returns a search for the partitions that have this broker in their ISR."""
+    """Returns a search, for `chunks`, for the partitions that have this broker in their ISR."""
     return lambda stretch: [i for i, isr in enumerate(stretch.isrs) if broker_id in isr]
 
 
 def in_isr_or_elr(broker_id: NodeId) -> Find:
-    """Returns a search for the partitions that have this broker in their ISR or ELR."""
+    """Returns a search, for `chunks`, for the partitions that have this broker in their ISR or ELR."""
     return lambda stretch: [
         i for i, row in enumerate(stretch.rows) if row is not None and (broker_id in row.isr or broker_id in row.elr)
     ]
 
 
 def leaderless(stretch: PartitionSlice) -> list[int]:
-    """Searches for the partitions without a leader."""
+    """Returns the indexes of the partitions in `stretch` that have no leader."""
     return [i for i, row in enumerate(stretch.rows) if row is not None and row.leader == NO_LEADER]
 
 
 def chunks(topics: Topics, find: Find, limits: ChunkLimits) -> Iterator[tuple[Key, ...]]:
-    """Yields the wanted partitions in chunks; each chunk is searched in the state at the time when it is requested.
+    """Yields the partitions that `find` finds, in chunks; each is searched in the state when it is requested.
 
     A chunk may be empty, if the search limit was reached first; it has less than twice `limits.changed_max` partitions.
     A partition that comes to match after the search has passed it is not found.
@@ -129,7 +129,7 @@ def chunks(topics: Topics, find: Find, limits: ChunkLimits) -> Iterator[tuple[Ke
 
 
 def chunks_of(state: ClusterState, broker_id: NodeId, find: Find, limits: ChunkLimits) -> Iterator[tuple[Key, ...]]:
-    """Yields chunks until another process registers with this id, or the broker is unregistered."""
+    """Yields what `chunks` does, but ends once another process has registered as this broker, or none is registered."""
     epoch = epoch_of(state, broker_id)
     for keys in chunks(state.topics, find, limits):
         if epoch_of(state, broker_id) != epoch:

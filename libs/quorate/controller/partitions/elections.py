@@ -42,7 +42,10 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True):
     """Returns whether a broker may lead: it is active, and the replica's directory is online."""
 
     def may_lead(self, replica: NodeId) -> bool:
-        """Returns whether the replica is available and has every committed record."""
+        """Returns whether the replica is acceptable, and in the ISR, or in the ELR if the ISR is empty.
+
+        Such a replica has every committed record.
+        """
         complete = self.isr or self.elr
         return replica in complete and self.is_acceptable(replica)
 
@@ -55,7 +58,11 @@ class Elected(msgspec.Struct, frozen=True, gc=False):
 
 
 def elect(candidates: Candidates, election: Election) -> Elected:
-    """Elects a partition's leader in the order of its replicas. KIP-460, KIP-966."""
+    """Elects a partition's leader: the present one if it may lead, else the first replica that may. KIP-460, KIP-966.
+
+    PREFERRED tries the first replica before. If nobody may lead: the last known leader if ISR and ELR are empty, then
+    for UNCLEAN the first acceptable replica, both `unclean`; else NO_LEADER.
+    """
     for replica in _in_order(candidates, election):
         if candidates.may_lead(replica):
             return Elected(replica)

@@ -70,7 +70,7 @@ def usable_brokers(state: ClusterState) -> tuple[UsableBroker, ...]:
 
 
 class UsableBrokers:
-    """`usable_brokers` of a state that changes, made anew when a broker has changed: thousands take milliseconds."""
+    """Called, returns `usable_brokers` of the state as it is now; the result is kept until a registration changes."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -86,7 +86,11 @@ class UsableBrokers:
 
 
 def placed(state: ClusterState, name: str, placements: Placements, spec: PlacementSpec) -> tuple[Replicas, ...]:
-    """Returns the placer's replicas if they are still valid. Raises StalePlacement, or the placer's ApiError."""
+    """Returns the replicas of each new partition of topic `name` that the placer has chosen, if still valid.
+
+    Raises StalePlacement if the topic was not placed, or a broker can no longer be used or lead; the placer's own
+    ApiError; ApiError(UNKNOWN_SERVER_ERROR) if the placer has chosen for other counts than `spec` says.
+    """
     chosen = placements.get(name)
     if chosen is None:
         raise StalePlacement(name, "it was not placed, for that could not be then")
@@ -109,7 +113,10 @@ def placed(state: ClusterState, name: str, placements: Placements, spec: Placeme
 
 
 def check_assigned(state: ClusterState, name: str, partition_id: int, replicas: Replicas) -> None:
-    """Checks the replicas that a request assigns to a new partition. Raises ApiError(INVALID_REPLICA_ASSIGNMENT)."""
+    """Checks the replicas that a request assigns to a new partition. Raises ApiError(INVALID_REPLICA_ASSIGNMENT).
+
+    As `check_registered`, and one of them at least must be active, to lead.
+    """
     check_registered(state, name, partition_id, replicas)
     if not any(state.brokers.is_active(broker_id) for broker_id in replicas):
         raise bad_assignment(
@@ -118,7 +125,7 @@ def check_assigned(state: ClusterState, name: str, partition_id: int, replicas: 
 
 
 def check_registered(state: ClusterState, name: str, partition_id: int, replicas: Replicas) -> None:
-    """Checks that brokers are registered, distinct, not cordoned. Raises ApiError(INVALID_REPLICA_ASSIGNMENT)."""
+    """Raises ApiError(INVALID_REPLICA_ASSIGNMENT) unless there are `replicas`, registered, distinct, not cordoned."""
     if not replicas:
         raise bad_assignment(name, f"partition {partition_id} has no replicas")
     for broker_id, count in Counter(replicas).items():
@@ -147,7 +154,7 @@ def partition_records(
 
 
 class FirstRecords(dict[Replicas, PartitionRecord]):
-    """A cache of a request's records by replica list; those of its partitions differ by topic and id alone."""
+    """New partitions' records by replica list, made at the first look-up; topic id and partition id are not set."""
 
     def __init__(self, state: ClusterState) -> None:
         super().__init__()

@@ -42,8 +42,9 @@ class PartitionTarget(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """The rules for a partition's change that are not in its registration.
 
-    `level` is the metadata.version; `min_isr` is min.insync.replicas, at most the replica count; `default_directory` is
-    the directory id for a broker's new replica, as far as the controller can know it (KIP-858).
+    `level` is the metadata.version; `is_acceptable` says whether a replica can lead: broker active, directory online.
+    `min_isr` is min.insync.replicas, at most the replica count; `default_directory` is the directory id for a broker's
+    new replica, as far as the controller can know it (KIP-858).
     """
 
     level: int
@@ -79,7 +80,10 @@ def partition_change(
 
 
 def changed_fields(partition: Partition, wish: PartitionTarget, rules: Rules) -> Mapping[str, Any]:
-    """Returns the PartitionChangeRecord's fields; they are equal for partitions that differ only in their epochs."""
+    """Returns the fields, by name, that the PartitionChangeRecord of this change has; empty if nothing changes.
+
+    They are equal for partitions that differ only in their epochs.
+    """
     coming = _wished(partition, wish)
     _complete_reassignment(partition, coming, wish, rules)
     _choose_eligible(partition, coming, wish, rules)
@@ -92,9 +96,10 @@ def changed_fields(partition: Partition, wish: PartitionTarget, rules: Rules) ->
 
 
 class AlikePartitions:
-    """A cache of changed fields, so that a change of very many partitions decides each kind of partition only once.
+    """A cache of `changed_fields`: of very many partitions that change, those that are alike are decided only once.
 
-    A cluster has far fewer distinct replica lists than partitions.
+    Alike partitions have the same fields but for the epochs, min.insync.replicas and election type: a cluster has far
+    fewer distinct replica lists than partitions.
     """
 
     __slots__ = ("_circumstances", "_known")
@@ -104,7 +109,10 @@ class AlikePartitions:
         self._known: dict[object, Mapping[str, Any]] = {}
 
     def under(self, circumstances: object) -> dict[object, Mapping[str, Any]]:
-        """Returns the cached results by kind of partition; empty if `circumstances` differ from the last call's."""
+        """Returns the cache, to read and to fill; emptied if `circumstances` differ from those of the last call.
+
+        The circumstances are all that the results depend on beside the partition.
+        """
         if self._circumstances != circumstances:
             self._circumstances = circumstances
             self._known = {}
@@ -129,12 +137,11 @@ def _wished(partition: Partition, wish: PartitionTarget) -> _Next:
 def keeps_copies(
     partition: Partition, wish: PartitionTarget, rules: Rules, *, joining: tuple[NodeId, ...] = ()
 ) -> bool:
-    """Returns whether enough complete copies stay: `min.insync.replicas` of them, or all.
+    """Returns whether enough complete copies stay after the change `wish`: `min.insync.replicas` of them, or all.
 
-    A copy is complete if it has all committed records.
-
-    `wish` has the ISR and the replicas of afterwards; `joining` is the ISR that the same change would have without it.
-    So as many may fail as KIP-966 promises, and who writes with acks=all can go on. Kafka does not look at it.
+    A copy is complete if it has all committed records: it is in the ISR or the ELR, or joins the ISR with this change
+    (`joining`). So as many may fail as KIP-966 promises, and who writes with acks=all can go on. Kafka does not look at
+    it.
     """
     replicas, isr = _or(wish.replicas, partition.replicas), _or(wish.isr, partition.isr)
     complete = {*joining, *partition.isr, *(partition.elr if rules.elr_enabled else ())} - wish.unclean_shutdown

@@ -42,10 +42,11 @@ class Meter(NamedTuple):
 
 
 def metered(meter: Meter, asked: Any, make: Callable[[Any], Command[Any]], purse: RequestTokens) -> Command[Any]:
-    """Returns the command of `make` for as many topics of the request `asked` as the token bucket allows.
+    """Returns a command that runs `make(asked)` for as many topics of the request as the token bucket `purse` allows.
 
-    The other topics get THROTTLING_QUOTA_EXCEEDED, and the response has throttle_time_ms. A command that runs twice
-    takes its tokens once. If the command raises, the error passes through and no tokens are taken.
+    A topic is allowed while the bucket is not below zero. The others get THROTTLING_QUOTA_EXCEEDED, and the response
+    has throttle_time_ms. A command that runs twice takes its tokens once. If it raises, the error passes through and no
+    tokens are taken.
     """
 
     @CommandInSteps

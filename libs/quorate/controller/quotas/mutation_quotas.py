@@ -38,7 +38,7 @@ class QuotaWindows:
         assert self.size_s >= 1, self.size_s
 
     def burst(self, rate: float) -> float:
-        """Returns the capacity of a token bucket at this rate."""
+        """Returns the capacity of a token bucket, in tokens, at `rate` tokens a second; one token is one partition."""
         return self.num * self.size_s * rate
 
 
@@ -106,9 +106,9 @@ class MutationQuotas:
         return len(self._buckets)
 
     def tokens(self, quota: Quota, now_ms: int) -> float:
-        """Returns the bucket's tokens at `now_ms`, refilled at the present rate.
+        """Returns the tokens in the quota's bucket at `now_ms`, refilled at the present rate; they may be below 0.
 
-        A change of the rate neither fills nor empties the bucket.
+        A bucket that was never used is full. A change of the rate neither fills nor empties it.
         """
         bucket = self._buckets.get(quota[1:])
         burst = self._windows.burst(quota.rate)
@@ -118,7 +118,7 @@ class MutationQuotas:
         return min(burst, bucket.tokens + quota.rate * max(0, now_ms - bucket.at_ms) / 1000)
 
     def leave(self, quota: Quota, tokens: float, now_ms: int) -> None:
-        """Sets the tokens in a quota's bucket at `now_ms`."""
+        """Sets the tokens in a quota's bucket at `now_ms`; a full bucket is forgotten, as one never used is full."""
         if tokens >= self._windows.burst(quota.rate):
             self._buckets.pop(quota[1:], None)
             return
@@ -147,7 +147,7 @@ class RequestTokens:
         return self._quota
 
     def open(self, now_ms: int) -> float:
-        """Returns the tokens in the bucket, as if this request had taken none yet."""
+        """Returns the tokens in the bucket at `now_ms`, with those that this request has paid already added again."""
         return self._quotas.tokens(self._quota, now_ms) + self._paid
 
     def leave(self, now_ms: int, tokens: float, *, paid: float) -> None:
