@@ -34,9 +34,9 @@ _OMITS_MIN_ZERO: Final = 4
 
 
 def has_valid_software(request: ApiVersionsRequest, version: int) -> bool:
-    """Returns whether name and version of the client are as KIP-511 wants them; before version 3 there are none.
+    """Returns whether the client's name and version have the form of KIP-511; true before version 3, which has none.
 
-    From version 5 on a client that says which cluster it means also says which node, or neither (KIP-1242).
+    From version 5 on it is false, too, if the request has a cluster id without a node id, or the reverse (KIP-1242).
     """
     if version < 3:
         return True
@@ -46,7 +46,10 @@ def has_valid_software(request: ApiVersionsRequest, version: int) -> bool:
 
 
 def unsupported_version() -> ApiVersionsResponse:
-    """Returns the answer to a version that we do not have: the versions of ApiVersions alone, in version 0."""
+    """Returns the answer to an ApiVersions in a version that is not served: the error UNSUPPORTED_VERSION.
+
+    It lists the versions of ApiVersions alone, and is to be encoded in version 0.
+    """
     api = all_apis()[API_VERSIONS]
     known = ApiVersionsResponse.ApiVersion(api.key, api.versions[0], api.versions[-1])
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(known,))
@@ -69,16 +72,16 @@ def for_version(response: ApiVersionsResponse, version: int) -> ApiVersionsRespo
 
 
 def versions_of(response: ApiVersionsResponse) -> Versions:
-    """Returns the table of a response; an API that it lists with an empty range is not served."""
+    """Returns the versions that a response lists, by API key; an API with an empty range is not served."""
     return {each.api_key: range(each.min_version, each.max_version + 1) for each in response.api_keys}
 
 
 def usable_version(
     served: Versions, request: type[Message], *, oldest: int | None = None, latest: int | None = None
 ) -> int:
-    """Returns the highest version that both sides have, from `oldest` to `latest` if given.
+    """Returns the highest version of `request` that the node (`served`) and the schema have, from `oldest` to `latest`.
 
-    Raises ApiError(UNSUPPORTED_VERSION), as Kafka's `NodeApiVersions.latestUsableVersion`.
+    Raises ApiError(UNSUPPORTED_VERSION) if there is none, as Kafka's `NodeApiVersions.latestUsableVersion`.
     """
     api: ApiMessageType = api_of(request)
     first = api.versions[0] if oldest is None else max(oldest, api.versions[0])

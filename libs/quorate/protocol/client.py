@@ -74,9 +74,10 @@ class ClientConnection:
         return usable_version(self.versions, request)
 
     def send(self, request: Message, *, version: int | None = None) -> int:
-        """Sends a request in the highest version of both sides, or in `version`; returns its correlation id.
+        """Adds a request to `data_to_send`, in the highest version of both sides or in `version`.
 
-        Raises ApiError(UNSUPPORTED_VERSION) if there is none, or if it has no room for what the request says.
+        Returns its correlation id. `can_send` must be true. Raises ApiError(UNSUPPORTED_VERSION) if there is no such
+        version, or if it lacks a field that is set; ValueError for a value outside its field's type.
         """
         assert self.can_send, "not ready, or as many requests are open as may be"
         kind = type(request)
@@ -84,12 +85,12 @@ class ClientConnection:
         return self._send(request, chosen, is_own=False)
 
     def renew(self) -> None:
-        """Logs in again on the open connection; ConnectionReady comes when it is done. Answers may still come, too."""
+        """Logs in again. No request may be sent until ConnectionReady comes again; answers still come. KIP-368."""
         assert self.is_ready, "there is no session to renew"
         self._log_in()
 
     def receive_data(self, data: bytes) -> None:
-        """Takes bytes from the node."""
+        """Takes bytes from the node; `next_event` then says what is in them."""
         self._frames.receive_data(data)
 
     def data_to_send(self) -> bytes:
@@ -99,9 +100,9 @@ class ClientConnection:
         return data
 
     def next_event(self) -> ConnectionReady | Response | Close | None:
-        """Returns what came; None if it takes more bytes. After Close nothing comes any more.
+        """Returns what came; None if more bytes are needed. Close, for a breach of the protocol, is the last event.
 
-        Raises ApiError when the node refuses the login or cannot be spoken to; the connection is then to be closed.
+        Raises ApiError when the node refuses the login or has no version in common; the caller then closes it.
         """
         while self.closing is None:
             try:

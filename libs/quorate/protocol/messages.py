@@ -37,13 +37,16 @@ _HEADER_BYTES_MAX: Final = 64 * 1024
 def encode_request(
     api: ApiMessageType, message: Message, *, version: int, correlation_id: int, client_id: str | None
 ) -> bytes:
-    """Returns header and body. Raises what `wire.codec.encode` raises."""
+    """Returns a request's header and body, without the size before them. Raises what `wire.codec.encode` raises."""
     header = RequestHeader(api.key, version, correlation_id, client_id)
     return encode(header, api.request_header_version(version)) + encode(message, version)
 
 
 def encode_response(api: ApiMessageType, message: Message, *, version: int, correlation_id: int) -> bytes:
-    """Returns header and body. Raises what `wire.codec.encode` raises."""
+    """Returns a response's header and body, without the size before them. Raises what `wire.codec.encode` raises.
+
+    An ApiVersions with the error UNSUPPORTED_VERSION is encoded in version 0, whatever `version` is (KIP-511).
+    """
     version = _answered_in(message, version)
     return encode(ResponseHeader(correlation_id), api.response_header_version(version)) + encode(message, version)
 
@@ -51,7 +54,7 @@ def encode_response(api: ApiMessageType, message: Message, *, version: int, corr
 def encode_response_in_steps(
     api: ApiMessageType, message: Message, *, version: int, correlation_id: int
 ) -> Steps[bytes]:
-    """Returns header and body, as `encode_response`; one of many items is encoded in steps."""
+    """Returns header and body, as `encode_response`; a response with many list items is encoded in steps."""
     pieces = yield from response_pieces_in_steps(api, message, version=version, correlation_id=correlation_id)
     return b"".join(pieces)
 
@@ -66,7 +69,7 @@ def response_pieces(api: ApiMessageType, message: Message, *, version: int, corr
 def response_pieces_in_steps(
     api: ApiMessageType, message: Message, *, version: int, correlation_id: int
 ) -> Steps[list[bytes]]:
-    """Returns header and body in pieces, as `response_pieces`; a body of many items is one, encoded in steps."""
+    """Returns header and body in pieces. A body with many list items is one piece, encoded in steps."""
     if has_many_items(message):
         version = _answered_in(message, version)
         header = encode(ResponseHeader(correlation_id), api.response_header_version(version))
@@ -88,8 +91,8 @@ def _answered_in(message: Message, version: int) -> int:
 def decode_request_header(frame: bytes) -> tuple[ApiMessageType, RequestHeader, int]:
     """Returns the API, the header, and the position of the body. Raises ProtocolError.
 
-    Key and version come first in every header version, and decide which it is. The version may be one that the API
-    does not have: for ApiVersions that is not an error (KIP-511), for all else the caller's table says so.
+    Key and version come first in every header version, and decide which it is. A version that the schema does not have
+    is a ProtocolError, but for ApiVersions (KIP-511). Whether the listener serves the version is the caller's to check.
     """
     if len(frame) < _KEY_AND_VERSION_BYTES:
         raise ProtocolError(f"request has {len(frame)} bytes; its key and version take {_KEY_AND_VERSION_BYTES}")
@@ -123,7 +126,7 @@ def decode_body(message: type[M], frame: bytes, position: int, version: int) -> 
 def decode_body_in_steps(message: type[M], frame: bytes, position: int, version: int, *, items_max: int) -> Steps[M]:
     """Decodes a large body in steps, each of some milliseconds, and returns it. Raises ProtocolError.
 
-    With more than `items_max` items in all lists together it ends at the first that is too much, before it is decoded.
+    More than `items_max` items in all lists together are such an error, raised before the list with them is decoded.
     """
     try:
         found, _ = yield from stepped_decoder(message, version, items_max=items_max)(frame, position)

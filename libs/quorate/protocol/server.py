@@ -117,7 +117,7 @@ class ServerConnection:
         return len(self._slots)
 
     def idle_deadline(self) -> int:
-        """Returns when the connection is to be closed unless there is traffic before, in ms."""
+        """Returns when (ms, by the clock of `now_ms`) to close the connection unless bytes come or go before."""
         return self._active_at_ms + self._settings.idle_ms_max
 
     def receive_data(self, data: bytes | memoryview, now_ms: int) -> None:
@@ -127,20 +127,20 @@ class ServerConnection:
         self._frames.receive_data(data)
 
     def data_to_send(self, now_ms: int) -> bytes:
-        """Returns the bytes that go to the client now, once."""
+        """Returns the bytes that go to the client now, and takes them away: each is returned once."""
         return b"".join(self.pieces_to_send(now_ms))
 
     def pieces_to_send(self, now_ms: int) -> list[bytes]:
-        """Returns `data_to_send` in pieces, in order; a Fetch's records are a piece that was not copied."""
+        """Returns the bytes for the client, once, in pieces in order; a Fetch's records are one, and not copied."""
         if self._out:
             self._active_at_ms = now_ms
         pieces, self._out = self._out, []
         return pieces
 
     def next_event(self, now_ms: int) -> Request | LargeRequest | Evaluate | Taken | Close | None:
-        """Takes one frame: returns a request or a login's message to answer, Taken, or Close once.
+        """Takes one frame: returns a request or a login's message to answer, or Taken; Close for a breach of protocol.
 
-        None if it takes more bytes or answers.
+        None if more bytes or answers are needed first, and after Close.
         """
         if not self.wants_data:
             return None
@@ -154,14 +154,14 @@ class ServerConnection:
         return Taken() if event is None else event
 
     def forget(self) -> None:
-        """Gives back the memory of a connection that has ended."""
+        """Gives back the memory of a connection that has ended; answers that still come are dropped."""
         self._frames.clear()
         self._slots.clear()
         self._in_flight_bytes = 0
         self._out.clear()
 
     def evaluated(self, outcome: Answered | SaslError, now_ms: int) -> Close | None:
-        """Takes the answer to the login's message that `next_event` gave, or why it is refused: then Close is next."""
+        """Takes the answer to the message of the last Evaluate, or its refusal. Returns Close if the login fails."""
         assert self._login is not None, "no login is under way"
         return self._step(self._login, self._login.answered(outcome, now_ms))
 
@@ -180,7 +180,7 @@ class ServerConnection:
         self._answered(slot, header)
 
     def respond_in_steps(self, request: Request, response: Message) -> Steps[None]:
-        """Answers a request as `respond` does, one of many items in steps. It may be forgotten in between."""
+        """Answers a request as `respond` does; many list items are encoded in steps. `forget` may come in between."""
         header = request.header
         slot = self._slot_of(request)
         pieces = yield from response_pieces_in_steps(

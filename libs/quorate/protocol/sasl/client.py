@@ -21,7 +21,7 @@ HANDSHAKE_VERSION_MIN: Final = 1
 
 
 class ClientAuthenticator:
-    """One login: `first` is sent, then what each response leads to, until that is None."""
+    """One login: the client sends `first`, then what `receive` returns for each response, until that is None."""
 
     def __init__(self, begin: Begin) -> None:
         self._exchange = begin()
@@ -33,7 +33,10 @@ class ClientAuthenticator:
         return SaslHandshakeRequest(mechanism=self._exchange.name)
 
     def receive(self, response: Message) -> Message | None:
-        """Takes a response and returns the next request, or None when complete. Raises ApiError as the node says."""
+        """Takes a response and returns the next request, or None when the login is complete.
+
+        Raises ApiError: the node's refusal, or SASL_AUTHENTICATION_FAILED if the node cannot prove who it is.
+        """
         match response:
             case SaslHandshakeResponse():
                 return self._chosen(response)

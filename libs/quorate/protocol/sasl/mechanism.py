@@ -24,8 +24,7 @@ class SaslError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """The principal that has logged in. `expires_at_ms` is when the credential ends (a delegation token's expiry), or
-    None.
+    """The principal that has logged in. `expires_at_ms` is when its delegation token expires (ms since 1970), or None.
 
     `is_in_force` says whether the credential is still what it was, for a later check, as in a long stream.
     """
@@ -38,7 +37,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """The server's answer to one message of an exchange, and who has logged in; None before it is complete."""
+    """The server's answer to one message of a login, and who has logged in; `login` is None before it is complete."""
 
     message: bytes
     login: Login | None = None
@@ -49,11 +48,13 @@ class RemoteMechanism(Protocol):
     """One exchange on the server's side that another process carries out, because the credentials are there."""
 
     def name_in(self, response: bytes) -> str:
-        """The user that logs in with this message, as far as it says so; many of one name wait behind one of
-        another."""
+        """Returns the user name or token id of the client's first message, not verified yet; empty if it has none.
+
+        By it messages wait for their turn: many of one name do not hold up those of another.
+        """
 
     async def ask(self, response: bytes) -> Answered:
-        """Takes the client's message and returns the answer. Raises SaslError, or what ends the connection."""
+        """Takes the client's message and returns the answer. Raises SaslError; any other error ends the connection."""
 
 
 class ServerMechanism(Protocol):

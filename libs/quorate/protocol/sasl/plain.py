@@ -23,7 +23,7 @@ _TOKENS: Final = 3
 
 
 class PlainServer:
-    """One login. The refusals are those of Kafka's PlainSaslServer, in its order and words."""
+    """The server's side of one login. The refusals are those of Kafka's PlainSaslServer, in its order and words."""
 
     def __init__(self, verify: Verify) -> None:
         self._verify = verify
@@ -48,7 +48,7 @@ class PlainServer:
 
 
 class PlainClient:
-    """One login with a password."""
+    """The client's side of one login: a single message with user name and password."""
 
     name = PLAIN
 

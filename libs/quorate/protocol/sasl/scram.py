@@ -42,7 +42,7 @@ Nonce = Callable[[], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenCredential:
-    """A delegation token as a credential. `expires_at_ms` is the earlier of its two ends."""
+    """A delegation token as a credential. `expires_at_ms` (since 1970) is its expiry time, or its last one if earlier."""
 
     owner: Principal
     credential: UserScramCredentialRecord
@@ -56,12 +56,12 @@ FindToken = Callable[[str], TokenCredential | None]
 
 
 def scram_number(mechanism: str) -> int | None:
-    """Returns Kafka's number of a SCRAM mechanism, or None for any other name."""
+    """Returns Kafka's number of a SCRAM mechanism: 1 for SCRAM-SHA-256, 2 for SCRAM-SHA-512, None for other names."""
     return next((number for number, name in MECHANISMS.items() if name == mechanism), None)
 
 
 def token_credential(mechanism: int, token_id: str, token_hmac: bytes, salt: bytes) -> UserScramCredentialRecord:
-    """Returns what a server keeps of a token: its password is the HMAC in base64. Kafka's DelegationTokenManager."""
+    """Returns a token's SCRAM credential, whose password is the HMAC in base64. Kafka's DelegationTokenManager."""
     salted = salted_password(mechanism, base64.b64encode(token_hmac), salt, ITERATIONS_MIN)
     stored, server = verifier_keys(mechanism, salted)
     return UserScramCredentialRecord(
@@ -70,7 +70,7 @@ def token_credential(mechanism: int, token_id: str, token_hmac: bytes, salt: byt
 
 
 class ScramServer:
-    """One login. The refusals are those of Kafka's ScramSaslServer."""
+    """The server's side of one SCRAM login. The refusals are those of Kafka's ScramSaslServer."""
 
     def __init__(self, mechanism: int, *, nonce: Nonce, find_user: FindUser, find_token: FindToken) -> None:
         assert mechanism in MECHANISMS, mechanism

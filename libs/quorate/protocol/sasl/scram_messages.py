@@ -36,8 +36,10 @@ _SERVER_FINAL: Final = re.compile(rf"(?:e=(?P<error>{_VALUE_SAFE})|v=(?P<signatu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFirst:
-    """The client's first message: its user. Channel binding (`p=`, `y`) is refused by the pattern: Kafka's servers have
-    none to offer."""
+    """The client's first message: its user name, escaped as by `saslname`, and nonce.
+
+    Channel binding (`p=`, `y`) is refused by the pattern: Kafka's servers have none to offer.
+    """
 
     saslname: str
     nonce: str
@@ -46,7 +48,7 @@ class ClientFirst:
 
     @classmethod
     def parse(cls, data: bytes) -> ClientFirst:
-        """Raises SaslError."""
+        """Returns the message in `data`. Raises SaslError if its form is not that of RFC 5802 section 7."""
         found = _matched(_CLIENT_FIRST, data, "client first message")
         pairs = (pair.partition("=") for pair in found["extensions"].split(",")[1:])
         return cls(
@@ -63,7 +65,7 @@ class ClientFirst:
 
     @property
     def bare(self) -> str:
-        """The message without that header, as it is signed."""
+        """The message without `gs2_header`, as it is signed."""
         extensions = "".join(f",{key}={value}" for key, value in self.extensions.items())
         return f"n={self.saslname},r={self.nonce}{extensions}"
 
@@ -73,7 +75,7 @@ class ClientFirst:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFirst:
-    """The server's nonce after the client's, and how the password was salted."""
+    """The server's first message: the client's nonce and its own as one, and how the password was salted."""
 
     nonce: str
     salt: bytes
@@ -87,7 +89,7 @@ class ServerFirst:
 
     @classmethod
     def parse(cls, data: bytes) -> ServerFirst:
-        """Raises SaslError."""
+        """Returns the message in `data`. Raises SaslError if its form is not that of RFC 5802 section 7."""
         found = _matched(_SERVER_FIRST, data, "server first message")
         return cls(
             nonce=found["nonce"],
@@ -102,7 +104,7 @@ class ServerFirst:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFinal:
-    """The proof that the client has the password, over `unproven` and the messages before."""
+    """The client's final message: the proof that it has the password, over `unproven` and the messages before."""
 
     channel: bytes
     nonce: str
@@ -111,7 +113,7 @@ class ClientFinal:
 
     @classmethod
     def parse(cls, data: bytes) -> ClientFinal:
-        """Raises SaslError."""
+        """Returns the message in `data`. Raises SaslError if its form is not that of RFC 5802 section 7."""
         found = _matched(_CLIENT_FINAL, data, "client final message")
         return cls(
             channel=_decoded(found["channel"]),
@@ -131,14 +133,14 @@ class ClientFinal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFinal:
-    """The server's signature, or why there is none."""
+    """The server's final message: its signature, or in `error` why there is none."""
 
     signature: bytes = b""
     error: str | None = None
 
     @classmethod
     def parse(cls, data: bytes) -> ServerFinal:
-        """Raises SaslError."""
+        """Returns the message in `data`. Raises SaslError if its form is not that of RFC 5802 section 7."""
         found = _matched(_SERVER_FINAL, data, "server final message")
         return cls(signature=_decoded(found["signature"] or ""), error=found["error"])
 

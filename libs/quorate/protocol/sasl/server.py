@@ -69,7 +69,11 @@ class ServerAuthenticator:
         """Why the login failed, in words for our log; the connection is to be closed once the answer is sent."""
 
     def receive(self, data: bytes, now_ms: int) -> bytes:
-        """Takes one frame of the client's and returns the bytes that answer it. Raises ProtocolError."""
+        """Takes one frame of the client's, without its size, and returns the bytes that answer it, with theirs.
+
+        No bytes: `asking` has a message for another process, or there is no answer. When the login ends, `session` or
+        `failure` is set. Raises ProtocolError for any other request than those of a login.
+        """
         assert self.session is None, "the login is complete"
         assert self.asking is None, "a message is under way"
         if self.failure is not None:
@@ -108,7 +112,7 @@ class ServerAuthenticator:
         return self._evaluate(request.auth_bytes, (api, header), now_ms)
 
     def answered(self, outcome: Answered | SaslError, now_ms: int) -> bytes:
-        """Takes what the other process says to the message in `asking`, and returns the bytes for the client."""
+        """Takes the other process's answer to the message in `asking`, and returns the bytes for the client."""
         assert self.asking is not None, "nothing was asked"
         self.asking = None
         return self._refusal(outcome) if isinstance(outcome, SaslError) else self._accepted(outcome, now_ms)

@@ -29,11 +29,14 @@ class Session:
     """The reason for its end, for the log."""
 
     def has_expired(self, now_ms: int) -> bool:
-        """Returns whether only a renewal may still come on this connection."""
+        """Returns whether the session has ended: only a renewal may still come on this connection."""
         return self.expires_at_ms is not None and now_ms > self.expires_at_ms
 
     def may_be_renewed(self, now_ms: int) -> bool:
-        """Returns whether SaslHandshake begins a renewal; else it is out of place, as on any other connection."""
+        """Returns whether a SaslHandshake begins a renewal: the session has an end, and began 1 s ago or earlier.
+
+        Else the request is out of place, as on any other connection.
+        """
         return self.expires_at_ms is not None and now_ms - self.began_at_ms >= REAUTH_INTERVAL_MS_MIN
 
 
