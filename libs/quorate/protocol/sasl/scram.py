@@ -42,7 +42,7 @@ Nonce = Callable[[], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenCredential:
-    """A delegation token as a credential. `expires_at_ms` (since 1970) is its expiry time, or its last one if earlier."""
+    """A delegation token as a credential. `expires_at_ms` is the earlier of its expiry and its maximum, since 1970."""
 
     owner: Principal
     credential: UserScramCredentialRecord
