@@ -149,7 +149,7 @@ def check_batch(buffer: Buffer, position: int = 0, *, count_min: int = 1) -> Bat
 
 
 def batches(buffer: Buffer, start: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Yields the position and header of each batch from `start` to the end of the buffer. Raises Corrupt."""
+    """Yields position and header of each batch from `start` to the buffer's end; checks no checksum. Raises Corrupt."""
     position = start
     while position < len(buffer):
         header = read_header(buffer, position)
@@ -160,8 +160,8 @@ def batches(buffer: Buffer, start: int = 0) -> Iterator[tuple[int, BatchHeader]]
 def fetched_batches(buffer: Buffer, *, count_min: int = 1) -> Iterator[tuple[int, BatchHeader]]:
     """Yields the position and header of each whole batch in the records of a Fetch answer. Raises Corrupt.
 
-    A Kafka leader fills an answer up to its size limit, and so cuts the last batch anywhere (KIP-74); a cut batch is to
-    be fetched again. The first one is always whole.
+    A Kafka leader fills an answer up to its size limit, and so cuts the last batch anywhere (KIP-74); a cut batch is
+    left out, to be fetched again. The first one is always whole, else it is Corrupt. No checksum is checked.
     """
     position = 0
     while left := len(buffer) - position:
@@ -173,7 +173,7 @@ def fetched_batches(buffer: Buffer, *, count_min: int = 1) -> Iterator[tuple[int
 
 
 def records(buffer: Buffer, position: int, header: BatchHeader) -> Iterator[RawRecord]:
-    """Yields the records of the batch at `position`. Raises Corrupt.
+    """Yields the records of the batch at `position`, which is whole. Raises Corrupt, also for a codec but gzip.
 
     The position in the error is that of the record; in a compressed batch, that of the batch.
     """
@@ -196,7 +196,10 @@ def records(buffer: Buffer, position: int, header: BatchHeader) -> Iterator[RawR
 
 
 def content_of(buffer: Buffer, position: int, header: BatchHeader) -> Iterator[bytes]:
-    """Yields the bytes of a batch's records, decompressed, each piece in some 1 ms. Raises Corrupt."""
+    """Yields the bytes of a batch's records in pieces, decompressed if it is compressed with gzip: some 1 ms each.
+
+    Raises Corrupt for another codec, and for more than `INFLATED_BYTES_MAX`.
+    """
     data = bytes(memoryview(buffer)[position + HEADER_BYTES : position + header.size])
     codec = header.compression
     if codec == "none":
@@ -282,7 +285,10 @@ def _values_one_by_one(buffer: Buffer, position: int, header: BatchHeader) -> li
 
 
 def data_batch(*, base_offset: Offset, epoch: Epoch, timestamp_ms: int, values: Sequence[bytes]) -> bytes:
-    """Returns a batch of data records as KRaft writes them: no keys, no headers, one timestamp. At least one value."""
+    """Returns a batch of data records as KRaft writes them: no keys, no headers, one timestamp (ms since 1970).
+
+    There is at least one value, and none is empty.
+    """
     assert all(values), "a data record has a value"
     return _batch(base_offset, epoch, timestamp_ms, 0, len(values), common_records(values))
 

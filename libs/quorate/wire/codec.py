@@ -27,8 +27,8 @@ _MISFITS = (Short, IndexError, struct.error, UnicodeError, TypeError, AttributeE
 def encode(message: Message, version: int) -> bytes:
     """Returns the body of `message` in `version`, without a header.
 
-    Raises ApiError(UNSUPPORTED_VERSION) for an unknown version, or one that lacks a field that is set; ValueError,
-    naming field and value, for a value outside the field's type.
+    Raises ApiError(UNSUPPORTED_VERSION) for an unknown version, or one that lacks a field with another value than its
+    default, unless that is ignorable; ValueError, naming field and value, for a value outside the field's type.
     """
     return encoder(type(message), version)(message)
 
@@ -48,7 +48,8 @@ def decode(message: type[M], data: bytes, version: int) -> M:
 def encode_in_steps(message: Message, version: int) -> Steps[bytes]:
     """Encodes a message of many items in steps of `ITEMS_PER_STEP`.
 
-    Raises what `encode` raises for the version, and ValueError, without a field, for a value that it cannot carry.
+    Raises ApiError(UNSUPPORTED_VERSION) for an unknown version, and ValueError, which names no field, for any value
+    that the version cannot carry.
     """
     layout = _layout(type(message), version)
     out: list[bytes] = []
@@ -67,7 +68,10 @@ def encode_in_steps(message: Message, version: int) -> Steps[bytes]:
 
 @cache
 def encoder(message: type[M], version: int) -> Callable[[M], bytes]:
-    """Returns the function that encodes one message class in one version."""
+    """Returns the function that encodes one message class in one version. It raises what `encode` raises.
+
+    This call itself raises ApiError(UNSUPPORTED_VERSION) for an unknown version.
+    """
     layout = _layout(message, version)
     write = compile.encoder(layout, version)
 
@@ -85,7 +89,7 @@ def encoder(message: type[M], version: int) -> Callable[[M], bytes]:
 
 @cache
 def piece_encoder(message: type[M], version: int) -> Callable[[M], list[bytes]]:
-    """As `encoder`, in pieces: a field of bytes, such as records, is one of them, and was not copied."""
+    """As `encoder`, but the function returns pieces to join: a field of bytes, such as records, is one, not copied."""
     layout = _layout(message, version)
     write = compile.encoder(layout, version)
 
@@ -103,7 +107,10 @@ def piece_encoder(message: type[M], version: int) -> Callable[[M], list[bytes]]:
 
 @cache
 def decoder(message: type[M], version: int) -> Callable[[bytes, int], tuple[M, int]]:
-    """Returns the function that decodes one message class in one version: (data, position) to (message, end)."""
+    """Returns the function that decodes one message class in one version: (data, position) to (message, end).
+
+    Bytes after the message are left. It raises Corrupt; this call itself ApiError(UNSUPPORTED_VERSION).
+    """
     layout = _layout(message, version)
     read = compile.decoder(layout, version)
 
@@ -120,7 +127,10 @@ def decoder(message: type[M], version: int) -> Callable[[bytes, int], tuple[M, i
 def stepped_decoder(
     message: type[M], version: int, *, items_max: int
 ) -> Callable[[bytes, int], Generator[None, None, tuple[M, int]]]:
-    """Returns what decodes a message as `decoder` does, in steps of `ITEMS_PER_STEP` items, and `items_max` at most."""
+    """Returns what decodes a message as `decoder` does, but in steps of `ITEMS_PER_STEP` items: a generator function.
+
+    It raises Corrupt, which names no field, also for more than `items_max` items in all lists together.
+    """
     layout = _layout(message, version)
     read = compile.stepped_decoder(layout, version)
 

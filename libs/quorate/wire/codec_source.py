@@ -38,7 +38,7 @@ TOO_LONG: Final = [f"if n > {STRING_MAX + 1}:", "    raise Short"]
 
 
 class Short(Exception):
-    """Raised if the bytes end before the value does, or if a length is impossible."""
+    """Raised by generated code, without the field: the bytes end too early, or a value or its length is impossible."""
 
 
 def old_length(kind: FieldType, *, array: bool) -> struct.Struct:
@@ -59,7 +59,7 @@ class CodecSource:
         self.names: dict[str, Any] = {"Short": Short, "read_uvarint": read_uvarint, "uvarint": uvarint}
 
     def name(self, value: Any, prefix: str) -> str:
-        """Adds `value` to the names of the generated code, and returns its name there."""
+        """Adds `value` to the globals of the generated code, under a new name with this prefix, which it returns."""
         found = f"{prefix}{len(self.names)}"
         self.names[found] = value
         return found

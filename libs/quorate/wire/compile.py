@@ -24,7 +24,10 @@ from quorate.wire.schema import Layout
 
 @cache
 def decoder(layout: Layout, version: int) -> Decode:
-    """Returns the function that decodes one message or struct of this layout."""
+    """Returns the function that decodes one message or struct of this layout (see `Decode`).
+
+    For unfit bytes it raises errors that name no field: `codec` turns them into Corrupt.
+    """
     source = DecoderSource(layout, version, decoder)
     built: Decode = _built("decode", source, source.lines())
     return built
@@ -32,7 +35,7 @@ def decoder(layout: Layout, version: int) -> Decode:
 
 @cache
 def stepped_decoder(layout: Layout, version: int) -> SteppedDecode:
-    """Returns the decoder of large messages of this layout, a generator."""
+    """As `decoder`, for large messages: a generator function that works in steps and counts items."""
     source = SteppedDecoderSource(layout, version, stepped_decoder)
     built: SteppedDecode = _built("decode", source, source.lines())
     return built
@@ -40,7 +43,10 @@ def stepped_decoder(layout: Layout, version: int) -> SteppedDecode:
 
 @cache
 def encoder(layout: Layout, version: int) -> Encode:
-    """Returns the function that encodes one message or struct of this layout."""
+    """Returns the function that encodes one message or struct of this layout (see `Encode`).
+
+    For unfit values it raises errors that name no field: `codec` finds the field.
+    """
     source = EncoderSource(layout, version, encoder)
     built: Encode = _built("encode", source, source.lines())
     return built
@@ -48,7 +54,7 @@ def encoder(layout: Layout, version: int) -> Encode:
 
 @cache
 def stepped_encoder(layout: Layout, version: int) -> SteppedEncode:
-    """Returns the encoder of large messages of this layout, a generator."""
+    """As `encoder`, for large messages: a generator function that works in steps."""
     source = SteppedEncoderSource(layout, version, stepped_encoder, encoder)
     built: SteppedEncode = _built("encode", source, source.lines())
     return built

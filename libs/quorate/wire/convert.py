@@ -48,7 +48,7 @@ Make = Callable[..., ProtobufMessage]
 
 @cache
 def writer(layout: Layout) -> Callable[[Message, Make], ProtobufMessage]:
-    """Returns the function that converts a struct of this layout to protobuf."""
+    """Returns the function that converts a struct of this layout to protobuf: it makes the message by its `Make`."""
     names: dict[str, Any] = {"uuid_text": uuid_text, "Shared": Shared, "copied": copied}
     lines = ["def write(m, new):", f"    made = new({_write_members(layout, 'm', names)})"]
     for field in layout.fields:
@@ -70,7 +70,7 @@ def _write_members(layout: Layout, value: str, names: dict[str, Any]) -> str:
 
 
 def write_field(field: Field, value: str, names: dict[str, Any]) -> str:
-    """Returns the expression for a field that needs no loop of its own."""
+    """Returns the Python expression that converts a field to protobuf, for one that needs no loop of its own."""
     if field.struct is None:
         return _to_text(field, value)
     write, new = named(names, writer(field.struct)), named(names, field.struct.protobuf)
@@ -105,7 +105,7 @@ def _write_box(field: Field, names: dict[str, Any]) -> list[str]:
 
 
 def copied(box: ProtobufMessage) -> ProtobufMessage:
-    """Returns a message that does not change with `box`."""
+    """Returns a copy of the message, which does not change with `box`."""
     kept = type(box)()
     kept.CopyFrom(box)
     return kept
@@ -130,12 +130,12 @@ def reader(layout: Layout) -> Callable[[ProtobufMessage], Any]:
 
 
 def reader_names() -> dict[str, Any]:
-    """Returns the names that every generated reader uses."""
+    """Returns the globals that every generated reader uses, in a dict of its own."""
     return {"parse_uuid": parse_uuid, "within": _within, "fitting": _fitting}
 
 
 def read_field(field: Field, names: dict[str, Any]) -> str:
-    """Returns the expression for a field of the message `m`."""
+    """Returns the Python expression that reads a field of the protobuf message `m`; it may add to `names`."""
     value, is_there = f"m.{field.name}", f'm.HasField("{field.name}")'
     if field.box and field.struct and not has_lists(field.struct):
         return f"{named(names, SharedReads(reader(field.struct)))}({value}) if {is_there} else None"
@@ -154,7 +154,7 @@ def read_field(field: Field, names: dict[str, Any]) -> str:
 
 
 def read_one(field: Field, value: str, names: dict[str, Any]) -> str:
-    """Returns the expression for a value that is there, or an item of a list."""
+    """Returns the Python expression that reads one value, `value` in the code: a field that is there, or an item."""
     if field.struct:
         return f"{named(names, reader(field.struct))}({value})"
     if field.kind is FieldType.UUID:
@@ -180,13 +180,13 @@ def _fitting(text: str) -> str:
 
 
 def named(names: dict[str, Any], value: Any) -> str:
-    """Adds `value` to the names of the generated code, and returns its name there."""
+    """Adds `value` to `names`, the globals of the generated code, under a new name, which it returns."""
     found = f"_{len(names)}"
     names[found] = value
     return found
 
 
 def built(names: dict[str, Any], name: str, lines: list[str]) -> Any:
-    """Returns the generated function `name`."""
+    """Runs the lines of generated code with `names` as globals, and returns the function `name` that they define."""
     exec(compile("\n".join(lines), f"<{name}>", "exec"), names)
     return names[name]

@@ -39,7 +39,7 @@ _HEAD = ["    if False:", "        yield"]
 
 @cache
 def stepped_writer(layout: Layout) -> SteppedWrite:
-    """Returns the generator that converts a struct of this layout to protobuf."""
+    """Returns the generator function that converts a struct of this layout to protobuf, in steps."""
     names: dict[str, Any] = {"uuid_text": uuid_text, "Shared": Shared, "copied": copied}
     members = ", ".join(f"{field.name}={_member(field, names)}" for field in layout.fields if not _is_stepped(field))
     lines = ["def write(m, new, t):", *_HEAD, f"    made = new({members})"]
@@ -88,7 +88,7 @@ def _written_items(field: Field, into: str, names: dict[str, Any], indent: str) 
 
 @cache
 def stepped_reader(layout: Layout) -> SteppedRead:
-    """Returns the generator that converts a protobuf message to a struct. It raises ValueError for an unfit value."""
+    """Returns the generator function that converts protobuf to a struct, in steps. ValueError for an unfit value."""
     names = reader_names()
     make = named(names, struct_class(layout))
     lines, values = ["def read(m, t):", *_HEAD], []

@@ -43,7 +43,7 @@ _ARRAYS = {kind: _SharedArrays(kind) for kind in FIXED}
 
 
 class DecoderSource(CodecSource):
-    """The source of `decode(b, p, e)`; `nested` returns the decoder of a struct within."""
+    """Generates the source of `decode(b, p, e)` (see `Decode`); `nested` returns the decoder of a struct within."""
 
     def __init__(self, layout: Layout, version: int, nested: Callable[[Layout, int], Any]) -> None:
         super().__init__(layout, version)
@@ -201,7 +201,7 @@ class DecoderSource(CodecSource):
 
 
 class SteppedDecoderSource(DecoderSource):
-    """The source of a generator `decode(b, p, e, t)`: it yields after so many items, and counts them in `t`."""
+    """Generates a generator `decode(b, p, e, t)`: it yields after every `ITEMS_PER_STEP` items, counted in `t`."""
 
     def _head(self) -> list[str]:
         return ["def decode(b, p, e, t):", "    if False:", "        yield"]

@@ -42,7 +42,7 @@ _BYTES = {
 
 
 class EncoderSource(CodecSource):
-    """The source of `encode(m, w)`; `nested` returns the encoder of a struct within."""
+    """Generates the source of `encode(m, w)` (see `Encode`); `nested` returns the encoder of a struct within."""
 
     def __init__(self, layout: Layout, version: int, nested: Callable[[Layout, int], Any]) -> None:
         super().__init__(layout, version)
@@ -157,7 +157,7 @@ class EncoderSource(CodecSource):
 
 
 class SteppedEncoderSource(EncoderSource):
-    """The source of a generator `encode(m, w, t)`: it yields after so many items, which it counts in `t`.
+    """Generates a generator `encode(m, w, t)`: it yields after every `ITEMS_PER_STEP` items, counted in `t`.
 
     `leaf` returns the encoder of a struct without lists, of which none takes a step.
     """

@@ -24,19 +24,19 @@ Fit = Callable[[Any], Any]
 
 
 def is_whole(message: Message, version: int) -> bool:
-    """Whether `version` can carry all that a message may have: then there is nothing to fit."""
+    """Returns whether `version` has all fields of the message's class, nested structs too: nothing is to be fitted."""
     return _fitter(layout_of(type(message)), version) is None
 
 
 def fitted(message: M, version: int) -> M:
-    """Returns `message` without what `version` cannot carry; the same object if there is nothing of that kind."""
+    """Returns `message` with defaults in the fields that `version` lacks; the same object if it lacks none."""
     fit = _fitter(layout_of(type(message)), version)
     found: M = message if fit is None else fit(message)
     return found
 
 
 def fitted_in_steps(message: M, version: int) -> Steps[M]:
-    """Fits a message of many items in steps of `ITEMS_PER_STEP`."""
+    """Does what `fitted` does, in steps of `ITEMS_PER_STEP` items."""
     found: M = yield from _fit_in_steps(layout_of(type(message)), message, version, Items())
     return found
 

@@ -15,9 +15,9 @@ PIECE_BYTES: Final = 256 << 10
 
 
 def inflated(data: bytes, bytes_max: int) -> Iterator[bytes]:
-    """Yields what `data` is decompressed, in pieces of up to `PIECE_BYTES`. Raises Corrupt.
+    """Yields what gzip has compressed into `data`, in pieces of up to `PIECE_BYTES`.
 
-    For bytes that are no gzip, or cut, or followed by others, or that become more than `bytes_max`.
+    Raises Corrupt for bytes that are no gzip, or cut, or followed by others, or that become more than `bytes_max`.
     """
     inflate = zlib.decompressobj(wbits=31)
     total = 0

@@ -85,7 +85,7 @@ def each_in_steps(convert: Callable[[S], T], items: Iterable[S], done: Items) ->
 
 
 def item_done(indent: str) -> list[str]:
-    """Returns the lines of generated code after an item of a list; `t` are its Items."""
+    """Returns the generated lines that count an item of a list in `t`, its Items, and yield if it ends a step."""
     lines = ["t.done += 1", f"if not t.done % {ITEMS_PER_STEP}:", "    yield"]
     return [f"{indent}{line}" for line in lines]
 

@@ -38,7 +38,7 @@ def to_struct(message: ProtobufMessage) -> Any:
 
 
 def to_struct_in_steps(message: ProtobufMessage) -> Steps[Any]:
-    """Converts a message of many items in steps of `ITEMS_PER_STEP`. Raises what `to_struct` raises."""
+    """Does what `to_struct` does, in steps of `ITEMS_PER_STEP` items. Raises what `to_struct` raises."""
     shape = layout(type(message))  # type: ignore[arg-type]  # as above
     try:
         return (yield from stepped_reader(shape)(message, Items()))
@@ -48,19 +48,22 @@ def to_struct_in_steps(message: ProtobufMessage) -> Steps[Any]:
 
 
 def to_protobuf(message: Message) -> ProtobufMessage:
-    """Returns the protobuf message with the values of a struct."""
+    """Returns the protobuf message with the values of a struct. Ranges narrower than protobuf's are not checked."""
     shape = layout_of(type(message))
     return writer(shape)(message, shape.protobuf)
 
 
 def to_protobuf_in_steps(message: Message) -> Steps[ProtobufMessage]:
-    """Converts a message of many items in steps of `ITEMS_PER_STEP`."""
+    """Does what `to_protobuf` does, in steps of `ITEMS_PER_STEP` items."""
     shape = layout_of(type(message))
     return (yield from stepped_writer(shape)(message, shape.protobuf, Items()))
 
 
 def json_form(message: Message) -> dict[str, Any]:
-    """Returns a message as Kafka's JSON converters print it: camelCase names, ids as text, bytes as base64."""
+    """Returns a message as Kafka's JSON converters print it: camelCase names, ids as text, bytes as base64.
+
+    Secrets are in it, too.
+    """
     return _json(layout_of(type(message)), message)
 
 

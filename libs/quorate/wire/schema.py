@@ -83,7 +83,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layout:
-    """The layout of one message or nested struct. Versions are inclusive; nested structs have those of the message."""
+    """The layout of one message or nested struct. Versions are inclusive; nested structs have those of the message.
+
+    `key` is the API key of a request or response, or the type of a record; None for others.
+    """
 
     name: str
     module: str

@@ -24,7 +24,10 @@ READS_MAX: Final = 64
 
 
 class Shared(tuple[T, ...]):
-    """A nullable array of structs that is sent again and again; only `convert` and encoders tell it from a tuple."""
+    """A tuple of structs that remembers its protobuf and its encoded form, for an array that is sent very often.
+
+    It is for nullable arrays; only `convert` and encoders tell it from a tuple.
+    """
 
     box: ProtobufMessage | None = None
     """The array's protobuf form, set when it is first sent. It is copied into each message and never changed."""
@@ -33,7 +36,7 @@ class Shared(tuple[T, ...]):
 
 
 def encoded_once(items: Shared[Any], encode: Callable[[Any, Callable[[bytes], None]], None]) -> bytes:
-    """Returns the items as `encode` writes them, which is called once for all messages. Raises what it raises."""
+    """Returns what `encode` writes for the items; it is called once, and the bytes are kept. Raises what it raises."""
     codes = items.codes
     if codes is None:
         codes = items.codes = {}
@@ -47,7 +50,10 @@ def encoded_once(items: Shared[Any], encode: Callable[[Any, Callable[[bytes], No
 
 
 class SharedReads:
-    """Reads a nullable array of structs: one that was read a short while ago is the same Shared."""
+    """Called, reads an array of structs from protobuf. Equal arrays that were read a short while ago are one Shared.
+
+    So it is with `ITEMS_MIN` to `ITEMS_MAX` items and up to `BYTES_MAX` bytes; others are read each time, to a tuple.
+    """
 
     def __init__(self, read: Callable[[Any], Any]) -> None:
         self._read = read

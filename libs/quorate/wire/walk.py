@@ -23,7 +23,11 @@ def read(layout: Layout, version: int, data: bytes, position: int) -> tuple[Mess
 
 
 def write(layout: Layout, version: int, message: Message) -> bytes:
-    """Returns the bytes of a message. Raises ValueError, or ApiError if the version lacks what is set."""
+    """Returns the bytes of a message.
+
+    Raises ValueError, naming the field, for an unfit value; ApiError(UNSUPPORTED_VERSION) for a field with another
+    value than its default that the version lacks, unless it is ignorable.
+    """
     return _message(layout, version, message, layout.name)
 
 
