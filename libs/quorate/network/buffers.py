@@ -19,7 +19,10 @@ Leave = Callable[[str], None]
 
 
 class Buffers:
-    """The bytes of all connections: requests that are not whole, requests under way, answers that were not taken."""
+    """Counts the bytes that all connections hold, and ends the one with most if they are more than `limit`.
+
+    Counted are requests that are not whole, requests under way, and answers that the client has not taken.
+    """
 
     def __init__(self, limit: int = HELD_BYTES_MAX) -> None:
         assert limit > 0, limit
@@ -33,9 +36,10 @@ class Buffers:
         return self._total
 
     def note(self, holder: object, host: str, size: int, leave: Leave) -> None:
-        """Notes that a connection from `host` holds `size` bytes now; with too many in all one has to leave.
+        """Notes that the connection `holder` from `host` holds `size` bytes now; 0 forgets it.
 
-        That is the one with most, of the address with most.
+        While there are too many in all, the connection with most, of the address with most, is ended: its `leave` is
+        called with the reason. That may be this one.
         """
         self._set(holder, host, size, leave)
         while self._total > self._limit:

@@ -77,7 +77,7 @@ async def connect(
 
 
 class Connection(asyncio.Protocol):
-    """An open connection. Several tasks may ask at once, up to `max.in.flight.requests.per.connection`."""
+    """A connection to a node. Tasks may `ask` at once; beyond `max.in.flight.requests.per.connection` they wait."""
 
     def __init__(self, state: ClientConnection, timeouts: Timeouts) -> None:
         self._state = state
@@ -118,7 +118,10 @@ class Connection(asyncio.Protocol):
         return self._state.version_of(request)
 
     async def wait_ready(self) -> None:
-        """Waits for the versions, the login, and room for a request. Raises as `connect`."""
+        """Waits until a request may be sent: the versions are known, the login is complete, and not too many are open.
+
+        It has no time limit. Raises why the connection has ended: Disconnected, or ApiError with the node's refusal.
+        """
         while not self._state.can_send:
             if self._failure is not None:
                 raise self._failure
@@ -130,8 +133,8 @@ class Connection(asyncio.Protocol):
     async def ask(self, request: Message, *, version: int | None = None) -> Message:
         """Returns the answer to a request, sent in the highest version of both sides, or in `version`.
 
-        Raises ApiError(UNSUPPORTED_VERSION), ApiError(REQUEST_TIMED_OUT) after which the connection has ended, or
-        Disconnected.
+        An error code in the answer is not raised. Raises ApiError(UNSUPPORTED_VERSION); ApiError(REQUEST_TIMED_OUT)
+        when `request_ms` are over, and the connection has ended then; else why it has ended, as `wait_ready`.
         """
         if self.silent_since is None:
             self.silent_since = asyncio.get_running_loop().time()
@@ -145,18 +148,18 @@ class Connection(asyncio.Protocol):
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from None
 
     async def ask_for(self, answer: type[M], request: Message, *, version: int | None = None) -> M:
-        """As `ask`, for an answer of a known class."""
+        """Does what `ask` does, for an answer that is known to be of class `answer`."""
         found = await self.ask(request, version=version)
         assert isinstance(found, answer), (type(found), answer)
         return found
 
     async def close(self) -> None:
-        """Ends the connection; requests that are open raise Disconnected."""
+        """Ends the connection, and waits until it is closed; requests that are open raise Disconnected."""
         self._fail(Disconnected("closed by this client"))
         await self._ended.wait()
 
     def abort(self) -> None:
-        """Ends the connection without waiting."""
+        """Ends the connection, as `close`, but does not wait until it is closed."""
         self._fail(Disconnected("closed by this client"))
 
     async def _sent(self, request: Message, version: int | None) -> Message:

@@ -112,19 +112,22 @@ def parse_client_config(properties: Mapping[str, str]) -> ClientConfig:
 
 
 def client_files(properties: Mapping[str, str]) -> list[Path]:
-    """Returns the files that a client with these properties has its certificates from."""
+    """Returns the files that these properties name as key store and trust store; none without TLS.
+
+    `parse_client_config` must have accepted the properties.
+    """
     protocol = SECURITY_PROTOCOLS[properties.get("security.protocol", "PLAINTEXT").upper()]
     names = ("ssl.keystore.location", "ssl.truststore.location") if protocol.with_tls else ()
     return [Path(properties[name]) for name in names if name in properties]
 
 
 def is_unread(name: str, read: Sequence[str] = _READ) -> bool:
-    """Returns whether a property is about security, and not among those that are `read`."""
+    """Returns whether a property is about security (`security.`, `sasl.`, `ssl.`), and not among those in `read`."""
     return name.startswith(_SECURITY) and name not in read
 
 
 def check_read(properties: Iterable[str], read: Sequence[str] = _READ) -> None:
-    """Raises ValueError for a property that is unread."""
+    """Raises ValueError for the first property that is unread: about security, and not in `read`."""
     for name in properties:
         if is_unread(name, read):
             near = difflib.get_close_matches(name, read, 1)
@@ -134,7 +137,7 @@ def check_read(properties: Iterable[str], read: Sequence[str] = _READ) -> None:
 def read_client_properties(
     file: Path, parse: Callable[[Mapping[str, str]], object] = parse_client_config
 ) -> dict[str, str]:
-    """Returns the properties of a file (`--command-config`) that `parse` has nothing against.
+    """Returns all properties of a file (`--command-config`), after `parse` has checked them.
 
     Raises ValueError with the file and the property, or OSError if the file cannot be read.
     """

@@ -30,7 +30,10 @@ class Connection(Protocol):
 
 
 class Room:
-    """The connections that one limit counts. `which` says in words which they are, and `setting` has the limit."""
+    """The open connections that one limit counts, and those among them that have not logged in.
+
+    `which` says in words which they are ("from 10.0.0.1 are open"); `setting` is Kafka's name of the limit.
+    """
 
     def __init__(self, which: str, setting: str, limit: int) -> None:
         self._which, self._setting, self._limit = which, setting, limit
@@ -44,14 +47,14 @@ class Room:
 
     @property
     def full(self) -> str | None:
-        """Says that there is no room for another; None if there is."""
+        """Why there is no room for another connection, as a sentence; None if there is room."""
         if len(self._open) < self._limit:
             return None
         return f"{len(self._open)} connections {self._which}, as many as {self._setting} allows"
 
     @property
     def oldest_stranger(self) -> Connection | None:
-        """The connection that has waited longest without a login."""
+        """The connection that has been open longest without a login; None if all have logged in."""
         return next(iter(self._strangers), None)
 
     def add(self, connection: Connection) -> None:
@@ -60,7 +63,7 @@ class Room:
         self._strangers[connection] = None
 
     def know(self, connection: Connection) -> None:
-        """Notes that a connection has logged in: it stays."""
+        """Notes that a connection has logged in: it does not have to go to make room."""
         self._strangers.pop(connection, None)
 
     def remove(self, connection: Connection) -> None:
@@ -84,9 +87,9 @@ class ConnectionCounts:
         return Room(f"from {host} are open", "max.connections.per.ip", self._limit_per_ip)
 
     def add(self, connection: Connection, at_listener: Room) -> str | None:
-        """Counts a connection, for which the oldest one without a login may have to go.
+        """Counts a new connection. If there is no room, `leave` of the oldest one without a login is called.
 
-        Returns why it is refused, if there is no room nor such a one; then it is not counted.
+        If all have logged in, returns why the new one is refused, and does not count it; else returns None.
         """
         host = connection.host
         of_host = self._by_host.get(host) or self._room_of(host)
@@ -104,7 +107,7 @@ class ConnectionCounts:
         return None
 
     def know(self, connection: Connection, at_listener: Room) -> None:
-        """Notes that a connection has logged in."""
+        """Notes that a connection has logged in: it does not have to go when another one comes."""
         for room in (self._by_host[connection.host], at_listener, self._all):
             room.know(connection)
 

@@ -38,7 +38,7 @@ class Port(Protocol):
         """Counts a connection no more, if it is counted."""
 
     def begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Has work done beside the connection, which ends with the port at the latest."""
+        """Returns a task that does the work beside the connection; it ends with the port at the latest."""
 
 
 class Driver(asyncio.BufferedProtocol):
@@ -130,7 +130,7 @@ class Driver(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def leave(self, reason: str) -> None:
-        """Ends the connection at once, to make room."""
+        """Ends the connection at once, reports why, and has the port count it no more: to make room."""
         self._end(Close(reason=reason))
         self.abort()
         self._port.remove(self)

@@ -58,7 +58,10 @@ class _Names:
 
 
 class FairTurns:
-    """At most `at_once` turns are under way; the others wait, by address and name."""
+    """Lets at most `at_once` pieces of work run at once. The others wait for their turn.
+
+    The addresses get turns one after the other, and so do the names of one address: many of one hold up no other.
+    """
 
     def __init__(self, at_once: int) -> None:
         assert at_once > 0, at_once
@@ -67,7 +70,7 @@ class FairTurns:
 
     @asynccontextmanager
     async def turn(self, host: str, name: str = "") -> AsyncIterator[None]:
-        """Waits for a turn, which ends with the block."""
+        """Waits until work for this address and name may run; its turn ends with the block."""
         await self.begin(host, name)
         try:
             yield
@@ -89,7 +92,7 @@ class FairTurns:
             raise
 
     def end(self) -> None:
-        """Ends a turn, and gives it to who is next."""
+        """Ends a turn that `begin` has waited for, and gives it to the next that waits, if any."""
         while self._waiting:
             turn = self._next()
             if not turn.done():
@@ -107,7 +110,7 @@ class FairTurns:
 
 
 async def in_turns(steps: Generator[None, None, T]) -> T:
-    """Runs the steps of one piece of work, each in a turn of the loop of its own. Raises what they raise."""
+    """Runs a generator's steps, each in its own turn of the event loop. Returns its result. Raises what it raises."""
     while True:
         try:
             next(steps)

@@ -52,10 +52,10 @@ def fetch_request(
     max_bytes: int = FETCH_BYTES_MAX,
     replica: ReplicaKey = UNNAMED,
 ) -> FetchRequest:
-    """Returns a Fetch from `offset` on; `last_epoch` is the epoch of the record before it, to find a divergence.
+    """Returns a Fetch of the metadata log from `offset` on, with `last_epoch`, the epoch of the record before it.
 
-    The leader holds it for `max_wait_ms` while it has no news. A high watermark above `high_watermark` is news, too.
-    KIP-595, KIP-1166.
+    By that epoch the leader finds a divergence. It holds the Fetch for `max_wait_ms` while it has no news. A high
+    watermark above `high_watermark` is news, too. KIP-595, KIP-1166.
     """
     topic = FetchRequest.FetchTopic
     partition = topic.FetchPartition(
@@ -83,7 +83,7 @@ def fetch_snapshot_request(
     position: int,
     replica: ReplicaKey = UNNAMED,
 ) -> FetchSnapshotRequest:
-    """Returns a FetchSnapshot for the chunk at byte `position` of a checkpoint. KIP-630."""
+    """Returns a FetchSnapshot for `FETCH_BYTES_MAX` bytes at most, from byte `position` of the checkpoint. KIP-630."""
     topic = FetchSnapshotRequest.TopicSnapshot
     partition = topic.PartitionSnapshot(
         partition=METADATA_PARTITION,

@@ -61,7 +61,7 @@ class FetchedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A whole checkpoint, which replaces the log before its end offset (exclusive)."""
+    """The bytes of a whole checkpoint (snapshot, KIP-630), which replaces the log before its end offset (exclusive)."""
 
     id: OffsetAndEpoch
     data: bytes
@@ -137,7 +137,7 @@ class Observer:
         """The highest high watermark that a leader has reported; -1 before the first."""
 
     async def events(self) -> AsyncIterator[FetchedBatch | Checkpoint]:
-        """Yields the committed batches and checkpoints, in order, up to the high watermark that is reported first.
+        """Yields the committed batches and checkpoints, in order, and ends at the high watermark reported first.
 
         Raises ApiError for a refusal that another try does not change; TimeoutError when `default.api.timeout.ms` has
         brought nothing.
@@ -167,7 +167,10 @@ class Observer:
                     )
 
     async def answers(self) -> AsyncGenerator[list[FetchedBatch | Checkpoint] | FailedTry, None]:
-        """Yields what each answer brings, in order and without end; a FailedTry for one that leads nowhere."""
+        """Yields what each answer brings, in order and without end: committed batches and checkpoints, perhaps none.
+
+        A FailedTry stands for a try that leads nowhere; the next one follows after a pause, also after a refusal.
+        """
         failures, loop = 0, asyncio.get_running_loop()
         try:
             while True:

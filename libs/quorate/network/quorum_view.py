@@ -19,10 +19,10 @@ _Topic = DescribeQuorumRequest.TopicData
 
 
 async def describe_quorum(bootstrap: Sequence[Endpoint], config: ClientConfig) -> View:
-    """Returns the leader's view, asked of these controllers in turn; a follower may name the leader.
+    """Returns the metadata partition in the leader's DescribeQuorum answer; these controllers are asked in turn.
 
-    Raises ApiError for a missing right (DESCRIBE on the cluster); TimeoutError if no leader has answered within
-    `default.api.timeout.ms`.
+    A follower may name the leader, which is then asked, too. Raises ApiError for a refusal, such as a missing right
+    (DESCRIBE on the cluster); TimeoutError if no leader has answered within `default.api.timeout.ms`.
     """
     loop = asyncio.get_running_loop()
     deadline, servers, problem = loop.time() + config.api_timeout_ms / 1000, list(bootstrap), "none"

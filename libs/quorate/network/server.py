@@ -60,21 +60,27 @@ class KafkaServer:
         return self._tasks.create_task(work)
 
     async def drain(self, grace_s: float) -> Counter[str]:
-        """Accepts no more connections; returns by API what has no answer after `grace_s`, and waits no longer."""
+        """Accepts no more connections, and waits up to `grace_s` seconds for the requests that are being answered.
+
+        Returns how many have no answer then, by the API's name. The connections stay open: see `abort_all`.
+        """
         self.close()
         if under_way := [task for driver in self._open for task in driver.answering]:
             await asyncio.wait(under_way, timeout=grace_s)
         return Counter([what for driver in self._open for what in driver.answering.values()])
 
     def abort_all(self) -> None:
-        """Ends every connection."""
+        """Ends every connection at once; what was not sent is lost."""
         for driver in tuple(self._open):
             driver.abort()
 
 
 @asynccontextmanager
 async def serving(listening: Listening, host: str, port: int = 0) -> AsyncIterator[KafkaServer]:
-    """Listens on `host` and `port`, 0 for a free port, until the context exits; then it closes every connection."""
+    """Listens on `host` and `port`, 0 for a free port, until the context exits; then it closes every connection.
+
+    Raises OSError if the port cannot be listened on, and what the block raises.
+    """
     try:
         async with asyncio.TaskGroup() as tasks, _listening(listening, host, port, tasks) as server:
             yield server

@@ -44,7 +44,10 @@ class TlsServer:
         return tuple(str(name) for kind, name in names if kind == "URI")
 
     def receive_data(self, data: bytes | memoryview) -> bytes:
-        """Takes bytes from the client and returns the plain text in them. Raises TlsError."""
+        """Takes bytes from the client and returns the plain text in them; what TLS answers goes to `data_to_send`.
+
+        It sets `is_ready` and `has_ended`. Raises TlsError: then the alert for the client is in `data_to_send`.
+        """
         self._received.write(data)
         try:
             if not self.is_ready:
@@ -58,7 +61,7 @@ class TlsServer:
             raise TlsError(f"{what}: {_reason(problem)}") from None
 
     def send(self, data: bytes) -> None:
-        """Encrypts bytes for the client. The handshake must be over."""
+        """Encrypts bytes for the client, into `data_to_send`. The handshake must be over."""
         assert self.is_ready, "a handshake is under way"
         view = memoryview(data)
         while view:
@@ -71,7 +74,7 @@ class TlsServer:
                 self._tls.unwrap()
 
     def data_to_send(self) -> bytes:
-        """Returns the bytes that go to the client now, once."""
+        """Returns the bytes that go to the client now, and takes them away: each is returned once."""
         return self._out.read()
 
     def _read(self) -> bytes:
