@@ -159,7 +159,7 @@ def check_may_change(token: DelegationTokenRecord, principal: Principal) -> None
 
 
 def check_not_expired(token: DelegationTokenRecord, now_ms: int) -> None:
-    """Raises ApiError(DELEGATION_TOKEN_EXPIRED) for an expired token that is not removed yet."""
+    """Raises ApiError(DELEGATION_TOKEN_EXPIRED) for a token that has expired at `now_ms`, as `is_expired` says."""
     if is_expired(token, now_ms):
         raise ApiError(
             ErrorCode.DELEGATION_TOKEN_EXPIRED,

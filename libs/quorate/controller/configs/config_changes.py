@@ -63,7 +63,7 @@ class Outcome:
 
     @property
     def fields(self) -> tuple[int, str | None, int, str]:
-        """The fields of both responses: the error code, its message, the resource's type and its name."""
+        """The fields that both APIs have for a resource: error code (0 on success), message, resource type and name."""
         code, message = (ErrorCode.NONE, None) if self.refusal is None else (self.refusal.code, self.refusal.message)
         return int(code), message, self.resource.type, self.resource.name
 

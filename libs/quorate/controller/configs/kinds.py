@@ -28,7 +28,10 @@ _NODE_ID_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A config change of one resource: configs before and after, the values given, and the context for the checks."""
+    """A config change of one resource, as its checks see it.
+
+    `before` and `after` are all configs set on the resource, `given` those that the change sets, without deletions.
+    """
 
     state: ClusterState
     settings: ControllerSettings

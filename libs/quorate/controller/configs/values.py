@@ -140,7 +140,7 @@ def whole(text: str) -> int:
 
 
 def is_true(text: str) -> bool:
-    """Returns whether a boolean config value is true."""
+    """Returns whether a config value is true, in any case, with blanks around; any other text is false."""
     return trim(text).lower() == "true"
 
 
@@ -150,7 +150,7 @@ def is_too_long(text: str) -> bool:
 
 
 def integer(low: int | None = None, high: int | None = None, of: ValueType = ValueType.INT) -> Values:
-    """Makes the rule for whole numbers in the range of a type, or in a narrower one.
+    """Makes the rule for whole numbers from `low` to `high`, both inclusive; without them, of the whole range of `of`.
 
     >>> integer(1, 9).takes(" +7 "), integer(1, 9).takes("10"), integer().takes("1_0")
     (True, False, False)
@@ -171,12 +171,12 @@ def integer(low: int | None = None, high: int | None = None, of: ValueType = Val
 
 
 def long(low: int | None = None, high: int | None = None) -> Values:
-    """Makes the rule for whole numbers of 64 bits."""
+    """Makes the rule for whole numbers of 64 bits, from `low` to `high` if given, both inclusive."""
     return integer(low, high, ValueType.LONG)
 
 
 def decimal(low: float = -math.inf, high: float = math.inf) -> Values:
-    """Makes the rule for decimal numbers; as in Java, NaN is accepted in any range.
+    """Makes the rule for decimal numbers from `low` to `high`; as in Java, NaN is accepted in any range.
 
     >>> decimal(0, 1).takes("1e-1"), decimal(0, 1).takes("NaN"), decimal(0, 1).takes("1.5")
     (True, True, False)
@@ -199,13 +199,13 @@ def boolean() -> Values:
 
 
 def one_of(*allowed: str) -> Values:
-    """Makes the rule for one of these words, in exactly this spelling."""
+    """Makes the rule for one of these words, in exactly this spelling; blanks around it are ignored."""
     assert all(trim(word) == word for word in allowed), allowed
     return Values(ValueType.STRING, "one of " + ", ".join(allowed), lambda text: trim(text) in allowed)
 
 
 def list_of(*allowed: str) -> Values:
-    """Makes the rule for a comma-separated list of these words."""
+    """Makes the rule for a comma-separated list of these words, in this spelling: in any order, repeated, or empty."""
     assert list(allowed) == items(",".join(allowed)), allowed
 
     def takes(text: str) -> bool:
@@ -239,7 +239,7 @@ def password() -> Values:
 
 
 def java_class() -> Values:
-    """Makes the rule for a class name; only the broker's JVM knows whether the class exists."""
+    """Makes the rule for a class name: any text but blanks, as only the broker's JVM knows whether the class exists."""
     return Values(ValueType.CLASS, "the name of a Java class", lambda text: bool(trim(text)))
 
 

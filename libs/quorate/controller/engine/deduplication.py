@@ -105,7 +105,7 @@ class RequestDeduplication:
         self._under_way.pop(text[:ID_BYTES], None)
 
     def note(self, text: bytes) -> None:
-        """Remembers a committed answer from its `mark` in the log, for retries, and ends its being under way.
+        """Remembers a committed answer from its `mark` in the log, for retries; it is no longer under way.
 
         The oldest answers are forgotten to keep the limits. Malformed bytes are ignored.
         """

@@ -25,7 +25,7 @@ RECORDS_PER_STEP: Final = 1_000
 def encoding(
     records: Sequence[Message], level: int, *, traceparent: bytes | None, mark: bytes | None
 ) -> Steps[tuple[bytes, ...]]:
-    """Returns each record's bytes, in its version for metadata.version `level`. The first one also has trace and mark.
+    """Returns the bytes of each record, in its version for metadata.version `level`. The first has trace and mark, too.
 
     More than `RECORDS_PER_STEP` are encoded in steps of their own, with none of the decision before or of the
     application after them. Raises ApiError(RECORD_LIST_TOO_LARGE) for more than `BYTES_PER_WRITE_MAX` in all.

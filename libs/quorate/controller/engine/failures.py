@@ -121,5 +121,5 @@ def outcome(where: Where, cause: Exception, what: str) -> ApiError | Fault:
 
 
 def told_to_caller(failure: Exception) -> ApiError:
-    """Returns the error that the caller of a failed write gets. Kafka's UnknownServerException."""
+    """Returns the error for the caller of a failed write: UNKNOWN_SERVER_ERROR, with the text of the failure."""
     return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller failed, and nothing was written: {failure}")

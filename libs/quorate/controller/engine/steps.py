@@ -46,7 +46,7 @@ def after_step(steps: Steps[T]) -> T | None:
 
 
 def over(result: T) -> Steps[T]:
-    """Returns work that has no step left."""
+    """Returns work in steps that has no step left, only this result."""
     return result
     yield
 

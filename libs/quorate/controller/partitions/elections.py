@@ -60,8 +60,8 @@ class Elected(msgspec.Struct, frozen=True, gc=False):
 def elect(candidates: Candidates, election: Election) -> Elected:
     """Elects a partition's leader: the present one if it may lead, else the first replica that may. KIP-460, KIP-966.
 
-    PREFERRED tries the first replica before. If nobody may lead: the last known leader if ISR and ELR are empty, then
-    for UNCLEAN the first acceptable replica, both `unclean`; else NO_LEADER.
+    PREFERRED tries the first replica before. If nobody may lead: the last known leader, if it is acceptable and ISR and
+    ELR are empty; then for UNCLEAN the first acceptable replica; both are `unclean`. Else NO_LEADER.
     """
     for replica in _in_order(candidates, election):
         if candidates.may_lead(replica):

@@ -141,7 +141,7 @@ def check_registered(state: ClusterState, name: str, partition_id: int, replicas
 
 
 def bad_assignment(name: str, reason: str) -> ApiError:
-    """Returns the error for a replica assignment in a request that is not possible."""
+    """Returns ApiError(INVALID_REPLICA_ASSIGNMENT) for replicas that a request assigns in topic `name`."""
     return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"topic {name!r}: {reason}")
 
 

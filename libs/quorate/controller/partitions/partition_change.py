@@ -98,8 +98,8 @@ def changed_fields(partition: Partition, wish: PartitionTarget, rules: Rules) ->
 class AlikePartitions:
     """A cache of `changed_fields`: of very many partitions that change, those that are alike are decided only once.
 
-    Alike partitions have the same fields but for the epochs, min.insync.replicas and election type: a cluster has far
-    fewer distinct replica lists than partitions.
+    Alike partitions have the same min.insync.replicas, the same election type, and the same fields except the epochs. A
+    cluster has far fewer distinct replica lists than partitions.
     """
 
     __slots__ = ("_circumstances", "_known")
