@@ -102,7 +102,7 @@ class ClientConnection:
     def next_event(self) -> ConnectionReady | Response | Close | None:
         """Returns what came; None if more bytes are needed. Close, for a breach of the protocol, is the last event.
 
-        Raises ApiError when the node refuses the login or has no version in common; the caller then closes it.
+        Raises ApiError when the node refuses the login or has no version in common; then close the connection.
         """
         while self.closing is None:
             try:

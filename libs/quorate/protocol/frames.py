@@ -47,7 +47,10 @@ class Frames:
         self._buffer = bytearray()
 
     def take(self) -> bytes | None:
-        """Returns the next whole frame without its size, or None before it is there. Raises ProtocolError."""
+        """Returns the next whole frame without its size, or None before it is there.
+
+        Raises ProtocolError for a size that is not from 1 to `size_max`.
+        """
         if len(self._buffer) < SIZE_BYTES:
             return None
         size = self._size()

@@ -60,7 +60,7 @@ def encode_response_in_steps(
 
 
 def response_pieces(api: ApiMessageType, message: Message, *, version: int, correlation_id: int) -> list[bytes]:
-    """Returns a response's header and body in pieces; the large byte strings of the message are not copied."""
+    """As `encode_response`, in pieces to join; byte strings of the message, such as records, are not copied."""
     version = _answered_in(message, version)
     header = piece_encoder(ResponseHeader, api.response_header_version(version))(ResponseHeader(correlation_id))
     return [*header, *piece_encoder(type(message), version)(message)]

@@ -168,7 +168,8 @@ class ServerConnection:
     def respond(self, request: Request, response: Message | None) -> None:
         """Answers a request, once; None if it takes no answer (Produce with acks 0).
 
-        Raises what `wire.codec.encode` raises for a response that the request's version cannot carry.
+        The answer is in `data_to_send` once all requests before this one are answered. Raises what
+        `wire.codec.encode` raises for a response that the request's version cannot carry.
         """
         header = request.header
         slot = self._slot_of(request)

@@ -35,7 +35,7 @@ class ClientAuthenticator:
     def receive(self, response: Message) -> Message | None:
         """Takes a response and returns the next request, or None when the login is complete.
 
-        Raises ApiError: the node's refusal, or SASL_AUTHENTICATION_FAILED if the node cannot prove who it is.
+        Raises ApiError: the node's refusal, or SASL_AUTHENTICATION_FAILED if the mechanism refuses what the node says.
         """
         match response:
             case SaslHandshakeResponse():

@@ -45,7 +45,7 @@ class Answered:
 
 @runtime_checkable
 class RemoteMechanism(Protocol):
-    """One exchange on the server's side that another process carries out, because the credentials are there."""
+    """The server's side of one login whose messages another process answers, because the credentials are there."""
 
     def name_in(self, response: bytes) -> str:
         """Returns the user name or token id of the client's first message, not verified yet; empty if it has none.
@@ -58,7 +58,7 @@ class RemoteMechanism(Protocol):
 
 
 class ServerMechanism(Protocol):
-    """One exchange on the server's side."""
+    """The server's side of one login: `evaluate` is called with each message of the client until `login` is set."""
 
     def evaluate(self, response: bytes) -> bytes:
         """Takes the client's message and returns the answer. Raises SaslError."""
@@ -69,7 +69,7 @@ class ServerMechanism(Protocol):
 
 
 class ClientMechanism(Protocol):
-    """One exchange on the client's side."""
+    """The client's side of one login: `evaluate` makes each message until it returns None."""
 
     @property
     def name(self) -> str:

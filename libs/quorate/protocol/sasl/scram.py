@@ -42,7 +42,10 @@ Nonce = Callable[[], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenCredential:
-    """A delegation token as a credential. `expires_at_ms` is the earlier of its expiry and its maximum, since 1970."""
+    """A delegation token as a credential.
+
+    `expires_at_ms`, in ms since 1970, is the earlier of its expiry time and the end of its lifetime.
+    """
 
     owner: Principal
     credential: UserScramCredentialRecord

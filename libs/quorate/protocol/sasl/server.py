@@ -69,10 +69,10 @@ class ServerAuthenticator:
         """Why the login failed, in words for our log; the connection is to be closed once the answer is sent."""
 
     def receive(self, data: bytes, now_ms: int) -> bytes:
-        """Takes one frame of the client's, without its size, and returns the bytes that answer it, with theirs.
+        """Takes one frame of the client's, without its size, and returns the bytes to send, with the size.
 
-        No bytes: `asking` has a message for another process, or there is no answer. When the login ends, `session` or
-        `failure` is set. Raises ProtocolError for any other request than those of a login.
+        They are none if `asking` has a message for another process, or if there is no answer. When the login ends,
+        `session` or `failure` is set. Raises ProtocolError, also for a request that does not belong to a login.
         """
         assert self.session is None, "the login is complete"
         assert self.asking is None, "a message is under way"

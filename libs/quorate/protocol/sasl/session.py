@@ -15,9 +15,9 @@ REAUTH_INTERVAL_MS_MIN: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A complete login. `lifetime_ms` is in the answer to the client, 0 for no end; then `expires_at_ms` is None.
+    """A complete login. `lifetime_ms`, a duration, is in the answer to the client: 0 for no end, or if it is over.
 
-    Both times are by the connection's clock, which is not the wall's.
+    `expires_at_ms` is None for no end. It and `began_at_ms` are by the connection's clock, which is not the wall's.
     """
 
     mechanism: str
