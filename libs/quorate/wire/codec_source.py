@@ -47,7 +47,7 @@ def old_length(kind: FieldType, *, array: bool) -> struct.Struct:
 
 
 class CodecSource:
-    """The generated source for one layout and version: its fields, and the names that it uses."""
+    """The common part of generators for one layout and version: its fields, and the globals of the generated code."""
 
     def __init__(self, layout: Layout, version: int) -> None:
         self.layout = layout

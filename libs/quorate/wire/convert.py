@@ -121,7 +121,10 @@ def _to_text(field: Field, value: str) -> str:
 
 @cache
 def reader(layout: Layout) -> Callable[[ProtobufMessage], Any]:
-    """Returns the function that converts a protobuf message to a struct. It raises ValueError for an unfit value."""
+    """Returns the function that converts a protobuf message to a struct.
+
+    It raises ValueError, which names no field, for a value outside Kafka's type.
+    """
     names = reader_names()
     make = named(names, struct_class(layout))
     values = ", ".join(read_field(field, names) for field in layout.fields)

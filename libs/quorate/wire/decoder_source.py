@@ -50,7 +50,7 @@ class DecoderSource(CodecSource):
         self._nested = nested
 
     def lines(self) -> list[str]:
-        """Returns the lines of the function."""
+        """Returns the function's lines of source, and adds to `names` what they use."""
         lines = self._head()
         for fixed, fields in self.runs(self.plain):
             lines += self._fixed(fields) if fixed else self._read(fields[0])

@@ -49,7 +49,7 @@ class EncoderSource(CodecSource):
         self._nested = self._leaf = nested
 
     def lines(self) -> list[str]:
-        """Returns the lines of the function."""
+        """Returns the function's lines of source, and adds to `names` what they use."""
         lines = self._head()
         for field in self.layout.fields:
             if not field.in_version(self.version) and not field.ignorable:
