@@ -89,10 +89,11 @@ def parse_bootstrap(text: str) -> list[Endpoint]:
 
 
 def parse_client_config(properties: Mapping[str, str]) -> ClientConfig:
-    """Returns what Kafka's property names say; properties of other things are left alone, as Kafka does.
+    """Returns what these properties, by Kafka's names, say; it reads the key and trust stores that they name.
 
-    A security property that is not read here is refused: it would have no effect, and nobody would notice. Raises
-    ValueError with the property.
+    Properties of other things are left alone, as Kafka does. A security property that is not read here is refused: it
+    would have no effect, and nobody would notice. Raises ValueError with the property, also for a store that cannot be
+    loaded.
     """
     check_read(properties)
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
@@ -203,7 +204,7 @@ def _pem(properties: Mapping[str, str], store: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ClientLogin:
-    """The user of a login; with a delegation token its id is the `user`, and its HMAC the `password`. KIP-48."""
+    """The user of a login; with a delegation token its id is `user`, and its HMAC in base64 `password`. KIP-48."""
 
     scram: int | None
     """The number of the SCRAM mechanism; None for PLAIN."""

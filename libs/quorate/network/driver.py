@@ -42,7 +42,7 @@ class Port(Protocol):
 
 
 class Driver(asyncio.BufferedProtocol):
-    """One connection: socket events to the `ServerConnection`, its bytes to the socket."""
+    """Drives one client's connection: takes asyncio's socket events, has requests answered, and sends the answers."""
 
     def __init__(self, port: Port) -> None:
         self._port = port

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class InTurns(Protocol):
-    """Does work in steps in turns of the loop, as `in_turns`."""
+    """The type of `in_turns`: runs a generator's steps in turns of the event loop, so that others run in between."""
 
     async def __call__(self, steps: Generator[None, None, T]) -> T:
         """Returns its result. Raises what the steps raise."""

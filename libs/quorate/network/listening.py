@@ -60,8 +60,10 @@ Report = Callable[[str, ConnectedClient], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """The requests that a listener accepts. `served` are its APIs and versions; with `mechanisms` a client must log in
-    (SASL)."""
+    """The parts and settings of a listener: handlers, TLS, logins, limits and clocks.
+
+    `served` are its APIs and versions; with `mechanisms` a client must log in (SASL).
+    """
 
     handle: Handle
     served: Versions

@@ -53,7 +53,7 @@ _Endpoints = Sequence[FetchResponse.NodeEndpoint] | Sequence[FetchSnapshotRespon
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedBatch:
-    """A committed batch, its checksum valid."""
+    """A committed batch: its header, and all its bytes, header included. The checksum is valid."""
 
     header: BatchHeader
     data: bytes
@@ -85,7 +85,7 @@ class FailedTry:
 
     @property
     def refusal(self) -> ApiError | None:
-        """The refusal, if it is one that another try does not change; it names the controller."""
+        """The refusal, naming the controller, if it is one that another try does not change; else None."""
         if isinstance(self.cause, ApiError) and self.cause.code in _NEVER_HEALS and not isinstance(self.cause, _NotYet):
             return ApiError(self.cause.code, f"{self._where}: {self.cause.message}")
         return None

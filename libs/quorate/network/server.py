@@ -19,7 +19,7 @@ READ_BYTES: Final = 256 * 1024
 
 
 class KafkaServer:
-    """The open connections of one port. Made by `serving`."""
+    """The server of one port, with its open connections, to be drained and ended. Made by `serving`."""
 
     def __init__(self, listening: Listening, tasks: asyncio.TaskGroup) -> None:
         self.listening = listening
