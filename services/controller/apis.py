@@ -118,7 +118,8 @@ class Apis:
         """Writes a chunked change that has to come before the call's own write; True once it is committed.
 
         Other requests run between its chunks. False if there is nothing to write: `turns` is empty, the call is
-        `validate_only`, or its request id was answered before. Raises ApiError.
+        `validate_only`, or its request id was answered before. Raises ApiError; the chunks that were written before
+        stay. The change goes on to its end even if the caller has gone.
         """
         first = None if call.validate_only or self._is_answered(call) else next(turns, None)
         if first is None:

@@ -62,7 +62,8 @@ class Changes:
 
     Each raises ApiError: INVALID_REQUEST for a request that is wrong, or without a database; OFFSET_OUT_OF_RANGE for a
     place of which it knows nothing; THROTTLING_QUOTA_EXCEEDED for too many at once; COORDINATOR_NOT_AVAILABLE while it
-    is away, COORDINATOR_LOAD_IN_PROGRESS while it has no state; UNKNOWN_SERVER_ERROR if it is damaged.
+    is away, COORDINATOR_LOAD_IN_PROGRESS while it has no state; UNKNOWN_SERVER_ERROR if it is damaged; and `image` also
+    REQUEST_TIMED_OUT if its caller takes longer than `IMAGE_S`.
     """
 
     def __init__(self, url: str | None) -> None:

@@ -24,7 +24,10 @@ NOBODY: Final = "no broker with all committed records is known: an unclean elect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """Whether each of some partitions can get another replica: now, or if brokers or directories came back."""
+    """Whether every one of some partitions can get another replica: now, or only after an operator's step.
+
+    The steps are to start the brokers that are away (`has_spare`), and to uncordon a log directory too (`has_full`).
+    """
 
     is_led: bool
     """Each has a leader to copy from."""

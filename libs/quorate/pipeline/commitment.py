@@ -101,7 +101,11 @@ class Commitment(NamedTuple):
         return first, (high, UNKNOWN), (_FOREVER + 1, UNCOMMITTED)
 
     def bounds(self, epoch: Epoch) -> tuple[Offset, Offset]:
-        """Returns the offsets below which, and from which on, an epoch's records are uncommitted."""
+        """Returns `low` and `high`: the epoch's records below `low`, and from `high` on, are uncommitted.
+
+        Those between are committed below the end of the epoch's range in `epochs`, and unknown from there on; all are
+        unknown if it has no range (`limits`). `low` is 0 if it has one; `high` is 2^63 - 1 without a later epoch.
+        """
         before = (each.end for each in self.epochs if each.epoch < epoch)
         after = (each.start for each in self.epochs if each.epoch > epoch)
         is_own = any(each.epoch == epoch for each in self.epochs)

@@ -134,7 +134,10 @@ class CallContext:
         return f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"
 
     def auth_context(self) -> Mapping[str, Sequence[bytes]]:
-        """Returns the caller's certificate under gRPC's names; empty in the clear."""
+        """Returns `transport_security_type`, and the client certificate's `x509_pem_cert`; empty without TLS.
+
+        Further `peer_spiffe_id`, if the certificate's only URI is a SPIFFE id. gRPC's other names are left out.
+        """
         tls = self._connection.tls
         if tls is None:
             return {}

@@ -14,7 +14,10 @@ __all__ = ["Reporting"]
 
 
 class Reporting:
-    """The wrapped tables; `table_count` is the number of tables that were written."""
+    """The wrapped tables; reports each table that `keep` or `replace` has written: its name and its number of rows.
+
+    `table_count` is the number of these reports. `append` is neither reported nor counted.
+    """
 
     def __init__(self, tables: Tables, on_table: Callable[[str, int], None]) -> None:
         """Wraps tables; `on_table` is called with the name of each table that was written and its number of rows."""

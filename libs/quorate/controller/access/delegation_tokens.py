@@ -113,9 +113,9 @@ def token_to_change(
 ) -> DelegationTokenRecord:
     """Returns the token whose HMAC is `given`, for a caller that wants to renew it or to let it expire.
 
-    Whether the caller may do so, and whether the token has expired, is not checked. Raises ApiError, checked in
-    this order: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED, UNSUPPORTED_VERSION,
-    DELEGATION_TOKEN_NOT_FOUND.
+    Whether the caller may do so, and whether the token has expired, is not checked. Raises ApiError, in this order:
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for an anonymous caller, DELEGATION_TOKEN_AUTH_DISABLED without a secret key,
+    UNSUPPORTED_VERSION below the metadata.version with tokens, DELEGATION_TOKEN_NOT_FOUND if no token has this HMAC.
     """
     check_authenticated(principal)
     check_on(settings)
