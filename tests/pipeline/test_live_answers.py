@@ -17,6 +17,7 @@ from quorate.pipeline.grpc_nodes import GrpcNodes
 from quorate.pipeline.live import QuorumReader
 from quorate.pipeline.nodes import Unanswered
 from quorate.runtime.calls.server import Server
+from quorate.wire.batch import data_batch
 
 pytestmark = pytest.mark.timeout(1_800)
 
@@ -110,6 +111,25 @@ async def test_an_answer_that_nobody_here_knows_is_asked_for_again_and_then_name
     fetched: FetchResponse | None, why: str
 ) -> None:
     assert why == await refusal(lambda quorum: quorum.records(0), fetched=fetched)
+
+
+def _batches(*base_offsets: int) -> FetchResponse:
+    """Of two records each, all committed."""
+    made = [data_batch(base_offset=at, epoch=1, timestamp_ms=0, values=(b"a", b"b")) for at in base_offsets]
+    return _partition(high_watermark=100, records=b"".join(made))
+
+
+@pytest.mark.parametrize(
+    ("fetched", "why"),
+    [
+        (_batches(4), "endpoint HERE gave the batch of offsets 4 to 5, asked for was offset 6"),
+        (_batches(8), "endpoint HERE gave the batch of offsets 8 to 9, asked for was offset 6"),
+        (_batches(6, 6), "endpoint HERE gave the batch of offsets 6 to 7, asked for was offset 8"),
+    ],
+    ids=["before", "after", "twice"],
+)
+async def test_batches_that_were_not_asked_for_are_not_read_again_and_again(fetched: FetchResponse, why: str) -> None:
+    assert why == await refusal(lambda quorum: quorum.records(6), fetched=fetched)
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,19 @@ class QuorumReader:
         if not answer.records and answer.snapshot is None:
             why = f"it has {answer.high_watermark} committed, and offset {offset} is known to be"
             raise NodeUnavailable(f"{self._where} has not come that far yet: {why}")
+        self._check_order(answer.records, offset)
         return answer
+
+    def _check_order(self, data: bytes, offset: Offset) -> None:
+        """Raises NodeUnavailable unless the first batch holds `offset` and each other one follows the one before."""
+        wanted = offset
+        for position, header in fetched_batches(data):
+            if not (
+                header.base_offset == wanted or (position == 0 and header.base_offset < wanted < header.next_offset)
+            ):
+                gave = f"the batch of offsets {header.base_offset} to {header.next_offset - 1}"
+                raise NodeUnavailable(f"{self._where} gave {gave}, asked for was offset {wanted}")
+            wanted = header.next_offset
 
     def _fetch(self, offset: Offset, epoch: Epoch, max_bytes: int) -> FetchedBatches:
         while True:
