@@ -115,7 +115,7 @@ async def demonstrate(console: Console, plan: ClusterPlan, running: Running, bro
     await running.start()
     await brokers.start()
     console.print(f"ready in {time.monotonic() - started:.1f} s\n")
-    await admin.create_topic("warm-up", partitions=1, replication_factor=1)  # the first request opens connections
+    await admin.create_topic("warm-up", partitions=1, replication_factor=3)  # the first request opens connections
     if isinstance(brokers, kafka.KafkaBrokers):
         await kafka.create_topic(console, brokers, TOPIC)
         trace_id = await admin.latest_trace(root="Envelope", span_name="kraft.service.Controller/CreateTopics")

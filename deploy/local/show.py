@@ -73,6 +73,7 @@ def lines_to_paste(plan: ClusterPlan) -> list[str]:
         ),
         *(f"  {each.name:<13} {_doors(each)}" for each in plan.processes),
         "",
+        f"  ADDRESS={controller} OBSERVER={observer}",
         f"  grpcurl -plaintext {controller} list",
         f"  grpcurl -plaintext -d '{topic}' {controller} kraft.service.Controller/CreateTopics",
         f"  grpcurl -plaintext -d '{quorum}' {controller} kraft.service.Controller/DescribeQuorum",

@@ -196,4 +196,4 @@ async def test_what_stands_against_a_restart_is_named() -> None:
 def test_files_do_not_tell() -> None:
     ran = run("restart-safe", "--controllers", "--offline", ".")
 
-    assert (2, True) == (ran.code, "files do not tell which voters keep up" in ran.err)
+    assert (2, True) == (ran.code, "only the leader knows which voters keep up" in ran.err)

@@ -429,6 +429,14 @@ def test_refuses_what_is_no_metadata_directory(tmp_path: Path) -> None:
     assert (1, True) == (ran.code, "is no metadata directory" in ran.err)
 
 
+def test_a_directory_of_a_brokers_logs_of_its_own_is_not_called_healthy(tmp_path: Path) -> None:
+    (tmp_path / "server.log").write_text("[2026-12-01 02:00:00,000] INFO started\n")
+
+    ran = run("doctor", "--offline", tmp_path)
+
+    assert (1, True) == (ran.code, f"{tmp_path} is no metadata directory" in ran.err)
+
+
 def test_a_checkpoint_is_what_it_was_made_of(partition: Path) -> None:
     """The helper writes what Kafka would: the features of the history are the checkpoint's first records."""
     reader = SnapshotReader(partition / AT_OFFSET_7)

@@ -152,7 +152,7 @@ def ask_for_restarts(
             or bootstrap_controller is None
         ):
             raise Misused(
-                "--controllers goes with --bootstrap-controller alone: files do not tell which voters keep up"
+                "--controllers goes with --bootstrap-controller alone: only the leader knows which voters keep up"
             )
         from quorate.cli.live import LiveQuorum
         from quorate.cli.restart_controllers import ask as ask_quorum

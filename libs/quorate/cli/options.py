@@ -126,7 +126,7 @@ def source_of(path: Path | None, named: str, bootstrap: str | None, command_conf
     if path is None and bootstrap is None:
         bootstrap, command_config = named_or_chosen("bootstrap-controller", None, command_config)
     if path is not None or bootstrap is None:
-        raise Misused(f"give {named} or --bootstrap-controller, one of them")
+        raise Misused(f"give {named} or --bootstrap-controller, one of them, or choose a context: quorate context use")
     from quorate.cli.live import LiveQuorum
 
     return LiveQuorum(bootstrap=bootstrap, command_config=command_config)

@@ -179,9 +179,16 @@ def _metadata_directory(path: Path) -> MetadataDirectory:
     if path.resolve().name == PARTITION_DIRECTORY:
         parent = path.resolve().parent
         return MetadataDirectory(parent if (parent / META_PROPERTIES).exists() else None, path)
-    if any(kind_of(each) in (FileKind.LOG, FileKind.CHECKPOINT) for each in path.iterdir()):
+    if any(_is_of_a_log(each) for each in path.iterdir()):
         return MetadataDirectory(None, path)
-    raise Failed(f"{path} is no metadata directory: it has neither {META_PROPERTIES} nor {PARTITION_DIRECTORY}")
+    neither = f"neither {META_PROPERTIES} nor {PARTITION_DIRECTORY}"
+    raise Failed(f"{path} is no metadata directory: it has {neither}, and no segment ({0:020}.log) or checkpoint")
+
+
+def _is_of_a_log(path: Path) -> bool:
+    """Returns whether a file of a directory is a segment or a checkpoint by its name; server.log is neither."""
+    kind = kind_of(path)
+    return kind is FileKind.CHECKPOINT or (kind is FileKind.LOG and _OFFSET.fullmatch(path.stem) is not None)
 
 
 def first_offset_of(path: Path) -> Offset:

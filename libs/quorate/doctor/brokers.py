@@ -247,7 +247,10 @@ LEVEL_RULES: Sequence[Rule[_Level]] = (
         code="FEATURE_BEHIND",
         holds=lambda of: of.level < of.common and of.feature != KRAFT_VERSION,
         sentence=lambda of: f"is at {_named(of.feature, of.level)}; all nodes support {_named(of.feature, of.common)}",
-        advice="when nobody wants to go back: kafka-features upgrade",
+        advice=(
+            "when nobody wants to go back: quorate features upgrade, or kafka-features.sh --bootstrap-server HOST:PORT "
+            "upgrade --release-version RELEASE"
+        ),
         since=lambda of: of.since,
     ),
     Rule(
@@ -256,7 +259,8 @@ LEVEL_RULES: Sequence[Rule[_Level]] = (
         holds=lambda of: of.level < of.common and of.feature == KRAFT_VERSION,
         sentence=lambda of: f"is at {of.level}; all nodes support {of.common}",
         advice=(
-            "kafka-features upgrade --feature kraft.version=1: without it no voter can be added or removed (KIP-853)"
+            "kafka-features.sh --bootstrap-controller HOST:PORT upgrade --feature kraft.version=1: "
+            "without it no voter can be added or removed (KIP-853)"
         ),
         since=lambda of: of.since,
     ),
