@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import closing, suppress
 from typing import Final, NamedTuple
 
@@ -73,20 +74,25 @@ class Offsets:
     def list(self, request: ListOffsetsRequest, version: int, caller: Caller) -> Steps[ListOffsetsResponse]:
         """Answers ListOffsets, in steps: by partition offset, timestamp and leader epoch, or its error.
 
-        They are -1 if nothing is found. Consumers get no offset beyond what they may read. Raises Corrupt, OSError if a
-        log cannot be read.
+        They are -1 if nothing is found. Consumers get no offset beyond what they may read. A partition that is named
+        twice is answered once, with INVALID_REQUEST. Raises Corrupt, OSError if a log cannot be read.
         """
         isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
         if request.replica_id != CONSUMER:
             isolation = Isolation.LOG_END
         topics, done = [], Items()
+        counts = yield from _counts(request)
         for topic in request.topics:
             found = []
             for each in topic.partitions:
-                found.append((yield from self._found(topic.name, each, isolation, version, caller)))
+                count = counts.pop((topic.name, each.partition_index), 0)
+                if not count:
+                    continue  # answered where it was named first
+                found.append((yield from self._found(topic.name, each, isolation, version, caller, count=count)))
                 is_search = each.timestamp >= 0 or each.timestamp == MAX_TIMESTAMP
                 yield from done.many(PER_SEARCH if is_search and not found[-1].error_code else PER_PARTITION)
-            topics.append(_Topic(name=topic.name, partitions=tuple(found)))
+            if found or not topic.partitions:
+                topics.append(_Topic(name=topic.name, partitions=tuple(found)))
             yield from done.one()
         return ListOffsetsResponse(topics=tuple(topics))
 
@@ -106,9 +112,14 @@ class Offsets:
             yield from done.one()
         return OffsetForLeaderEpochResponse(topics=tuple(topics))
 
-    def _found(self, topic: str, asked: _Asked, isolation: Isolation, version: int, caller: Caller) -> Steps[_Found]:
+    def _found(
+        self, topic: str, asked: _Asked, isolation: Isolation, version: int, caller: Caller, *, count: int
+    ) -> Steps[_Found]:
         try:
             caller.check(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+            if count > 1:
+                why = f"partition {asked.partition_index} of topic {topic!r} is named {count} times; it may be once"
+                raise ApiError(ErrorCode.INVALID_REQUEST, why)
             _check_timestamp(asked.timestamp, version)
             hosted = self._cluster.hosted(NO_TOPIC_ID, topic, asked.partition_index)
             role = leader_of(hosted.partition, None if asked.current_leader_epoch < 0 else asked.current_leader_epoch)
@@ -160,6 +171,16 @@ def _check_timestamp(timestamp: int, version: int) -> None:
     if timestamp < 0 and version < SINCE.get(timestamp, version + 1):
         why = f"timestamp {timestamp} has no meaning in version {version} of ListOffsets"
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, why)
+
+
+def _counts(request: ListOffsetsRequest) -> Steps[Counter[tuple[str, int]]]:
+    """Counts in steps how often each partition is named."""
+    counts, done = Counter[tuple[str, int]](), Items()
+    for topic in request.topics:
+        for each in topic.partitions:
+            counts[topic.name, each.partition_index] += 1
+            yield from done.one()
+    return counts
 
 
 def _found(role: Leading, log: PartitionLog, timestamp: int, isolation: Isolation) -> Steps[_Place]:

@@ -242,8 +242,8 @@ async def test_the_leader_is_named_to_whoever_asks_another(cluster: Cluster, bro
         ({"index": 7}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ({"topic": "nowhere"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ({"topic": "n" * 30_000}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        ({"batch": produced()[:-1]}, ErrorCode.CORRUPT_MESSAGE),
-        ({"batch": b""}, ErrorCode.CORRUPT_MESSAGE),
+        ({"batch": produced()[:-1]}, ErrorCode.INVALID_RECORD),
+        ({"batch": b""}, ErrorCode.INVALID_RECORD),
         (
             {"batch": produced(transactional=True, producer=(7, 0, 0))},
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,

@@ -570,4 +570,21 @@ BROKER_BUGS: Final = (
         wrong="return False",
         test="tests/services/broker/test_fetch_sessions.py::test_consumers_leave_room_for_followers",
     ),
+    Planted(
+        number="B169",
+        what="a partition that is named twice is looked for twice",
+        file="services/broker/offsets.py",
+        right="            if count > 1:",
+        wrong="            if count > 1_000:",
+        test="tests/services/broker/test_offsets.py::"
+        "test_a_partition_that_is_named_twice_is_answered_once_with_an_error",
+    ),
+    Planted(
+        number="B170",
+        what="a batch that is cut short is damage, which a producer sends again",
+        file="libs/quorate/partition_log/produced.py",
+        right="or size <= len(records):",
+        wrong="or size >= HEADER_BYTES:",
+        test="tests/partition_log/test_produced.py::test_a_batch_that_is_not_right_is_refused",
+    ),
 )

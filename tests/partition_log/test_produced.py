@@ -60,9 +60,12 @@ TWO = FIRST + record(delta=1)
 GZIP = 1
 REFUSED = {
     "a byte flipped": (produced()[:-1] + b"!", ErrorCode.CORRUPT_MESSAGE),
-    "cut": (produced()[:-1], ErrorCode.CORRUPT_MESSAGE),
-    "nothing": (b"", ErrorCode.CORRUPT_MESSAGE),
-    "an older format": (changed(16, 1, ">b"), ErrorCode.CORRUPT_MESSAGE),
+    "cut": (produced()[:-1], ErrorCode.INVALID_RECORD),
+    "cut before its magic": (produced()[:16], ErrorCode.INVALID_RECORD),
+    "nothing": (b"", ErrorCode.INVALID_RECORD),
+    "an older format": (changed(16, 1, ">b"), ErrorCode.INVALID_RECORD),
+    "a later format": (changed(16, 3, ">b"), ErrorCode.CORRUPT_MESSAGE),
+    "a length that no batch has": (changed(8, 20, ">i"), ErrorCode.CORRUPT_MESSAGE),
     "two batches": (produced() + produced(), ErrorCode.INVALID_RECORD),
     "a control batch": (
         TransactionEnd(5, 0, Marker(True, 3)).batch(base_offset=0, epoch=0, now_ms=NOW_MS),

@@ -20,6 +20,8 @@ from quorate.wire.batch import (
     CLEANED,
     CRC_POSITION,
     HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC,
     NONE,
     TRANSACTIONAL,
     BatchHeader,
@@ -31,7 +33,10 @@ from quorate.wire.items import Items, Steps
 LOG_APPEND_TIME: Final = 0x08
 MAX_TIMESTAMP_POSITION: Final = 35
 ATTRIBUTES_POSITION: Final = 21
+MAGIC_POSITION: Final = 16
+LENGTH_POSITION: Final = 8
 _OFFSET: Final = struct.Struct(">q")
+_LENGTH: Final = struct.Struct(">i")
 _EPOCH: Final = struct.Struct(">i")
 EPOCH_POSITION: Final = 12
 
@@ -94,11 +99,26 @@ def check_produced(records: bytes | bytearray | memoryview, limits: Limits, *, n
 
 
 def header_of(records: bytes | bytearray | memoryview) -> BatchHeader:
-    """Decodes the header of a producer's record batch; no checksum is computed. Raises ApiError(CORRUPT_MESSAGE)."""
+    """Decodes the header of a producer's record batch; no checksum is computed.
+
+    Raises ApiError, as Kafka's ProduceRequest.validateRecords: INVALID_RECORD, which no producer sends again, for no
+    whole batch and for magic 0 or 1; CORRUPT_MESSAGE for what is no batch.
+    """
+    _check_is_whole(records)
     try:
         return read_header(records, count_min=CLEANED)
     except Corrupt as damage:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(damage)) from None
+
+
+def _check_is_whole(records: bytes | bytearray | memoryview) -> None:
+    if len(records) > MAGIC_POSITION:
+        magic, size = records[MAGIC_POSITION], LENGTH_PREFIX_BYTES + _LENGTH.unpack_from(records, LENGTH_POSITION)[0]
+        if magic < MAGIC:
+            raise ApiError(ErrorCode.INVALID_RECORD, f"a batch of magic {magic}; a producer may send {MAGIC} alone")
+        if magic > MAGIC or size < HEADER_BYTES or size <= len(records):
+            return
+    raise ApiError(ErrorCode.INVALID_RECORD, f"no whole batch in records of {len(records)} bytes; there must be one")
 
 
 def is_transactional(records: bytes | bytearray | memoryview) -> bool:

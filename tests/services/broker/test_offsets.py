@@ -170,3 +170,16 @@ async def test_a_search_where_timestamps_fall_goes_on_in_steps(
         written(leader, segment_bytes=1 << 30, start=4)
 
         assert (10, 4) == await place(leader, NOW_MS + 4_000)
+
+
+async def test_a_partition_that_is_named_twice_is_answered_once_with_an_error(disks: list[Path]) -> None:
+    async with leading(disks) as leader:
+        once = asked(-1).topics[0]
+        twice = ListOffsetsRequest(topics=(once, ListOffsetsRequest.ListOffsetsTopic("orders", once.partitions)))
+
+        answer = await in_turns(Broker(leader, leader.scene).offsets.list(twice, 9, caller()))
+
+    found = [
+        (each.partition_index, each.error_code, each.offset) for topic in answer.topics for each in topic.partitions
+    ]
+    assert [(0, ErrorCode.INVALID_REQUEST, -1)] == found

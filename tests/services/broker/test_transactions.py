@@ -244,7 +244,7 @@ async def test_a_partition_that_is_named_twice_is_acknowledged_with_the_later_ba
         ([batch()], None, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         ([batch(), batch(producer_id=8)], "t", ErrorCode.INVALID_PRODUCER_ID_MAPPING),
         ([batch(producer_id=-1)], "t", ErrorCode.INVALID_PRODUCER_ID_MAPPING),
-        ([batch()[:-1]], "t", ErrorCode.CORRUPT_MESSAGE),
+        ([batch()[:-1]], "t", ErrorCode.INVALID_RECORD),
     ],
 )
 async def test_a_request_of_no_one_transaction_is_refused_without_a_question(

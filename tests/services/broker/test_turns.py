@@ -156,7 +156,7 @@ async def test_offsets_that_are_refused_cost_no_search(disks: list[Path]) -> Non
     async with leading(disks) as leader:
         steps = Broker(leader, leader.scene).offsets.list(asked, 9, user_with())
 
-        assert len(list(steps)) <= MANY * 11 // ITEMS_PER_STEP
+        assert len(list(steps)) <= MANY * 12 // ITEMS_PER_STEP
 
 
 @asynccontextmanager
