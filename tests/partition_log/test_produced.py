@@ -62,6 +62,7 @@ REFUSED = {
     "a byte flipped": (produced()[:-1] + b"!", ErrorCode.CORRUPT_MESSAGE),
     "cut": (produced()[:-1], ErrorCode.INVALID_RECORD),
     "cut before its magic": (produced()[:16], ErrorCode.INVALID_RECORD),
+    "a base offset": (changed(0, 500, ">q"), ErrorCode.INVALID_RECORD),
     "nothing": (b"", ErrorCode.INVALID_RECORD),
     "an older format": (changed(16, 1, ">b"), ErrorCode.INVALID_RECORD),
     "a later format": (changed(16, 3, ">b"), ErrorCode.CORRUPT_MESSAGE),

@@ -68,6 +68,9 @@ def check_produced_in_steps(
     INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE. The records are the items that are counted in `done`.
     """
     header = header_of(records)
+    if header.base_offset:
+        why = f"the base offset of the batch is {header.base_offset}; a producer sends 0"
+        raise ApiError(ErrorCode.INVALID_RECORD, why)
     _check_sizes(header, len(records), limits)
     try:
         check_batch(records, count_min=CLEANED)
@@ -161,5 +164,5 @@ def _check_time(header: BatchHeader, deltas: Deltas, limits: Limits, now_ms: int
     base = header.base_timestamp
     for timestamp in (base, header.max_timestamp, base + deltas.lowest, base + deltas.highest):
         if timestamp != NONE and not earliest <= timestamp <= latest:
-            why = f"a record has the timestamp {timestamp}; the topic allows {earliest} to {latest} now"
+            why = f"a record has the timestamp {timestamp}; the topic allows {max(earliest, 0)} to {latest} now"
             raise ApiError(ErrorCode.INVALID_TIMESTAMP, why)
