@@ -81,7 +81,10 @@ class EpochCache:
         return OffsetAndEpoch(epoch=self._epochs[at], offset=end)
 
     def epoch_at(self, offset: Offset) -> Epoch:
-        """Returns the epoch of the record at `offset`; that of the floor for the record just before the log start."""
+        """Returns the epoch of the record at `offset`, at the lowest that of the record just before the log start.
+
+        That record has the floor's epoch. From the start of the last epoch on, every offset has the last epoch.
+        """
         assert offset >= self._starts[0] - 1, (offset, self._starts[0])
         at = bisect_right(self._starts, offset) - 1
         return self._epochs[max(at, 0)]

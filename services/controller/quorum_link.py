@@ -60,7 +60,10 @@ class QuorumListener(Protocol):
         """Handles one event of the Listen stream; events arrive in order."""
 
     def appended(self, end_offset: Offset) -> None:
-        """Called when the quorum node's log has everything below `end_offset`."""
+        """Called when an append has succeeded: the quorum node's log has everything below `end_offset`.
+
+        That may be committed already, or later: `hear` gets the high watermark.
+        """
 
     def refused(self, error: ErrorCode, wanted: Offset) -> None:
         """Called when an append was refused; the node expects offset `wanted`. All later appends are void too."""

@@ -91,9 +91,10 @@ def _require_ports(config: QuorumConfig) -> None:
 
 
 async def serve(life: ServiceLife, config: QuorumConfig, meta: MetaProperties) -> None:
-    """Runs the node until it is asked to stop, then hands over its leadership and closes the log.
+    """Opens the log and runs the node until it is asked to stop, then hands over its leadership and closes the log.
 
-    The caller holds the directory's lock; `meta` is what the directory's meta.properties has.
+    The caller holds the directory's lock; `meta` is of its meta.properties. Raises ConfigError, CannotListen, OSError,
+    Corrupt; ExceptionGroup for an error of the running node. After an error the log is not closed.
     """
     clock, process = SystemClock(), ServiceProcess(life, "quorum", config, transport_of(config))
     kafka = _kafka_wires(config)

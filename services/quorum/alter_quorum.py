@@ -199,7 +199,8 @@ class CommittedSets:
     def take(self) -> Iterator[VoterSet]:
         """Yields the voter sets committed since the last call, none while `offset` is not committed here.
 
-        Of the sets that lie before the log start, only the last one.
+        The first is the one in force after `offset`. If the log start has moved beyond what was read, the set in force
+        there comes next, which may be the one yielded last: of the sets before the log start only the last is known.
         """
         log, end = self._driver.core.log, self._driver.high_watermark
         if not self._has_begun and end < self._next:

@@ -96,7 +96,10 @@ def print_document(document: Any, output: str, *, ensure_ascii: bool = True) -> 
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Prints text for people, each line as soon as it is made."""
+    """Writes each line of a text for people to stdout as soon as it is made; stdout itself may still buffer it.
+
+    Nothing is flushed. `lines` are without their line ends.
+    """
     for line in lines:
         sys.stdout.write(line + "\n")
 

@@ -119,10 +119,11 @@ class Missing:
 
     @property
     def for_leader(self) -> str:
-        """Says which broker to start so that a partition without a leader gets one.
+        """Says what to do so that a partition without a leader gets one, mostly which broker to start.
 
-        Members of the ISR and ELR may lead. Without any, the last known leader is elected when it is back, though it
-        may lack records (KIP-966).
+        Members of the ISR and ELR may lead: one of those whose brokers are gone is to be started; if none is gone, the
+        active controller's log says why they cannot lead. Without any member, the last known leader is to be started if
+        it is gone: it is elected uncleanly, and may lack records (KIP-966). Else no broker is named.
         """
         clean = list(dict.fromkeys((*self.partition.isr, *self.partition.elr)))
         last = sorted(self.gone.intersection(self.partition.last_known_elr))

@@ -139,9 +139,11 @@ def resume(directory: Directory, at: Cursor) -> Cursor | None:
 
 
 def walk(segments: Sequence[LogFile], at: Cursor, look: TailSettings) -> Iterator[Cursor]:
-    """Yields a cursor behind each batch after `at` whose checksum is right and whose offset and epoch follow.
+    """Yields a cursor behind each valid batch from `at` on: its checksum is right, its epoch no lower than the last.
 
-    Stops before a gap between two segments until the segment behind the gap has settled.
+    Damaged bytes are passed over: it goes on with the next valid batch behind them, whose offset may be higher. Batches
+    with a lower offset or epoch than the last are skipped. Where a segment begins at a higher offset, it stops before
+    that segment until it has settled. Raises OSError.
     """
     for place in segments:
         name = name_of(place)

@@ -137,9 +137,11 @@ def with_commit(log: DataFrame, committed: Known) -> DataFrame:
 
 
 def epoch_limits(epochs: Iterable[tuple[str, Epoch, Offset, Offset]], committed: Known) -> Iterator[EpochLimits]:
-    """Yields the epochs of which not all records count.
+    """Yields the epochs that have records that do not count, each with the offsets that do (`low` to `end`, exclusive).
 
-    Takes cluster, epoch, and the first and last offset (both inclusive) that any log has of the epoch.
+    Takes cluster, epoch, and the first and last offset (both inclusive) that any log has of the epoch. A record does
+    not count if it contradicts a committed one of another epoch, or if a later epoch begins at its offset or before.
+    Records behind the last committed one, such as those from 90 on below, may still be committed: they count.
 
     >>> known = {"c": Commitment((EpochRange(1, 0, 60), EpochRange(3, 60, 90)))}
     >>> list(epoch_limits([("c", 1, 0, 70), ("c", 3, 60, 95)], known))

@@ -57,6 +57,8 @@ _Shown = Callable[[pa.Array], pa.Array]
 def sentences(states: pa.Table, bases: pa.Table) -> pa.Table:
     """Returns the audit timeline's row (SCHEMA) for each state of a partition: how it differs from the one before.
 
+    `states` has the columns COLUMNS, those of the key, and `valid_from_offset`. The values before are in the columns
+    `was_…` of the same row (null if unchanged), so rows need no order; with `is_first` it says that it was created.
     `bases` has cluster ids and offsets of the base checkpoints: states that began there have no row.
     """
     states = _changes(states, bases).combine_chunks()
