@@ -17,6 +17,7 @@ from kraft.api.list_offsets_pb2 import ListOffsetsRequest, ListOffsetsResponse
 from kraft.api.offset_for_leader_epoch_pb2 import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from kraft.api.produce_pb2 import ProduceRequest as ProduceAsked
 from kraft.api.produce_pb2 import ProduceResponse
+from kraft.service.broker_pb2 import DESCRIPTOR
 from kraft.service.broker_pb2_grpc import BrokerServicer
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Principal
@@ -28,8 +29,9 @@ from services.broker.callers import Caller, Callers
 
 __all__ = ["NAME", "OPEN", "BrokerService"]
 
-NAME: Final = "kraft.service.Broker"
-OPEN: Final = {f"{NAME}/{each}": None for each in ("Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch")}
+SERVICE: Final = DESCRIPTOR.services_by_name["Broker"]
+NAME: Final = SERVICE.full_name
+OPEN: Final = {f"{NAME}/{each.name}": None for each in SERVICE.methods}
 """RPCs that the door lets everybody call: rights are asked for each topic."""
 FETCHED_BYTES_MAX: Final = 3 << 20
 """Records of an answer, beside the first batch, which is whole: clients of gRPC take 4 MiB by default."""

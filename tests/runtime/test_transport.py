@@ -577,7 +577,11 @@ async def test_spans_go_by_tls_and_with_the_certificate_of_the_time(
     node: Files, caller: Files, issuer: Authority
 ) -> None:
     server, traces, client = Server(transport=node.transport()), Traces(), caller.transport()
-    server.add("traces", trace_service_pb2_grpc.add_TraceServiceServicer_to_server, traces)
+    server.add(
+        "opentelemetry.proto.collector.trace.v1.TraceService",
+        trace_service_pb2_grpc.add_TraceServiceServicer_to_server,
+        traces,
+    )
     port = server.listen(f"{HOST}:0")
     await server.start()
     environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"https://{HOST}:{port}"}

@@ -7,6 +7,7 @@ import base64
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -189,6 +190,15 @@ async def test_grpcurl_writes_and_reads_a_record(disks: list[Path]) -> None:
     (found,) = read["responses"][0]["partitions"]
     ((_, header),) = batches(base64.b64decode(found["records"]))
     assert (0, 1) == (header.base_offset, header.count)
+
+
+def test_reflection_describes_the_service_where_nobody_else_has_imported_its_file() -> None:
+    program = (
+        "from quorate.runtime.calls.symbols import is_described; from services.broker.grpc_service import NAME; "
+        "assert is_described(NAME), NAME"
+    )
+
+    assert 0 == subprocess.run([sys.executable, "-c", program], timeout=120, check=False).returncode
 
 
 async def grpcurl(port: int, method: str, asked: object) -> Any:

@@ -19,7 +19,7 @@ from quorate.runtime.calls.door import Claims, Door, Guard, MaySend, UnaryMethod
 from quorate.runtime.calls.health import HEALTH, HealthServicer
 from quorate.runtime.calls.multiplexed_calls import SERVICE as MULTIPLEXED
 from quorate.runtime.calls.multiplexed_calls import MultiplexedCalls
-from quorate.runtime.calls.symbols import Symbols
+from quorate.runtime.calls.symbols import Symbols, is_described
 from quorate.runtime.calls.transport_settings import PLAINTEXT, TransportSettings
 from quorate.runtime.calls.wrapped_server import DEFAULT_SERVER_LIMITS, ServerLimits, WrappedServer
 from quorate.runtime.connections.transport import PLAIN, Transport
@@ -125,6 +125,7 @@ class Server:
     def add(self, name: str, register: Callable[[Servicer, grpc.aio.Server], None], servicer: Servicer) -> None:
         """Adds a service by its full proto name, once, before `start`; `register` is the generated function for it."""
         assert name not in self._services, name
+        assert is_described(name), f"{name}: reflection would not describe it, as its own _pb2 module is not imported"
         self._services.append(name)
         self._server.register(register, servicer)
 

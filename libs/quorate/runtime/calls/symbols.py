@@ -7,7 +7,7 @@ from typing import Any, Final
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor import FileDescriptor
 
-__all__ = ["Symbols"]
+__all__ = ["Symbols", "is_described"]
 
 POOL: Final = descriptor_pool.Default()
 
@@ -28,3 +28,15 @@ class Symbols:
             return POOL.FindFileContainingSymbol(symbol)
         except KeyError:
             return POOL.FindMethodByName(symbol).containing_service.file
+
+
+def is_described(service: str) -> bool:
+    """Returns whether the pool has a service, by its full name, and so reflection can describe it.
+
+    A _pb2_grpc module imports the _pb2 modules of its messages: not its own, if all of them are of other files.
+    """
+    try:
+        POOL.FindServiceByName(service)
+    except KeyError:
+        return False
+    return True
