@@ -81,7 +81,10 @@ def differences(replayed: DataFrame, said: DataFrame, found: DataFrame) -> DataF
 
 
 def _side(rows: DataFrame, name: str) -> DataFrame:
-    """Prepares one side of the join. The key of an unknown record is its content, because it has no other."""
+    """Returns the rows to join: the columns of `_KEY`, and the value in a column named `name`.
+
+    An unknown record has no key: its bytes (base64) are both its key and its value. Empty ZkMigrationState is left out.
+    """
     unknown = fn.col("kind") == "unknown"
     key = fn.when(unknown, fn.base64("raw")).otherwise(fn.col("key"))
     kept = rows.where(~fn.col("value").eqNullSafe(_ZK_NONE)).withColumn("key", key)

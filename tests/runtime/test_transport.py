@@ -27,7 +27,7 @@ from kraft.service.placer_pb2_grpc import PlacerServicer, PlacerStub, add_Placer
 from quorate.errors import ApiError, ErrorCode
 from quorate.nouns import Principal
 from quorate.runtime.access.guard import Guard
-from quorate.runtime.calls.server import Server
+from quorate.runtime.calls.server import OTLP, Server
 from quorate.runtime.clients.client import Client, call, open_channel
 from quorate.runtime.clients.multiplexed_channel import MultiplexedChannel
 from quorate.runtime.connections import transport
@@ -577,11 +577,7 @@ async def test_spans_go_by_tls_and_with_the_certificate_of_the_time(
     node: Files, caller: Files, issuer: Authority
 ) -> None:
     server, traces, client = Server(transport=node.transport()), Traces(), caller.transport()
-    server.add(
-        "opentelemetry.proto.collector.trace.v1.TraceService",
-        trace_service_pb2_grpc.add_TraceServiceServicer_to_server,
-        traces,
-    )
+    server.add(OTLP, trace_service_pb2_grpc.add_TraceServiceServicer_to_server, traces)
     port = server.listen(f"{HOST}:0")
     await server.start()
     environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"https://{HOST}:{port}"}

@@ -74,7 +74,7 @@ class FormatOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryPlan:
-    """One directory of a plan, with the meta.properties that it will have, or has if it is formatted already."""
+    """One log directory of a storage format, and its meta.properties: those to be written, or those it has already."""
 
     path: Path
     meta: MetaProperties

@@ -87,7 +87,10 @@ def _level_of(bootstrap: tuple[Message, ...]) -> int:
 
 
 def _min_isr(bootstrap: tuple[Message, ...], state: ClusterState, settings: ControllerSettings) -> tuple[Message, ...]:
-    """With ELR, returns a ConfigRecord for min.insync.replicas: all controllers must use the same value. KIP-966."""
+    """Returns the record of the cluster's default of min.insync.replicas, if the bootstrap records set ELR (KIP-966).
+
+    Its value is that of this controller's file: with ELR every controller has to use the same one. Else no record.
+    """
     if not any(isinstance(r, FeatureLevelRecord) and r.name == ELR_VERSION and r.feature_level > 0 for r in bootstrap):
         return ()
     value = effective(CONFIGS[MIN_INSYNC_REPLICAS], topic={}, configs=state.configs, static=settings.static_configs)

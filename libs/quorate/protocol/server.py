@@ -181,7 +181,10 @@ class ServerConnection:
         self._answered(slot, header)
 
     def respond_in_steps(self, request: Request, response: Message) -> Steps[None]:
-        """Answers a request as `respond` does; many list items are encoded in steps. `forget` may come in between."""
+        """Answers a request, once, as `respond` does, but encodes a response of many list items in steps.
+
+        If `forget` ends the connection between two steps, the answer is dropped. Raises as `respond`.
+        """
         header = request.header
         slot = self._slot_of(request)
         pieces = yield from response_pieces_in_steps(

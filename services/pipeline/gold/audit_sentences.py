@@ -127,7 +127,7 @@ def _voter_ids(text: str) -> list[int]:
 
 
 def _row(kind: str, type_: str, text: str) -> dict[str, Value]:
-    """Returns a record's row in its table; what is secret is redacted, or no column."""
+    """Returns a metadata record as the row of its table, by column name; a secret is redacted, or has no column."""
     table, record = TABLES[kind], record_of(kind, type_, text, None)
     shown = redacted(record) if isinstance(record, ConfigRecord) else record
     (row,) = rows_of(NOUNS[table], [((), shown)])

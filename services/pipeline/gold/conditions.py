@@ -54,7 +54,7 @@ def is_under_min_isr(leader: _Of, isr_count: _Of, replica_count: _Of, min_isr: _
 
 
 def is_under_replicated(isr_count: _Of, wanted_count: _Of) -> _Of:
-    """Returns whether a replica is missing in the ISR; `wanted_count` is the number of those that should be in it."""
+    """Returns whether the ISR has fewer replicas than `wanted_count`, those that should be in it (`wanted_counts`)."""
     return isr_count < wanted_count
 
 

@@ -65,7 +65,7 @@ class Adopting(Growing, Protocol):
 
 
 class Lake(Tables, Adopting, Protocol):
-    """Tables whose files can also be compacted."""
+    """Tables that take rows and Parquet files of others (`Adopting`), and whose small files can be compacted."""
 
     def compact(self, name: str, *, before: date) -> Compacted:
         """Rewrites the small files of each closed partition as one; meanwhile readers see each row exactly once.

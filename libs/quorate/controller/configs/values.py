@@ -229,7 +229,7 @@ def names(*, least: int = 0, twice: bool = False) -> Values:
 
 
 def text() -> Values:
-    """Makes the rule for any text."""
+    """Makes the rule for a config of Kafka's type STRING for which every text is valid."""
     return Values(ValueType.STRING, "text", lambda _: True)
 
 

@@ -135,7 +135,10 @@ class Rulebook:
         return self._min_isrs.get(topic_name) or self._ask_min_isr(topic_name)
 
     def election(self, topic_name: str) -> Election:
-        """Returns the election type for changes by the controller: UNCLEAN if the topic allows it, else ONLINE."""
+        """Returns how a leader is elected in a change that the controller makes by itself: UNCLEAN or ONLINE.
+
+        UNCLEAN if the topic's unclean.leader.election.enable is true: a replica outside of the ISR may lead.
+        """
         return self._elections.get(topic_name) or self._ask_election(topic_name)
 
     def _ask_min_isr(self, topic_name: str) -> int:

@@ -146,7 +146,7 @@ def _decrease(counts: dict[str, int], ip: str) -> None:
 
 
 class MethodLedger:
-    """Counts the calls of one RPC, which share their limits with the other RPCs of the same purpose."""
+    """Counts the calls of one RPC that are under way. The limits are those of its purpose, for all RPCs together."""
 
     __slots__ = ("_of_purpose", "room", "stream_room", "unary")
 
