@@ -26,12 +26,8 @@ ASSUMED: Final = (
     "min.insync.replicas and unclean.leader.election.enable are those of the log and Kafka's defaults: "
     "the controllers' files are not known"
 )
-LABELS: Final = {
-    "offline": "offline",
-    "under_min_isr": "under min ISR, with a leader",
-    "under_replicated": "under-replicated, with a leader",
-}
-"""As Kafka's metrics count them; kafka-topics and the listings also count partitions without a leader."""
+LABELS: Final = {"offline": "offline", "under_min_isr": "under min ISR", "under_replicated": "under-replicated"}
+"""The last two have a leader, as in Kafka's metrics; kafka-topics and the listings also count those without one."""
 WORDS: Final = {
     Becomes.OFFLINE: "without a leader",
     Becomes.UNCLEAN: "led by a replica that was not in sync: what it lacks is lost",
