@@ -201,7 +201,8 @@ class ControllerDriver:
         Between two steps of the decision the loop runs other tasks. A command without steps is decided at once.
         """
         begun_ns = self._clock.wall_ns()
-        waiting = PendingWrite.begun(api, begun_ns, self.loop, self.tracer.traceparent())
+        answered: asyncio.Future[Answer] = self.loop.create_future()
+        waiting = PendingWrite.begun(api, begun_ns, answered, self.tracer.traceparent())
         asked = Undecided(
             token=waiting,
             command=self.tracer.timed(command, waiting),
@@ -224,7 +225,7 @@ class ControllerDriver:
             self.applied_at_ms = waiting.written_ns // NS_PER_MS
             self.tracer.applied(waiting, epoch=self.leader_epoch, end_offset=end_offset, record_count=record_count)
         self._carry_out()
-        return waiting.answered
+        return answered
 
     def appended(self, end_offset: Offset) -> None:
         """Handles an append that succeeded: the quorum node's log has everything below `end_offset`."""
@@ -377,8 +378,9 @@ class ControllerDriver:
         self.engine.claim(epoch, next_offset)
         self.applied.note(epoch, 0)
         log.info("active", epoch=epoch, next_offset=next_offset)
-        waiting = PendingWrite.begun("activation", self._clock.wall_ns(), self.loop)
-        waiting.answered.add_done_callback(report_activation)
+        answered: asyncio.Future[Answer] = self.loop.create_future()
+        answered.add_done_callback(report_activation)
+        waiting = PendingWrite.begun("activation", self._clock.wall_ns(), answered)
         try:
             self.engine.write(waiting, unrefused(self._activation), now_ms=self._clock.wall_ms())
         except Fault as fault:
@@ -411,8 +413,7 @@ class ControllerDriver:
             waiting: PendingWrite = answer.token
             if is_traced:
                 self.tracer.committed(waiting.traceparent, waiting.api, answer, start_ns=waiting.written_ns)
-            if not waiting.answered.done():  # the caller may have gone
-                waiting.answered.set_result(answer)
+            waiting.answer(answer)
 
     def _tell(self) -> None:
         self.changed.set()

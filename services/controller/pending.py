@@ -32,7 +32,8 @@ OFFSET: Final = "offset"
 class PendingWrite(msgspec.Struct, kw_only=True, eq=False):
     """A command that waits for its commit, and the trace context and times (ns) for its spans."""
 
-    answered: asyncio.Future[Answer]
+    answered: asyncio.Future[Answer] | None
+    """The future of its answer; None from `answer` on, as the answer has this object as its token."""
     traceparent: bytes | None
     api: str
     decided_ns: int
@@ -40,11 +41,17 @@ class PendingWrite(msgspec.Struct, kw_only=True, eq=False):
 
     @classmethod
     def begun(
-        cls, api: str, at_ns: int, loop: asyncio.AbstractEventLoop, traceparent: bytes | None = None
+        cls, api: str, at_ns: int, answered: asyncio.Future[Answer], traceparent: bytes | None = None
     ) -> PendingWrite:
-        """Returns a write whose decision begins at `at_ns` (ns since 1970), with a new future for its answer."""
-        answered = loop.create_future()
+        """Returns a write whose decision begins at `at_ns` (ns since 1970), and whose answer `answered` gets."""
         return cls(answered=answered, traceparent=traceparent, api=api, decided_ns=at_ns, written_ns=at_ns)
+
+    def answer(self, answer: Answer) -> None:
+        """Gives the answer to the caller, unless it has gone. To be called once."""
+        answered, self.answered = self.answered, None
+        assert answered is not None, f"{self.api} was answered twice"
+        if not answered.done():
+            answered.set_result(answer)
 
 
 def response_of(answer: Answer) -> Answer:

@@ -150,6 +150,14 @@ WRITE_BUGS: Final = (
         test=f"{QUEUE_TESTS}::test_who_goes_away_as_its_turn_comes_blocks_nobody",
     ),
     Planted(
+        number="F56",
+        what="an answer and the write that it answers hold each other",
+        file="services/controller/pending.py",
+        right="        answered, self.answered = self.answered, None\n",
+        wrong="        answered = self.answered\n",
+        test="tests/services/controller/test_driver.py::test_an_answer_goes_with_its_caller",
+    ),
+    Planted(
         number="F38",
         what="the records of an open transaction grant rights",
         file="libs/quorate/controller/engine/committed.py",

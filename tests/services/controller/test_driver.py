@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import grpc
 import pytest
@@ -41,6 +43,42 @@ async def test_an_answer_waits_for_nothing_else_whichever_is_heard_first(first: 
     async with asyncio.timeout(120):
         assert "done" == (await write).response
     await channel.close()
+
+
+class Response:
+    """What a command answers, and a caller may be the only one to hold."""
+
+
+async def test_an_answer_goes_with_its_caller() -> None:
+    """A large one would stay until a full garbage collection, which an idle process never runs."""
+    channel = grpc.aio.insecure_channel("localhost:1")
+    driver = ControllerDriver(
+        Engine(ClusterState()), channel, SystemClock(), OFF, node_id=1, activation=activate((), ControllerSettings())
+    )
+    await driver.hear(ListenResponse(leadership=ListenResponse.Leadership(leader_id=1, epoch=1, next_offset=1)))
+    made: list[weakref.ref[Response]] = []
+
+    def command(_state: ClusterState, _moment: object) -> Decision[Response]:
+        response = Response()
+        made.append(weakref.ref(response))
+        return Decision(response, (NoOpRecord(),))
+
+    gc.collect()
+    gc.disable()
+    try:
+        write = asyncio.create_task(driver.write("test", command))
+        await asyncio.sleep(0)
+        driver.appended(driver.engine.next_offset)
+        driver.commit(driver.engine.next_offset)
+        await write
+        del write
+        await asyncio.sleep(0)  # the callback that has brought the answer is over
+        kept = [response() for response in made]
+    finally:
+        gc.enable()
+        await channel.close()
+
+    assert [None] == kept
 
 
 async def test_who_cannot_go_back_has_its_stream_begin_anew() -> None:
