@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
-from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import Message as ProtobufMessage
@@ -131,17 +130,15 @@ class AdminDoor:
             )
             return response
 
-    async def stream(self, requests: AsyncIterator[AdminRequests], context: Any) -> AsyncIterator[AdminResponses]:
+    async def stream(self, requests: AsyncIterator[AdminRequests], context: Any) -> AsyncIterator[bytes]:
         """Answers a stream of envelopes, each as soon as it is ready, in any order; an error is sent in its own answer.
 
-        One that takes longer than its `timeout_ms` gets REQUEST_TIMED_OUT. Beyond `UNDER_WAY_MAX` no more are read.
+        Each message is an AdminResponses, encoded. A request that takes longer than its `timeout_ms` gets
+        REQUEST_TIMED_OUT. Beyond `UNDER_WAY_MAX` no more are read.
         """
         opened = StreamContext(context)
-        under_way = StreamRequests[AdminRequest, AdminResponses](
-            lambda request: self._one_of_many(request, opened),
-            batch=AdminResponses,
-            answers_of=attrgetter("responses"),
-            under_way_max=UNDER_WAY_MAX,
+        under_way = StreamRequests[AdminRequest](
+            lambda request: self._one_of_many(request, opened), batch=AdminResponses, under_way_max=UNDER_WAY_MAX
         )
         try:
             under_way.begin(_requests_of(requests))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from operator import attrgetter
 from typing import Any, Final
 
 import grpc
@@ -49,9 +48,7 @@ class Counting(PlacerServicer):
                 yield [request]
                 del request
 
-        requests = StreamRequests[PlaceRequest, PlaceResponse](
-            answer, batch=PlaceResponse, answers_of=attrgetter("topics"), under_way_max=100
-        )
+        requests = StreamRequests[PlaceRequest](answer, batch=PlaceResponse, under_way_max=100)
         requests.begin(each())
         while (ready := await requests.ready()) is not None:
             yield ready

@@ -13,9 +13,10 @@ from quorate.errors import ApiError, ErrorCode
 __all__ = ["capped", "give"]
 
 
-async def give(context: Any, part: Message, within_s: float | None) -> None:
-    """Sends a part of an answer, once the caller has room for it; `within_s` is in s, None for no limit.
+async def give(context: Any, part: Message | bytes, within_s: float | None) -> None:
+    """Sends a part of an answer, a message or its bytes, once the caller has room for it.
 
+    `within_s` is the limit in s, None for no limit.
     Raises ApiError(REQUEST_TIMED_OUT) if it has none within that time, and what gRPC's `write` raises.
     """
     if within_s is None:

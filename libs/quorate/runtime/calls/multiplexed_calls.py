@@ -9,7 +9,6 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any, Final, Never
 
 import grpc
@@ -66,13 +65,14 @@ class MultiplexedCalls(MultiplexedServicer):
         self._is_stopping = False
         self._streams: set[_Stream] = set()
 
-    async def Calls(  # noqa: N802  # the RPC's name
+    async def Calls(  # type: ignore[override]  # noqa: N802  # the RPC's name; the door sends bytes as they are
         self, batches: AsyncIterator[CallBatch], context: Any
-    ) -> AsyncIterator[ResultBatch]:
+    ) -> AsyncIterator[bytes]:
         """Answers the calls of a stream: they run at once, and each result is sent when it is ready, in any order.
 
-        An error of a call is its result. A message of too many calls ends the stream: ApiError(INVALID_REQUEST). A
-        client that ends its half still gets all results; the calls of one that goes away are cancelled.
+        Each message is a ResultBatch, encoded. An error of a call is its result. A message of too many calls ends the
+        stream: ApiError(INVALID_REQUEST). A client that ends its half still gets all results; the calls of one that
+        goes away are cancelled.
         """
         if self._is_stopping:
             return
@@ -168,10 +168,9 @@ class _Stream:
 
     def __init__(self, run: Callable[[CallBatch.Call], Awaitable[ResultBatch.Result | None]]) -> None:
         self.running: dict[int, asyncio.Task[Any]] = {}
-        self.requests = StreamRequests[CallBatch.Call, ResultBatch](
+        self.requests = StreamRequests[CallBatch.Call](
             run,
             batch=ResultBatch,
-            answers_of=attrgetter("results"),
             under_way_max=UNDER_WAY_MAX + SPAWNED_PER_TURN,  # those beyond `UNDER_WAY_MAX` are refused at once
         )
         self._loop = asyncio.get_running_loop()

@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 from google.protobuf.message import Message
 
 from quorate.runtime.requests.stream_room import Hold, hold_of_message
+from quorate.wire.primitives import uvarint
 
 __all__ = ["RequestContext", "StreamContext", "StreamRequests"]
 
@@ -20,31 +21,32 @@ BATCH_BYTES_MAX: Final = 1 << 20
 BEGUN_PER_TURN: Final = 25
 """Requests of a message that begin before the loop runs other tasks: some 5 ms of CPU, if each is decided at once."""
 
+LENGTH_DELIMITED: Final = 2
+"""The wire type of a message within a message, in protobuf's encoding: tag, length, bytes."""
+
 Request = TypeVar("Request")
-Batch = TypeVar("Batch", bound=Message)
 
 
-class StreamRequests(Generic[Request, Batch]):
+class StreamRequests(Generic[Request]):
     """Runs the requests of one stream at once, and collects their answers in messages, for `ready`.
 
-    `answer` answers one request; None is no answer. `batch` makes an empty message of answers, and `answers_of` returns
-    its list. The stream is not read while `under_way_max` requests run, nor while its client does not take the answers.
+    `answer` answers one request; None is no answer. `batch` is the message of many answers: a list is its only field.
+    The stream is not read while `under_way_max` requests run, nor while its client does not take the answers.
     """
 
     def __init__(
         self,
         answer: Callable[[Request], Awaitable[Message | None]],
         *,
-        batch: Callable[[], Batch],
-        answers_of: Callable[[Batch], Any],
+        batch: type[Message],
         under_way_max: int,
     ) -> None:
+        (answers,) = batch.DESCRIPTOR.fields
         self._answer = answer
-        self._new_batch = batch
-        self._answers_of = answers_of
+        self._tag = uvarint(answers.number << 3 | LENGTH_DELIMITED)
         self._room = asyncio.Semaphore(under_way_max)
         self._changed = asyncio.Event()
-        self._ready: deque[Batch] = deque()
+        self._ready: deque[list[bytes]] = deque()
         self._has_taken = asyncio.Event()
         """Set when a message of answers has been taken."""
         self._bytes = 0
@@ -57,8 +59,8 @@ class StreamRequests(Generic[Request, Batch]):
         """Starts to read the stream and run its requests, in the background. To be called once; `end` ends it."""
         self._reader = self._spawn(self._read(requests))
 
-    async def ready(self) -> Batch | None:
-        """Waits for at least one answer, and returns a message of those that are ready.
+    async def ready(self) -> bytes | None:
+        """Waits for at least one answer, and returns a message of those that are ready, encoded.
 
         Returns None once the stream has ended and all its requests are answered. Raises the exception of a request or
         of the stream.
@@ -71,7 +73,7 @@ class StreamRequests(Generic[Request, Batch]):
         if not self._ready:
             return None
         self._has_taken.set()
-        return self._ready.popleft()
+        return b"".join(self._ready.popleft())
 
     def read_no_more(self) -> None:
         """Stops reading the stream: `ready` returns None once the requests that have begun are answered."""
@@ -116,12 +118,13 @@ class StreamRequests(Generic[Request, Batch]):
             self._room.release()
 
     def _add(self, answer: Message) -> None:
-        size = answer.ByteSize()
-        if not self._ready or self._bytes + size > BATCH_BYTES_MAX:
-            self._ready.append(self._new_batch())
+        """Adds an answer to the message that leaves next. Encoded one by one, they are not copied into a message."""
+        data = answer.SerializeToString()
+        if not self._ready or self._bytes + len(data) > BATCH_BYTES_MAX:
+            self._ready.append([])
             self._bytes = 0
-        self._bytes += size
-        self._answers_of(self._ready[-1]).add().CopyFrom(answer)  # faster than to extend with a list of messages
+        self._bytes += len(data)
+        self._ready[-1] += (self._tag, uvarint(len(data)), data)
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = self._loop.create_task(work)
