@@ -6,7 +6,7 @@ call, deadlines, pages, answers             one request on its way to its handle
 forwarding                                  forwards a call to the active controller
 authorizing, hops                           rights, on the cluster and item by item; who passed a call on
 logins, call_logins                         SCRAM exchanges for gateways; passwords and tokens of calls
-apis, outliving                             what handlers use
+apis, chunked_writes, outliving             what handlers use
 own_placement, placed_ahead                 replicas of new partitions, while no placer answers, or placed before
 placement_requests, placement_stream        replicas of new partitions, from a placer
 sessions                                    what else is asked of others before a decision

@@ -28,6 +28,7 @@ from quorate.runtime.event_loop.clock import Clock, SystemClock
 from quorate.tls.node_ids import NodeIds
 from services.controller.authorizing import Authorizing
 from services.controller.call import Call
+from services.controller.chunked_writes import write_in_chunks
 from services.controller.driver import ControllerDriver
 from services.controller.logins import logins_of
 from services.controller.metrics import IsrUpdates
@@ -124,7 +125,7 @@ class Apis:
         first = None if call.validate_only or self._is_answered(call) else next(turns, None)
         if first is None:
             return False
-        await self.driver.write_in_turns(call.api.name, chain((first,), turns), lane=call.api.lane)
+        await write_in_chunks(self.driver, call.api.name, chain((first,), turns), lane=call.api.lane)
         return True
 
     def _is_answered(self, call: Call) -> bool:

@@ -7,8 +7,7 @@ watermark has passed; `apply` replays the committed batches of another controlle
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 import grpc
@@ -28,7 +27,6 @@ from quorate.runtime.telemetry.tracing import Telemetry
 from quorate.wire.batch import batches, data_values
 from services.controller.activating import report_activation, unrefused
 from services.controller.decision_queue import DecisionQueue
-from services.controller.outliving import to_the_end
 from services.controller.pending import FOR_NOW, PendingWrite, response_of
 from services.controller.performance import PerformanceLog
 from services.controller.quorum_link import EventsBehind, QuorumLink
@@ -39,8 +37,6 @@ from services.controller.tracing import WriteTracer
 log = logger(__name__)
 T = TypeVar("T")
 NS_PER_MS: Final = 1_000_000
-TURNS_UNDER_WAY_MAX: Final = 4
-"""Chunks of one chunked change that wait for their commit: the next is decided while these are replicated."""
 
 
 class ControllerDriver:
@@ -123,7 +119,7 @@ class ControllerDriver:
         raises ends the write. The trace says `by` whom. A request whose `request_id` was sent before gets the same
         answer. A caller that goes before the decision ends has written nothing. Raises ApiError: also NOT_CONTROLLER.
         """
-        return response_of(await (await self._begin(api, command, lane, request_id, begin, by=by)))
+        return response_of(await (await self.begin(api, command, lane, request_id, begin, by=by)))
 
     async def query(self, api: str, command: Command[T], *, lane: QueueLimit = QueueLimit.ADMIN) -> Answer:
         """Runs a command that only reads; it need not wait for a write that is being decided in steps. Raises ApiError.
@@ -137,36 +133,7 @@ class ControllerDriver:
             log.error("a read has failed", exception=answer.error.__cause__, api=api)
         return response_of(answer)
 
-    async def write_in_turns(
-        self, api: str, turns: Iterable[Command[T]], *, lane: QueueLimit = QueueLimit.CLUSTER
-    ) -> Answer:
-        """Writes a chunked change: command after command, with other requests in between; returns the last answer.
-
-        Each command is drawn from `turns` when the one before has been decided. The change runs to its end even if the
-        caller has gone. Raises ApiError as `write` does; the chunks that were written before stay.
-        """
-        return await to_the_end(self._write_chunks(api, turns, lane))
-
-    async def _write_chunks(self, api: str, turns: Iterable[Command[T]], lane: QueueLimit) -> Answer:
-        under_way: deque[asyncio.Future[Answer]] = deque()
-        following = iter(turns)
-        while (command := self._next(api, following)) is not None:
-            under_way.append(await self._begin(api, command, lane))
-            await asyncio.sleep(0)  # lets other requests run between two chunks
-            if len(under_way) > TURNS_UNDER_WAY_MAX:
-                response_of(await under_way.popleft())
-        answers = [response_of(await answered) for answered in under_way]
-        return answers[-1]
-
-    def _next(self, api: str, turns: Iterator[Command[T]]) -> Command[T] | None:
-        """Draws the next chunk's command; an exception of the iterator counts as a failed decision. Raises ApiError."""
-        try:
-            return next(turns, None)
-        except Exception as cause:  # as in the engine
-            failure = self.engine.failed(Where.DECIDING, cause, f"{api} in turns")
-            raise (self._failed(failure) if isinstance(failure, Fault) else failure) from None
-
-    async def _begin(
+    async def begin(
         self,
         api: str,
         command: Command[T],
@@ -270,6 +237,11 @@ class ControllerDriver:
         except Fault as fault:
             self._failed(fault)
             return False
+
+    def failed_beside(self, cause: Exception, what: str) -> ApiError:
+        """Handles an exception of code that prepares a decision as one of the decision; returns the caller's error."""
+        failure = self.engine.failed(Where.DECIDING, cause, what)
+        return self._failed(failure) if isinstance(failure, Fault) else failure
 
     def _failed(self, fault: Fault) -> ApiError:
         """Renounces the leadership or ends the process, by the table in `failures`; returns the caller's ApiError."""

@@ -32,8 +32,8 @@ WITHOUT_PLACE: Final = FenceBrokerRecord(-1, -1)
 class FailingDriver(ControllerDriver):
     """A driver whose writes fail at the failpoints that a test has set."""
 
-    async def _begin(self, api: str, command: Command[T], *arguments: Any, **named: Any) -> asyncio.Future[Answer]:
-        return await super()._begin(api, _failing(command), *arguments, **named)
+    async def begin(self, api: str, command: Command[T], *arguments: Any, **named: Any) -> asyncio.Future[Answer]:
+        return await super().begin(api, _failing(command), *arguments, **named)
 
 
 def _failing(command: Command[T]) -> Command[T]:

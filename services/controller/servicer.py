@@ -51,6 +51,7 @@ from services.controller.answers import LARGE_BYTES, encoded_in_turns
 from services.controller.api import Api
 from services.controller.apis import Apis
 from services.controller.call import Call, Caller
+from services.controller.chunked_writes import write_in_chunks
 from services.controller.deadlines import timeout_of
 from services.controller.forwarding import Forwarding
 from services.controller.handlers import APIS, HANDLERS, answer_to
@@ -129,7 +130,7 @@ class ControllerService:
             log.debug("a broker's state", broker=request.broker_id, target=request.target, reason=request.reason)
             with self._driver.tracer.state_change(request.broker_id, _STATES[request.target], request.reason):
                 lane = CHANGE_BROKER_STATE.lane
-                answer = await self._driver.write_in_turns(CHANGE_BROKER_STATE.name, turns, lane=lane)
+                answer = await write_in_chunks(self._driver, CHANGE_BROKER_STATE.name, turns, lane=lane)
             self._set_position(answer, context)
             return ChangeBrokerStateResponse(state=CONTROL_STATE_NUMBERS[answer.response.state], offset=answer.offset)  # type: ignore[arg-type]  # the stubs' enum type
 

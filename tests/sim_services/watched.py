@@ -109,9 +109,9 @@ class WatchedDriver(ControllerDriver):
         self._owner.world.failed(self._owner.life, fault.cause or fault)
         return super()._failed(fault)
 
-    async def _begin(self, api: str, command: Any, *arguments: Any, **named: Any) -> Any:
+    async def begin(self, api: str, command: Any, *arguments: Any, **named: Any) -> Any:
         """Some writes are decided in steps, as those of thousands of items are."""
-        return await super()._begin(api, self._slowed(api, command), *arguments, **named)
+        return await super().begin(api, self._slowed(api, command), *arguments, **named)
 
     def _slowed(self, api: str, command: Command[T]) -> Command[T]:
         if self._pace.random() >= SLOW_SHARE:

@@ -1,4 +1,4 @@
-"""A write in turns lets others in between, never has much under way, and is not left half done."""
+"""A change in chunks lets others in between, never has much under way, and is not left half done."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from quorate.metadata.state import ClusterState
 from quorate.records import NoOpRecord
 from quorate.runtime.event_loop.clock import SystemClock
 from quorate.runtime.telemetry.tracing import OFF
-from services.controller.driver import TURNS_UNDER_WAY_MAX, ControllerDriver
+from services.controller.chunked_writes import UNDER_WAY_MAX, write_in_chunks
+from services.controller.driver import ControllerDriver
 
-COUNT = 3 * TURNS_UNDER_WAY_MAX
+COUNT = 3 * UNDER_WAY_MAX
 
 
 class Story:
@@ -40,13 +41,13 @@ class Story:
 
         return decide
 
-    def turns(self) -> Iterator[Command[str]]:
+    def chunks(self) -> Iterator[Command[str]]:
         """Each is taken when the one before has been decided."""
         for number in range(COUNT):
-            assert [f"turn {earlier}" for earlier in range(number)] == [
-                name for name in self.decided if name.startswith("turn")
+            assert [f"chunk {earlier}" for earlier in range(number)] == [
+                name for name in self.decided if name.startswith("chunk")
             ]
-            yield self.command(f"turn {number}")
+            yield self.command(f"chunk {number}")
 
 
 @pytest.fixture
@@ -83,32 +84,32 @@ async def idle() -> None:
 
 async def test_others_have_their_turn_in_between(driver: ControllerDriver) -> None:
     story = Story()
-    write = asyncio.ensure_future(driver.write_in_turns("test", story.turns()))
+    write = asyncio.ensure_future(write_in_chunks(driver, "test", story.chunks()))
     other = asyncio.ensure_future(driver.write("test", story.command("another")))
     await until_over(driver, write)
 
-    assert f"turn {COUNT - 1}" == write.result().response
-    assert f"turn {COUNT - 1}" == story.decided[-1]
+    assert f"chunk {COUNT - 1}" == write.result().response
+    assert f"chunk {COUNT - 1}" == story.decided[-1]
     assert story.decided.index("another") < 4, story.decided
     assert "another" == (await other).response
 
 
-async def test_few_turns_are_under_way(driver: ControllerDriver) -> None:
+async def test_few_chunks_are_under_way(driver: ControllerDriver) -> None:
     story = Story()
-    write = asyncio.ensure_future(driver.write_in_turns("test", story.turns()))
+    write = asyncio.ensure_future(write_in_chunks(driver, "test", story.chunks()))
     await idle()
     uncommitted = len(story.decided)
     commit(driver)
     await idle()
 
-    assert TURNS_UNDER_WAY_MAX + 1 == uncommitted
+    assert UNDER_WAY_MAX + 1 == uncommitted
     assert uncommitted < len(story.decided) <= 2 * uncommitted
     await until_over(driver, write)
 
 
 async def test_it_goes_on_when_the_asker_has_gone(driver: ControllerDriver) -> None:
     story = Story()
-    write = asyncio.ensure_future(driver.write_in_turns("test", story.turns()))
+    write = asyncio.ensure_future(write_in_chunks(driver, "test", story.chunks()))
     await asyncio.sleep(0)
     write.cancel()
     async with asyncio.timeout(120):
@@ -123,22 +124,22 @@ async def test_a_refusal_is_the_end_of_it(driver: ControllerDriver) -> None:
     story = Story()
     refusal = ApiError(ErrorCode.STALE_BROKER_EPOCH, "another registration")
 
-    def turns() -> Iterator[Command[str]]:
+    def chunks() -> Iterator[Command[str]]:
         yield story.command("first")
         yield story.command("refused", refusal)
         for number in range(COUNT):
             yield story.command(f"after {number}")
 
-    write = asyncio.ensure_future(driver.write_in_turns("test", turns()))
+    write = asyncio.ensure_future(write_in_chunks(driver, "test", chunks()))
     await until_over(driver, write)
 
     assert refusal is write.exception()
-    assert len(story.decided) <= TURNS_UNDER_WAY_MAX + 3, story.decided
+    assert len(story.decided) <= UNDER_WAY_MAX + 3, story.decided
 
 
 async def test_leadership_that_is_lost_is_the_end_of_it(driver: ControllerDriver) -> None:
     story = Story()
-    write = asyncio.ensure_future(driver.write_in_turns("test", story.turns()))
+    write = asyncio.ensure_future(write_in_chunks(driver, "test", story.chunks()))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     driver.cut_off()
