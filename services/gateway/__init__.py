@@ -3,6 +3,7 @@
 handler                 the pass-through: Kafka's bytes to gRPC and back
 apis                    the APIs that it serves, and the service that answers each
 reader_fetches          Fetches of brokers and observers, answered here from log_tail, the end of the log
+metadata_partition      the metadata log in a Fetch, and in its answer
 reader_reports          tells the quorum node how far these are
 at_once                 what is answered without a task, to callers who may ask
 fetch_form              these answers as bytes, of which all but the records is encoded once

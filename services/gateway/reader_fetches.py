@@ -19,13 +19,12 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from kraft.api.fetch import FetchRequest, FetchResponse
-from quorate.errors import Corrupt
-from quorate.nouns import METADATA_PARTITION, METADATA_TOPIC_ID, NOBODY, Epoch, NodeId, Offset
+from quorate.nouns import NOBODY, Epoch, NodeId, Offset
 from quorate.runtime.following.log_reader import CommittedBatch, LogReader
 from quorate.runtime.logging.logs import logger
-from quorate.wire.batch import peek_header
 from services.gateway.fetch_form import FetchForm, Served
 from services.gateway.log_tail import LogTail
+from services.gateway.metadata_partition import Partition, partition_of, sound, start_of
 from services.gateway.metrics import FETCHES
 
 __all__ = ["ReaderFetches"]
@@ -60,8 +59,6 @@ FORGOTTEN_S: Final = 60.0
 WOKEN_PER_TURN: Final = 100
 """How many of those that wait are answered in one turn of the loop."""
 
-Partition = FetchRequest.FetchTopic.FetchPartition
-Answered = FetchResponse.FetchableTopicResponse.PartitionData
 ReaderKey = tuple[NodeId, bytes, str]
 """A reader's node id and directory id, and the listener, which decides on the addresses in an answer."""
 Reply = Callable[[Served | None], None]
@@ -154,7 +151,7 @@ class ReaderFetches:
 
         Returns False if the quorum node has to answer; `reply` gets None if that turns out while the fetch is held.
         """
-        partition = _only(request)
+        partition = partition_of(request)
         if partition is None:
             return False
         reader = self._readers.get((request.replica_state.replica_id, partition.replica_directory_id, listener))
@@ -188,7 +185,7 @@ class ReaderFetches:
 
     def passed(self, request: FetchRequest, listener: str, response: FetchResponse) -> None:
         """Notes the node's answer: after one without error `take` may serve the reader, and `run` follows the log."""
-        partition, answered = _only(request), _sound(response)
+        partition, answered = partition_of(request), sound(response)
         if partition is None or self._is_voter(request.replica_state.replica_id):
             return
         key = (request.replica_state.replica_id, partition.replica_directory_id, listener)
@@ -206,7 +203,7 @@ class ReaderFetches:
         self._readers[key] = _Reader(form, epoch, told, now_s)
         if self._wanted is None or self._wanted.done() or answered.current_leader.leader_id != self._node_id:
             return
-        if (start := _start(partition, answered)) is not None:
+        if (start := start_of(partition, answered)) is not None:
             self._wanted.set_result(start)
 
     async def run(self) -> None:
@@ -383,38 +380,3 @@ class ReaderFetches:
         for key in [key for key, reader in self._readers.items() if reader.asked_at_s < oldest_s]:
             del self._readers[key]
         return bool(self._readers)
-
-
-def _only(request: FetchRequest) -> Partition | None:
-    """Returns the partition of the metadata log, if the request is for it alone, by its id."""
-    topics = request.topics
-    if len(topics) != 1 or topics[0].topic_id != METADATA_TOPIC_ID or len(topics[0].partitions) != 1:
-        return None
-    partition = topics[0].partitions[0]
-    return partition if partition.partition == METADATA_PARTITION else None
-
-
-def _sound(response: FetchResponse) -> Answered | None:
-    """Returns the partition of an answer that has no error and sends the reader nowhere else; None for any other."""
-    if response.error_code or len(response.responses) != 1 or len(response.responses[0].partitions) != 1:
-        return None
-    answered = response.responses[0].partitions[0]
-    goes_on = answered.diverging_epoch.epoch < 0 and answered.snapshot_id.end_offset < 0
-    is_led = answered.current_leader.leader_id != NOBODY and answered.high_watermark >= 0
-    return answered if not answered.error_code and goes_on and is_led else None
-
-
-def _start(asked: Partition, answered: Answered) -> tuple[Offset, Epoch] | None:
-    """Returns an offset up to which all is committed, and the epoch of the record before it; None if none is sure.
-
-    Both are the node's word: a reader may name an offset within a batch, or an epoch that the log has only later. Where
-    there are no records the reader is at the log's end, and the node has compared its epoch with that of the last one.
-    """
-    offset, epoch = asked.fetch_offset, asked.last_fetched_epoch
-    if answered.records:
-        try:
-            first = peek_header(answered.records)
-        except Corrupt:
-            return None
-        offset, epoch = first.next_offset, first.epoch
-    return (offset, epoch) if offset <= answered.high_watermark else None

@@ -14,6 +14,8 @@ from quorate.storage.snapshots import BATCH_BYTES_MAX
 
 JOINED_BYTES_MAX: Final = 1 << 20
 """Most bytes of records of several decisions that share one batch; a follower fetches and checks a batch as a whole."""
+UNCOMMITTED_BYTES_MAX: Final = 10 * BATCH_BYTES_MAX
+"""Backpressure: with more uncommitted bytes than this, the next append is not read; ten batches, as in Kafka."""
 
 
 def check_values(field: str, values: Sequence[bytes]) -> None:
@@ -79,6 +81,11 @@ class Uncommitted:
     def __init__(self) -> None:
         self.size = 0
         self._ends: deque[tuple[Offset, int]] = deque()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether they have more than `UNCOMMITTED_BYTES_MAX` bytes."""
+        return self.size > UNCOMMITTED_BYTES_MAX
 
     def add(self, end_offset: Offset, size: int) -> None:
         """Adds the `size` in bytes of accepted batches that end at `end_offset`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from google.protobuf.message import Message as ProtobufMessage
 
@@ -24,7 +24,6 @@ from quorate.raft.ready import Leadership, Ready, Refusal, Upgrade
 from quorate.raft.roles import Leader
 from quorate.runtime.event_loop.clock import Clock
 from quorate.runtime.logging.logs import logger
-from quorate.storage.disk_log import Flush
 from quorate.storage.files import NoSpace
 from services.quorum.answers import Answer, Answers
 from services.quorum.appends import Uncommitted, size_error
@@ -32,18 +31,13 @@ from services.quorum.batches import control_batch_of, data_batches, size_of
 from services.quorum.boundaries import boundary_flaw
 from services.quorum.disk import Disk
 from services.quorum.downloads import Downloads
-from services.quorum.flusher import Flusher
+from services.quorum.flusher import Flusher, Flushing
 from services.quorum.peers import Peers
 from services.quorum.readiness import is_caught_up
 from services.quorum.recorder import Recorder
 from services.quorum.tracing import AppendTracer
 
 log = logger(__name__)
-
-BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Largest batch, as in Kafka; a larger append is refused, not split."""
-UNCOMMITTED_BYTES_MAX: Final = 10 * BATCH_BYTES_MAX
-"""Backpressure: with more uncommitted bytes than this, the next append is not read; ten batches, as in Kafka."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +46,6 @@ class AppendResult:
 
     error: ErrorCode
     end_offset: Offset
-
-
-@dataclass(frozen=True, slots=True)
-class _Flushing:
-    """The running flush, with its batches and start time (ns) for the spans."""
-
-    flush: Flush
-    batches: tuple[bytes, ...]
-    start_ns: int
 
 
 class QuorumDriver:
@@ -98,7 +83,7 @@ class QuorumDriver:
         self._claimed: Epoch = -1
         self.presence = Presence()
         self._flusher = flusher or Flusher()
-        self._flushing: _Flushing | None = None
+        self._flushing: Flushing | None = None
         self._unflushed: list[bytes] = []
         self._uncommitted = Uncommitted()
         self._answers = Answers(disk, self.downloads)
@@ -172,8 +157,10 @@ class QuorumDriver:
             self._wake()
 
     def note_readers(self, readers: Mapping[ReplicaKey, Offset], *, epoch: Epoch) -> bool:
-        """Notes the fetch offsets of replicas that a gateway has answered. Returns False if one was not taken, such as
-        a voter, or this node does not lead `epoch`."""
+        """Notes the fetch offsets of replicas that a gateway has answered.
+
+        Returns False if one was not taken, such as a voter's, or this node does not lead `epoch`.
+        """
         role = self.core.role
         if not isinstance(role, Leader) or role.epoch != epoch:
             return False
@@ -209,7 +196,8 @@ class QuorumDriver:
         """Appends the controller's encoded records, a batch for each list, all or none; waits for no flush or commit.
 
         If it cannot, the result has the error: this node does not lead `epoch` or is transferring it, its log does not
-        end at `base_offset`, a batch is empty or too large, or the disk is full (KAFKA_STORAGE_ERROR)."""
+        end at `base_offset`, a batch is empty or too large, or the disk is full (KAFKA_STORAGE_ERROR).
+        """
         error = size_error(batches)
         if error is not ErrorCode.NONE:
             return AppendResult(error=error, end_offset=self.core.log.leo)
@@ -224,8 +212,8 @@ class QuorumDriver:
         return AppendResult(error=refusal.error, end_offset=refusal.wanted_offset)
 
     async def has_room(self) -> None:
-        """Waits until the uncommitted appends are at most `UNCOMMITTED_BYTES_MAX` (backpressure)."""
-        while self._uncommitted.size > UNCOMMITTED_BYTES_MAX:
+        """Waits while too many bytes are uncommitted (backpressure)."""
+        while self._uncommitted.is_full:
             await self.changed.wait()
 
     def _has_room(self, size: int) -> bool:
@@ -308,7 +296,7 @@ class QuorumDriver:
         for send in ready.requests:
             self._peers.send(send)
         self._report(ready)
-        self.recorder.carried_out(ready, self.core.role)
+        self.recorder.carried_out(ready, self.core.role, leo=self.core.log.leo)
 
     def _appendable(self, entry: Entry) -> bytes:
         if not isinstance(entry, BatchInfo):
@@ -319,7 +307,7 @@ class QuorumDriver:
     def _flush(self) -> None:
         """Starts a flush of the appended batches, unless one is running or nothing is unflushed."""
         if self._flushing is None and (flush := self.disk.begin_flush()) is not None:
-            self._flushing = _Flushing(flush, tuple(self._unflushed), self._clock.wall_ns())
+            self._flushing = Flushing(flush, tuple(self._unflushed), self._clock.wall_ns())
             self._unflushed.clear()
             self.recorder.flush_begins()
             self._flusher.wait_for(flush, self._flushed)
@@ -362,22 +350,6 @@ class QuorumDriver:
             )
 
     def _report(self, ready: Ready) -> None:
-        for why in ready.refused:
-            self.recorder.refused(why)
-        for what in ready.misconfigured:
-            self.recorder.misconfigured(what)
-        for what in ready.forgetful:
-            self.recorder.forgetful(what)
-        for node_id in ready.denied:
-            self.recorder.denied(node_id)
-        for transition in ready.transitions:
-            log.info(
-                "became " + transition.after.lower(),
-                before=transition.before.lower(),
-                epoch=transition.epoch,
-                leo=self.core.log.leo,
-                reason=transition.reason,
-            )
         if ready.leadership is not None:
             self.leadership = ready.leadership
             self._uncommitted.clear()

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Final
+from typing import Final, NamedTuple
 
 from quorate.storage.disk_log import Flush
 
@@ -18,6 +18,14 @@ NAME: Final = "flusher"
 
 Done = Callable[[Exception | None], None]
 """Called on the event loop when a flush is done, with None or its error."""
+
+
+class Flushing(NamedTuple):
+    """The running flush, with its batches and start time (ns) for the spans."""
+
+    flush: Flush
+    batches: tuple[bytes, ...]
+    start_ns: int
 
 
 class Flusher:

@@ -31,12 +31,16 @@ class Recorder:
         self._election_ns: int | None = None
         self._flush_ns: int | None = None
         self._refused = ""
-        self._misconfigured = RepeatFilter()
-        self._forgetful = RepeatFilter()
-        self._denied: set[NodeId] = set()
+        self._wrong_settings = RepeatFilter()
+        self._lost_records = RepeatFilter()
+        self._denied_by: set[NodeId] = set()
 
-    def carried_out(self, ready: Ready, role: Role) -> None:
-        """Counts the records, commits and role changes of a `Ready` that was executed; `role` is the present role."""
+    def carried_out(self, ready: Ready, role: Role, *, leo: Offset) -> None:
+        """Counts and logs what was in a `Ready` that was executed: records, commits, role changes, refusals of peers.
+
+        `role` is the present role, `leo` the log end offset.
+        """
+        self._log(ready, leo)
         for transition in ready.transitions:
             self._elect(transition.after)
         if not isinstance(role, Leader):
@@ -56,21 +60,39 @@ class Recorder:
         (log.debug if why == self._refused else log.warning)("refused an answer", reason=why)
         self._refused = why
 
-    def misconfigured(self, what: str) -> None:
+    def _log(self, ready: Ready, leo: Offset) -> None:
+        for why in ready.refused:
+            self.refused(why)
+        for what in ready.misconfigured:
+            self._misconfigured(what)
+        for what in ready.forgetful:
+            self._forgetful(what)
+        for node_id in ready.denied:
+            self._denied(node_id)
+        for transition in ready.transitions:
+            log.info(
+                "became " + transition.after.lower(),
+                before=transition.before.lower(),
+                epoch=transition.epoch,
+                leo=leo,
+                reason=transition.reason,
+            )
+
+    def _misconfigured(self, what: str) -> None:
         """Warns of a refused request whose sender has wrong settings or a wrong id, once an hour for each text."""
-        if self._misconfigured.passes(what := shortened(what, REASON_BYTES_MAX), self.now_ns() / 1e9):
+        if self._wrong_settings.passes(what := shortened(what, REASON_BYTES_MAX), self.now_ns() / 1e9):
             log.warning("refused a request: its sender's settings or ids are wrong", reason=what)
 
-    def forgetful(self, what: str) -> None:
+    def _forgetful(self, what: str) -> None:
         """Warns of a voter that lacks records which it had acknowledged to this leader, once an hour for each text."""
-        if self._forgetful.passes(what, self.now_ns() / 1e9):
+        if self._lost_records.passes(what, self.now_ns() / 1e9):
             log.warning("a voter fetches from below what it has acknowledged", reason=what)
 
-    def denied(self, node_id: NodeId) -> None:
+    def _denied(self, node_id: NodeId) -> None:
         """Counts a request that a peer refused with CLUSTER_AUTHORIZATION_FAILED; warns once for each peer."""
         self.counts.denied += 1
-        if node_id not in self._denied:
-            self._denied.add(node_id)
+        if node_id not in self._denied_by:
+            self._denied_by.add(node_id)
             log.warning("not authorized by a peer: CLUSTER_AUTHORIZATION_FAILED", peer=node_id)
 
     def flush_begins(self) -> None:

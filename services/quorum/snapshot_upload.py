@@ -16,10 +16,10 @@ from quorate.nouns import OffsetAndEpoch
 from quorate.raft.log import LogView
 from quorate.runtime.logging.logs import logger
 from quorate.storage.files import NO_SPACE
-from quorate.storage.snapshots import SnapshotReader
+from quorate.storage.snapshots import BATCH_BYTES_MAX, SnapshotReader
 from services.quorum.appends import check_values
 from services.quorum.checkpoints import StateSnapshot
-from services.quorum.driver import BATCH_BYTES_MAX, QuorumDriver
+from services.quorum.driver import QuorumDriver
 
 log = logger(__name__)
 

@@ -177,7 +177,7 @@ READER_BUGS: Final = (
     Planted(
         number="F9",
         what="the log is followed from what is not committed yet, as if it were",
-        file=FILE,
+        file="services/gateway/metadata_partition.py",
         right="return (offset, epoch) if offset <= answered.high_watermark else None",
         wrong="return offset, epoch",
         test=f"{TESTS}::test_the_log_is_followed_from_where_all_is_committed_by_the_nodes_word",

@@ -16,7 +16,7 @@ from kraft import Uuid
 from kraft.service.quorum_pb2 import CreateSnapshotRequest
 from kraft.service.quorum_pb2_grpc import add_QuorumServicer_to_server, add_RaftClientServicer_to_server
 from quorate.errors import ApiError, Corrupt
-from quorate.nouns import NodeId, OffsetAndEpoch, ReplicaKey
+from quorate.nouns import NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from quorate.raft.core import Raft
 from quorate.raft.log import LogView
 from quorate.raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, Message
@@ -78,8 +78,8 @@ class Watched(Recorder):
         super().__init__()
         self._tell = told
 
-    def carried_out(self, ready: Ready, role: Role) -> None:
-        super().carried_out(ready, role)
+    def carried_out(self, ready: Ready, role: Role, *, leo: Offset) -> None:
+        super().carried_out(ready, role, leo=leo)
         self._tell(ready)
 
 

@@ -9,7 +9,7 @@ import pytest
 from kraft.service.quorum_pb2 import AppendRequest, AppendResponse, ListenRequest
 from quorate.errors import ApiError, ErrorCode
 from quorate.wire.batch import batches as batches_of
-from services.quorum import driver
+from services.quorum import appends
 from services.quorum.controller_presence import ControllerPresence
 from services.quorum.driver import QuorumDriver
 from services.quorum.servicer import RaftClientService
@@ -77,7 +77,7 @@ async def test_a_message_is_taken_whole_or_not_at_all(leader: QuorumDriver) -> N
 async def test_leaves_appends_unread_while_too_much_is_on_its_way(
     leader: QuorumDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "UNCOMMITTED_BYTES_MAX", 1_000)
+    monkeypatch.setattr(appends, "UNCOMMITTED_BYTES_MAX", 1_000)
     uncommitted: list[int] = []
 
     def many() -> Iterator[AppendRequest]:

@@ -60,11 +60,11 @@ def test_each_row_is_declared_once_and_each_name_of_kafkas_stands_once() -> None
 def test_a_leader_counts_what_it_appends_and_a_follower_what_it_fetches() -> None:
     recorder = Recorder(now_ns=lambda: 0)
     ready = Ready(append=(BatchInfo(base_offset=5, last_offset=7, epoch=2),))
-    recorder.carried_out(ready, leader(epoch=2))
+    recorder.carried_out(ready, leader(epoch=2), leo=2)
 
     assert (3, 0) == (recorder.counts.appended, recorder.counts.fetched)
 
-    recorder.carried_out(ready, Follower(epoch=2, leader_id=2, voted=None, fetch_deadline_ms=0))
+    recorder.carried_out(ready, Follower(epoch=2, leader_id=2, voted=None, fetch_deadline_ms=0), leo=2)
 
     assert (3, 3) == (recorder.counts.appended, recorder.counts.fetched)
 
